@@ -34,7 +34,7 @@ demo: setup ## the whole system, live: transactions in, alerts out, verified at 
 # property tests try other examples each day; a failure is repeated with the seed in the command's line
 SEED ?= $(shell date -u +%Y%m%d)
 
-# three processes, two of them with servers of their own (tests/harness/scheduling.py); the long files come first
+# three processes, two of them with a stack of their own (tests/harness/scheduling.py); the long files come first
 test: setup ## lint, types, and all tests with real servers
 	@$(MAKE) --no-print-directory --jobs 3 jars kernels lint
 	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)

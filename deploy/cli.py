@@ -45,7 +45,8 @@ COMMANDS = {
     "labels": Entry("streaming_job.labels.commands:app", "Add, import and show labels of transactions."),
     "bench": Entry("loadtests.bench.commands:app", "Measure speed and size; see docs/benchmarks.md."),
     "compare": Entry(
-        "loadtests.compare.commands:compare", "Compare this job with ports to Kafka and Quix Streams."
+        "loadtests.compare.commands:compare",
+        "Compare this job with its rewrites for Kafka Streams and Quix Streams.",
     ),
     "loadtest": Entry(
         "loadtests.locust_run.commands:app", "Load tests with locust, each audited; find the peak rate."
@@ -65,7 +66,7 @@ class LazyGroup(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a stub command that has only the help line."""
+        """Return a stub command that has only the help line; None if there is no such command."""
         entry = COMMANDS.get(cmd_name)
         return TyperCommand(cmd_name, help=entry.help) if entry else None
 

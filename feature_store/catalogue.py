@@ -276,6 +276,6 @@ def names_of(identities: Iterable[str]) -> tuple[str, ...]:
 
 
 def lacking(wanted: Iterable[str], computed: Iterable[str] = IDENTITIES) -> list[str]:
-    """Return the wanted features (name:version) that `computed` lacks; default: those of this release."""
+    """Return the wanted features (name:version) that are not in `computed`, by default this release's."""
     available = set(computed)
     return [identity for identity in wanted if identity not in available]

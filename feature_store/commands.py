@@ -32,11 +32,12 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def features(
     transactions: Transactions,
-    output: Annotated[Path, typer.Option(help="Parquet file to write; on Spark a directory of them")],
+    output: Annotated[Path, typer.Option(help="Parquet file to write; on Spark, a directory of such files")],
     profiles: Annotated[
         Path | None,
         typer.Option(
-            help="Parquet, the profile contract's columns; arrival_time (ms): when a row becomes visible"
+            help="Parquet, the profile contract's columns; arrival_time (ms, optional): "
+            "when a row becomes visible"
         ),
     ] = None,
     labels: LabelFile = None,
@@ -49,15 +50,16 @@ def features(
     master: Annotated[str, typer.Option(help="Spark master")] = "local[*]",
     force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists")] = False,
     allowed_lateness_ms: Annotated[
-        int, typer.Option(envvar="FRAUD_ALLOWED_LATENESS_MS", min=0, help="As the job's setting")
+        int, typer.Option(envvar="FRAUD_ALLOWED_LATENESS_MS", min=0, help="Give the job's value")
     ] = DEFAULT_LATENESS_MS,
     allowed_skew_ms: Annotated[
-        int, typer.Option(envvar="FRAUD_ALLOWED_SKEW_MS", min=0, help="As the job's setting")
+        int, typer.Option(envvar="FRAUD_ALLOWED_SKEW_MS", min=0, help="Give the job's value")
     ] = DEFAULT_SKEW_MS,
 ) -> None:
     """Compute every feature of every transaction as of its arrival, bit for bit as the stream does.
 
-    Rows are processed in order of arrival_time (event_time without that column), then in the file's order.
+    Rows are processed in order of arrival_time (of event_time if there is no such column); rows with equal
+    times keep the file's order.
     """
     if output.exists() and not force:
         raise OutputError(f"{output} exists; give another name, or --force to replace it")

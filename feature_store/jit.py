@@ -1,8 +1,9 @@
 """`njit` for this project's kernels, with a compile cache that depends on all their sources.
 
 Numba's own cache depends only on the file of the compiled function: if a constant in another file changed,
-old machine code would still be used. So the cache directory, per user, is named by a digest of all source
-files of kernels. A release that changes one of them starts with an empty cache.
+old machine code would still be used. So the name of the cache directory, one per user, contains a digest of
+the sources of all modules with kernels and of the project's modules that these import. A release that changes
+one of them starts with an empty cache.
 """
 
 import hashlib

@@ -15,7 +15,7 @@ UNITS_PER_CURRENCY = 10_000
 """Amounts are int64 in 1/10,000 of the currency unit, so that sums are exact in any order."""
 
 COUNTRIES = 26 * 26
-"""Country codes: 26 * first letter + second letter, both from A = 0."""
+"""Number of country codes. A code is 26 * first letter + second letter, both from A = 0."""
 
 CARD = np.dtype(
     [
@@ -50,9 +50,9 @@ EVENT = np.dtype(
 )
 TRANSACTION_BITS = 48
 TRANSACTION_MASK = (1 << TRANSACTION_BITS) - 1
-"""Bits of a transaction id's hash that are compared. A card has about 20 ids that can still repeat; two of
-them collide by chance once in 10^13 transactions. A forged collision gains nothing: a repetition must have
-the same content, too."""
+"""Bits of a transaction id's hash that are compared. A card has about 20 ids that can still repeat; a new
+id collides with one of them by chance once in 10^13 transactions. A forged collision gains nothing: a
+repetition must have the same content, too."""
 MERCHANT_BITS = 40
 MERCHANT_MASK = (1 << MERCHANT_BITS) - 1
 """Bits of a merchant id's hash that are compared. A new merchant is mistaken for one of the card's last 100
@@ -116,11 +116,11 @@ TRANSACTION = np.dtype(
 """One decoded transaction, the input of the kernels: 72 bytes, no strings."""
 
 ARRIVAL_BUCKETS = 60
-"""Buckets of a hot card's ring of arrivals: the whole window."""
+"""Buckets of a hot card's ring of arrivals; together they span the window."""
 HOT = np.dtype(
     [
         ("last_spike", "i8"),  # event time of its latest spike
-        ("ids", "i4"),  # entries in the newer of its two sets of recent transactions (see `hot`)
+        ("ids", "i4"),  # entries in the newer of its two sets of recent ids (see `recent_ids`)
         ("newer", "i4"),  # index of the newer set
         ("newest", "i8", (3,)),  # last bucket of each ring of arrivals: arrival // width (see `arrivals`)
         ("arrived", "i8", (3,)),  # events in the ring
@@ -155,7 +155,8 @@ IDS_PER_SET = 2048
 HOT_IDS = 2 * IDS_PER_SET
 EMPTY = -1
 
-# counters of a key group, one int64 each: records used of each array, and heads of the lists of free records
+# counters of a key group, one int64 each: records used of each array; other counts; heads of the lists of
+# free records
 CARDS, EVENTS, PROFILES, ALERTED, HOT_CARDS = range(5)
 LIVE_EVENTS, FREE_CARDS, SWEPT, NO_PROFILE = range(5, 9)
 FREE_CARD, FREE_PROFILE, FREE_HOT, FREE_ALERTED, FREE_SEGMENT = range(9, 14)

@@ -12,9 +12,9 @@ _COLUMNS = """| feature | of | unit | window | version | meaning |
 
 _HEAD = """# Features
 
-Made from `feature_store/catalogue.py` by `make docs`; a test fails when the two differ. All are float64.
-*t* is the transaction's event time, *a* its arrival (Kafka's timestamp); "before" means: accepted before it
-in the order of the log. A window at *t* is (*t* - length, *t*], the transaction itself included.
+Made from `feature_store/catalogue.py` by `make docs`; a test fails when the two differ. All features are
+float64. *t* is the transaction's event time, *a* its arrival (Kafka's timestamp); "before" means: accepted
+before it in the order of the log. A window at *t* is (*t* - length, *t*], the transaction itself included.
 `arrivals_...` count by *a*, which no sender can choose.
 
 A model asks for features by name and version, in any order; any release that computes them runs it.
@@ -26,7 +26,7 @@ _MERCHANTS = """
 
 Made from `feature_store/merchants/catalogue.py`. A job computes them if it keeps merchant facts
 (`FRAUD_MERCHANT_FACTS`, [labels](labels.md)); a job without them refuses a model that asks for one of these
-features. An arrival hour is *ripe* when it has been over for the label delay and an hour; *M* is the first
+features. An arrival hour is *ripe* when it has been over for the label delay plus an hour; *M* is the first
 arrival hour that is not ripe at *a*. Windows are whole arrival hours before *M*.
 
 """
@@ -35,10 +35,11 @@ _TAIL = """
 ## Hot cards, forgotten cards
 
 Cards with more than 512 transactions within 37 days are *hot*: their windows come from rings of buckets with
-a bounded error, see [decision 5](decisions/005-hot-cards.md). For all others every number is exact.
+a bounded error, see [decision 5](decisions/005-hot-cards.md). For all other cards every number
+is exact.
 
 A card starts afresh after 90 days without a transaction; a card with one transaction and no profile does so
-after the allowed lateness and a day, 8 days by default, see [decision
+after the allowed lateness plus a day, 8 days by default, see [decision
 30](decisions/030-strangers-are-forgotten-early.md).
 
 ## Against the handbook's definitions

@@ -37,7 +37,8 @@ class Learner:
     feature_share: float = 0.15
     """Share of the features that each split of gradient boosting may use, drawn at random."""
     fraud_weight: float = 1.0
-    """Weight of a fraud in training; a genuine transaction has 1. Scores are probabilities only with 1."""
+    """Weight of a fraud in training; a genuine transaction has weight 1. Scores are probabilities only if a
+    fraud has weight 1, too."""
 
     def fit(self, x: np.ndarray, y: np.ndarray) -> Any:
         """Fit a scikit-learn classifier; the same data and seed give the same classifier.

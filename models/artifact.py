@@ -121,8 +121,8 @@ def write(
         The files' paths.
 
     Raises:
-        ModelError: workers could not load the model, or would score differently; or the score of a row
-            depends on the other rows.
+        ModelError: workers could not load the model, their scores would differ from the estimator's, or the
+            score of a row depends on the other rows.
     """
     rows = np.ascontiguousarray(golden_rows, dtype=np.float64)
     arrays: dict[str, np.ndarray] = {"typical": np.asarray(typical, dtype=np.float64)}
@@ -153,7 +153,7 @@ def write(
 
 
 def check_answers(classifier: Classifier, rows: np.ndarray) -> np.ndarray:
-    """Score rows, and check that scores and explanations are finite and that each row is scored on its own.
+    """Score rows; check that scores and explanations are finite, and that no score depends on other rows.
 
     Returns:
         Scores, float64[k].
@@ -177,7 +177,7 @@ def _alike(scores: np.ndarray, others: np.ndarray) -> bool:
 
 
 def read(directory: Path) -> Content:
-    """Read a model's directory whose digest has been verified.
+    """Read the files in a model's directory; the caller has verified the directory's digest.
 
     Raises:
         ModelError: the files were not written by `write`, or were written by a newer release.
@@ -215,7 +215,7 @@ def read(directory: Path) -> Content:
 
 def _bins(arrays: dict[str, np.ndarray]) -> FeatureBins | None:
     if "bins.upper" not in arrays:
-        return None  # written by an earlier release
+        return None  # written without bins, for example by an earlier release
     trained = arrays["bins.trained"]
     return FeatureBins(arrays["bins.upper"], trained, np.arange(len(trained), dtype=np.int64))
 

@@ -17,26 +17,26 @@ _HEAD = """\
 # {name}: probability of fraud of a card transaction
 
 ## Intended use
-Ranks card transactions on arrival, for alerts that a fraud analyst reads, in a job of this project whose \
-release computes the model's {features} features (tag `features` of the model version). Not intended for \
-refusing a cardholder without a person's review, for credit decisions, or for payments other than by card.
+Ranks card transactions on arrival, for alerts that a fraud analyst reads. Runs in jobs of this project \
+whose release computes the model's {features} features (tag `features` of the model version). Not intended \
+for refusing a cardholder without a person's review, for credit decisions, or for payments other than by card.
 """
 _LIMITS = """
 ## Limits
 - Kinds of fraud that the data does not show are found by chance only. Watch `fraud_feature_psi` and the \
-precision of alerts, and train again.
+precision of alerts, and train again when they get worse.
 - A transaction without a label counts as genuine, so unreported fraud is learnt as genuine.
 - The threshold was chosen on the hold-out, so precision and recall there are slightly optimistic. The \
 hold-out is one stretch of time: other weeks differ (`fraud models evaluate`).
-- No feature describes a person, but countries of home and payment are features: cards of people who live \
-between countries may be alerted more often. Check the precision of alerts by country.
+- No feature describes a person, but some compare the country of a payment with the card's home country: \
+cards of people who live in two countries may get more alerts. Check the precision of alerts by country.
 """
 _WEIGHTED = """\
 - A fraud had the weight {weight:g} in training: scores rank transactions, but are no probabilities.
 """
 _MERCHANTS = """\
 - Merchant label features need a job with FRAUD_MERCHANT_FACTS=true and FRAUD_LABEL_DELAY_MS={delay_ms}, and \
-labels that arrive like those of the training data.
+labels that arrive as late as those of the training data.
 """
 
 
@@ -77,7 +77,7 @@ def model_card(
     fraud_weight: float,
     merchant_delay_ms: int | None,
 ) -> str:
-    """Write the card.
+    """Return the model card as Markdown.
 
     Args:
         name: name of the registered model.
@@ -85,7 +85,7 @@ def model_card(
         train: transactions that the model was fitted to.
         holdout: transactions on which `quality` was measured.
         quality: quality on the hold-out.
-        params: parameters of the run, digests of data and code included.
+        params: parameters of the run, including the digests of data and code.
         fraud_weight: weight of a fraud in training.
         merchant_delay_ms: label delay of the merchant label features; None without them.
     """

@@ -1,4 +1,4 @@
-"""ROC and precision-recall curves of a hold-out, as JSON and as a page."""
+"""ROC and precision-recall curves of a hold-out, as JSON and as an HTML page."""
 
 from collections.abc import Sequence
 
@@ -30,7 +30,7 @@ def curves(fraud: NDArray[np.bool_], scores: NDArray[np.float64]) -> dict[str, d
 
 
 def page(content: dict[str, dict[str, list[float]]]) -> str:
-    """Render `curves` as HTML."""
+    """Render the result of `curves` as an HTML page."""
     roc, by_recall = content["roc"], content["precision_recall"]
     plots = (
         _drawn("True positive rate by false positive rate", *roc.values()),
@@ -43,7 +43,7 @@ def page(content: dict[str, dict[str, list[float]]]) -> str:
 
 
 def _points(**columns: NDArray[np.float64]) -> dict[str, list[float]]:
-    """Thin columns of equal length to at most POINTS points, with the first and the last point."""
+    """Select at most POINTS points, including the first and the last; the columns have equal lengths."""
     length = len(next(iter(columns.values())))
     kept = np.unique(np.linspace(0, length - 1, min(length, POINTS)).astype(np.int64))
     return {name: np.round(values[kept], 6).tolist() for name, values in columns.items()}

@@ -23,7 +23,7 @@ class ModelMissingError(ModelError):
 
 @contextmanager
 def naming(check: str) -> Iterator[None]:
-    """Set the name of a check on every ModelError raised inside."""
+    """Set `check` on each ModelError raised inside the block, unless it is set already."""
     try:
         yield
     except ModelError as fault:
@@ -36,7 +36,8 @@ class GuardError(ModelError):
 
     Args:
         text: what is wrong and what to do.
-        path: path of the value in the guards' object, as `("rules", 0, "max_ratio")`; empty for counts.
+        path: path of the invalid value in the JSON object of the guards, as `("rules", 0, "max_ratio")`;
+            empty for counts.
     """
 
     def __init__(self, text: str, path: tuple[str | int, ...] = ()) -> None:

@@ -4,7 +4,7 @@ skops' own reader accepts every scikit-learn class, and further types that its c
 but not contents, although scikit-learn's compiled code uses a tree's numbers as unchecked indexes. This
 reader constructs only the types listed below: numbers, text, arrays, and estimators whose classes predict
 with numpy and Python code. Trees of forests are range-checked. No function, type or bound method is ever
-constructed, so no attribute can be called.
+constructed, so no attribute of a loaded estimator is a callable that the file chose.
 
 To add a class: read what its predict_proba or transform does with attributes that an attacker chose, above
 all what compiled code does with them; then list the class, and add it to the tests.
@@ -71,7 +71,7 @@ def read(file: Path | BinaryIO) -> Any:
     """Read an estimator that `dumps` or MLflow wrote, and set it to use one thread.
 
     Raises:
-        ModelError: the file holds a type that is not listed here, or damaged trees.
+        ModelError: the file has another protocol version, a type that is not listed here, or damaged trees.
         Exception: the file is not in skops format; the type depends on the reader that fails.
     """
     with archives.opened(file) as archive:
@@ -137,7 +137,7 @@ class _Reader:
         attributes = {key: self.read(value) for key, value in state.items()}
         if tree is not None:
             attributes["tree_"] = self._tree(tree, attributes.get("n_features_in_"))
-        if "n_jobs" in attributes:  # a file must not decide how many processes scoring starts
+        if "n_jobs" in attributes:  # a file must not choose the number of processes that score
             attributes["n_jobs"] = None
         module, _, kind = name.rpartition(".")
         estimator_class = getattr(importlib.import_module(module), kind)
@@ -149,7 +149,7 @@ class _Reader:
         """Construct scikit-learn's compiled tree from range-checked arrays.
 
         Args:
-            node: node of the file.
+            node: the tree's node in the file's schema.
             width: n_features_in_ of the tree's estimator; scikit-learn refuses rows of another width.
         """
         from sklearn.tree._tree import NODE_DTYPE, Tree

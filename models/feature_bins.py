@@ -2,8 +2,8 @@
 
 The job counts the champion's features in the same bins, for their population stability index. A bin holds the
 values above the previous bin's upper bound and up to its own; the last bin holds the unknown values (NaN). A
-value that many transactions share (0 of a count, 1 of a flag) has a bin of its own, so that it does not hide
-rare values close to it.
+value that many transactions share, such as 0 for a count or 1 for a flag, has a bin of its own, so that it
+does not hide rare values close to it.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ LEVELS = np.arange(1, 10) / 10
 ALIKE = 1e-9
 """Width of the bin of a value that many transactions share, relative to the value."""
 MOST_BOUNDS = 16
-"""Bounds that a model's file may have."""
+"""Greatest number of bounds per feature that a model's file may have."""
 SAMPLED = 8
 """The job counts one in SAMPLED transactions, chosen by the hash of the transaction's id."""
 
@@ -31,7 +31,7 @@ _COLUMNS, _BOUNDS = types.Array(types.int64, 1, "C", readonly=True), types.float
 
 @dataclass(frozen=True)
 class FeatureBins:
-    """Bins of f features by b upper bounds.
+    """For each of f features: b bins with an upper bound, an open bin above them, and one for unknown values.
 
     Raises:
         ModelError: shapes do not match, bounds do not ascend, or counts are negative.
@@ -69,7 +69,7 @@ class FeatureBins:
         return replace(self, columns=np.array(columns, dtype=np.int64))
 
     def add(self, x: np.ndarray, transactions: np.ndarray, counts: np.ndarray) -> None:
-        """Count those of n transactions that are in the sample.
+        """Add to `counts` those of n transactions that are in the sample.
 
         Args:
             x: float64[n, c], C-contiguous, with all of `columns`.

@@ -1,9 +1,10 @@
-"""Bit-mask scoring of small trees: all tests of all trees, column by column, for a block of rows at a time.
+"""Bit-mask scoring of small trees: all split tests of all trees, column by column, for a block of rows.
 
 A row starts with all leaves of a tree possible, one bit each. A test that the row passes ("greater than the
-threshold") rules out the leaves below the first kid. After all tests, the first remaining leaf is the row's.
-No node is looked up on the way, so the tests of a column can be stored together, sorted by threshold, and 64
-rows take each test in a few vector instructions. This costs a third to a quarter of walking the trees.
+threshold") rules out the leaves below the first kid of the tested node. After all tests, the first remaining
+leaf is the row's. No node is looked up on the way, so the tests of a column can be stored together, sorted by
+threshold, and 64 rows take each test in a few vector instructions. This takes a third to a quarter of the
+time of walking the trees.
 Source: Lucchese et al., "QuickScorer" (SIGIR 2015), and "V-QuickScorer" (2016).
 """
 
@@ -17,16 +18,16 @@ from numba.cpython.unsafe.numbers import trailing_zeros
 from feature_store.jit import njit
 
 MOST_LEAVES = 64
-"""Leaves per tree: one bit each."""
+"""Greatest number of leaves per tree: one bit each."""
 BLOCK = 64
 """Rows that are tested together; with fewer the compiler emits no vector instructions."""
 LARGEST = float(np.finfo(np.float64).max)
 WIDTHS = {8: np.uint8, 32: np.uint32, 64: np.uint64}
-"""Number of leaves -> dtype of the mask."""
+"""Greatest number of leaves -> dtype of the mask."""
 
 _trailing_zeros: Any = trailing_zeros  # mypy cannot type numba internals
 
-# One signature for each width: a read-only batch (from Arrow, for example) must not make numba compile
+# One signature for each mask width: a read-only batch (from Arrow, for example) must not make numba compile
 # another kernel while the stream runs.
 _ROWS = types.Array(types.float64, 2, "C", readonly=True)
 _SIGNATURES = [
@@ -51,7 +52,7 @@ class LeafBits:
     keeps: np.ndarray
     """uint8, uint32 or uint64[m]: mask of the leaves that are still possible after a passed test."""
     leaves: np.ndarray
-    """float64[t, leaves]: leaf outputs in log-odds, from first kid to last."""
+    """float64[t, l]: log-odds of each tree's leaves, depth first with the first kid first, padded with 0."""
 
     def log_odds(self, x: np.ndarray, baseline: float) -> np.ndarray:
         """Sum the trees' outputs in tree order: float64[n, f] -> float64[n]."""

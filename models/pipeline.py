@@ -18,7 +18,7 @@ from models.train import LABEL_DELAY_MS, Quality, evaluate, split_by_time
 from models.training_record import TrainingRecord, code_version, training_set_digest
 
 GOLDEN_ROWS = 200
-"""Rows of the history whose scores every copy of the model must reproduce."""
+"""Number of rows of the history whose scores every copy of the model must reproduce."""
 
 
 @dataclass(frozen=True)
@@ -51,20 +51,21 @@ def fit_and_register(
 ) -> Trained:
     """Train on point-in-time features of a history and register the model.
 
-    The model is fitted on the transactions that precede the hold-out by the label delay, and evaluated on the
-    hold-out. The registered model is this fit, not another one on all transactions, so the threshold suits
-    its scores.
+    The model is fitted to the transactions that precede the hold-out by at least the label delay (in a short
+    history: a tenth of its time span), and evaluated on the hold-out. It is registered as it is, not fitted
+    again to all transactions, so the threshold suits its scores.
 
     Args:
-        transactions: the transaction contract's columns in order of arrival.
+        transactions: the transaction contract's columns, rows in any order.
         tracking_uri: address of MLflow.
         labels: the chargeback contract's columns (transaction_id, card_id, label); a transaction without a
             label is genuine. Default: the transactions' own column `label`, 1 where fraud.
         profiles: the profile contract's columns.
         merchant_labels: train on merchant label features, too; a job that runs the model must keep merchant
             facts, with the same label delay.
-        label_delay_ms: time from a transaction to its label, where labels have no `reported_at`; a
-            transaction not reported within this time counts as genuine.
+        label_delay_ms: label delay: the gap between training and hold-out, and the time from a transaction to
+            its label where labels have no `reported_at`. In merchant label features, a transaction not
+            reported within this time counts as genuine.
         alert_budget: share of transactions that may become alerts by score.
         alert_cost: cost of investigating an alert, in the currency of the amounts; if given, the threshold is
             the one at which alerts and missed frauds cost least, and `alert_budget` is ignored.
@@ -90,7 +91,7 @@ def fit_and_register(
     y = outcomes(transactions, labels)
     # by arrival: a transaction that is weeks late would stretch the span of event times
     arrival = arrivals(transactions)
-    decided = ~np.isnan(x).all(axis=1)  # repeated transactions have no features
+    decided = ~np.isnan(x).all(axis=1)  # transactions that the stream does not decide have no features
     x, y, arrival = x[decided], y[decided], arrival[decided]
     if not len(x):
         raise ModelError("the history holds no transactions; give one that does")
@@ -160,7 +161,7 @@ def outcomes(transactions: pa.Table, labels: pa.Table | None) -> np.ndarray:
 
 
 def _curves(fraud: np.ndarray, scores: np.ndarray) -> dict[str, str]:
-    """Draw the curves of the hold-out; no files if it has one class only."""
+    """Return the files of the hold-out's curves, name -> content; empty if it has one class only."""
     if fraud.all() or not fraud.any():
         return {}
     content = curves.curves(fraud, scores)

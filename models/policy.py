@@ -44,16 +44,16 @@ class Policy:
     """Thresholds and rules that turn a score and a card's recent activity into a decision."""
 
     threshold: float
-    """Least score of an alert, 0 to 1."""
+    """Least score at which the rule `score` fires, 0 to 1."""
     max_count_5m: int
-    """Most transactions that a card may make without an alert in the 5 minutes up to and including a
-    transaction; they are counted by event time and by arrival, and the greater count is compared."""
+    """Greatest number of a card's transactions within 5 minutes, the current one included, that raises no
+    alert; transactions are counted by event time and by arrival, and the greater count is compared."""
     missing_profile: str = SCORE
     """Action for a card without profile: `score`, decide as for any other card; `review`, alert."""
     max_count_1m: int | None = None
-    """As `max_count_5m`, for the minute up to a transaction; None: no such rule."""
+    """As `max_count_5m`, within 1 minute; None: no such rule."""
     max_count_1h: int | None = None
-    """As `max_count_5m`, for the hour up to a transaction; None: no such rule."""
+    """As `max_count_5m`, within 1 hour; None: no such rule."""
     blocked: str = DECLINE
     """Action for a blocked card: `decline`; `review`, alert and send to review; `ignore`, no rule."""
     closed: str = DECLINE
@@ -87,7 +87,7 @@ class Policy:
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> "Policy":
-        """Read the policy object of a rollout's contract; absent fields have their defaults."""
+        """Read the policy object of a rollout's contract; absent fields get their defaults."""
         values = {name: fields[name] for name in Policy.__dataclass_fields__ if name in fields}
         numbers = {name: int(values[name]) for name in COUNTS if values.get(name) is not None}
         return Policy(**{**values, **numbers, "threshold": float(values["threshold"])})
@@ -99,7 +99,7 @@ class Policy:
 
 
 COUNTS = ("max_count_1m", "max_count_5m", "max_count_1h", "escalate_after", "cooldown_s")
-"""Integer fields of a policy; JSON may write them as 6.0."""
+"""Integer fields of a policy; a JSON record may hold them as floats, such as 6.0."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ class Decision:
     """The decision of an alert."""
 
     decision: str
-    """`decline` if `escalated` fired, or for a blocked or closed card if that is the policy's action; else
-    `review`."""
+    """`decline` if `escalated` fired, or if the card is blocked or closed and the policy's action for such
+    cards is `decline`; else `review`."""
     rules: tuple[str, ...]
     """The rules that fired, never empty, in the order of `RULES`."""
 

@@ -25,7 +25,7 @@ SCORES_TAG = "training_scores"
 
 @dataclass(frozen=True)
 class ModelRef:
-    """One version of a registered model, pinned by content: the field `model` of model-rollout.v1."""
+    """One version of a registered model, pinned by content: the object `model` of a rollout event."""
 
     name: str
     """Name of the registered model."""
@@ -40,7 +40,7 @@ class ModelRef:
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> "ModelRef":
-        """Read the model object of a rollout's contract; unknown fields are ignored."""
+        """Read the object `model` of a rollout event; unknown fields are ignored."""
         values = {name: fields[name] for name in ModelRef.__dataclass_fields__}
         return ModelRef(**{**values, "features": tuple(fields["features"])})
 
@@ -66,7 +66,7 @@ def register(
         golden_rows: float64[k, f]; their scores are stored and must be reproduced at every load.
         typical: float64[f], training medians.
         tracking_uri: address of MLflow; `sqlite:////directory/mlflow.db` needs no server.
-        record: logged to the run; its card is the version's description.
+        record: record of the training, logged to the run; its card is the version's description.
         scores: float64[n], evaluation scores; the version keeps their histogram (`training_scores`) for
             guards on drift, the model's files keep their quantiles.
         bins: training distribution of the features, stored in the model's files, to measure feature drift.
@@ -131,7 +131,7 @@ def find(name: str, version: str, tracking_uri: str) -> ModelRef:
 
 
 def versions(tracking_uri: str, name: str = NAME) -> list[tuple[ModelRef, dict[str, float]]]:
-    """List all registered versions with the metrics of their runs, newest first."""
+    """List the versions that `register` wrote, with the metrics of their runs, newest first."""
     with tracking.registry(tracking_uri) as client:
         registered = [
             version

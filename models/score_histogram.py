@@ -17,8 +17,8 @@ class ScoreHistogram:
     """Counts of scores by upper bound.
 
     Raises:
-        ValueError: bounds do not ascend, a count is negative, there is not one count more than bounds, or the
-            sum is no finite number.
+        ValueError: bounds do not ascend, a count is negative, the number of counts is not the number of
+            bounds plus one, or the sum is no finite number.
     """
 
     le: tuple[float, ...] = BOUNDS

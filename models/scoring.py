@@ -13,11 +13,11 @@ from models.percentiles import percentile
 BLOCK = 256
 """Rows in every call of a third-party predict_proba, so that a row's score does not depend on its batch."""
 SURE = 1e-12
-"""Least distance of a probability from 0 and 1 before it is converted into log-odds."""
+"""Distance from 0 and 1 to which probabilities are clipped before they are converted into log-odds."""
 
 
 class Classifier(Protocol):
-    """Interface of the classifiers in a Scorer: pure functions of the rows, each row on its own."""
+    """Interface of the classifiers in a Scorer: pure functions; no row affects another row's result."""
 
     def score(self, x: np.ndarray) -> np.ndarray:
         """Compute probabilities of fraud: float64[n, f] -> float64[n]."""
@@ -136,7 +136,7 @@ class Projection:
 
 @dataclass(frozen=True)
 class Estimator:
-    """A scikit-learn classifier, scored by its own predict_proba on one thread."""
+    """A scikit-learn classifier that scores with its own predict_proba, on one thread."""
 
     estimator: Any
     """Fitted, with predict_proba; class 1 is fraud."""
@@ -158,7 +158,7 @@ class Estimator:
             for start in range(0, len(x), BLOCK):
                 count = min(BLOCK, len(x) - start)
                 block[:count] = x[start : start + count]
-                block[count:] = self.typical  # the order of sums in matrix kernels may depend on the shape
+                block[count:] = self.typical  # full block: the order of sums may depend on the shape
                 out[start : start + count] = self.estimator.predict_proba(block)[:count, 1]
         # sums may also depend on the row's position in the block: only the last bits differ, so round
         return np.round(out, 12)

@@ -20,8 +20,8 @@ def threshold_for_budget(scores: np.ndarray, share: float) -> float:
 def threshold_for_cost(scores: np.ndarray, fraud: np.ndarray, amount: np.ndarray, alert_cost: float) -> float:
     """Return the threshold at which alerts and missed frauds cost least; of several, the highest.
 
-    An alert costs what its investigation does, and an alerted fraud is stopped; a missed fraud costs its
-    amount. Thresholds are compared on these transactions, so the result is reliable only with many frauds.
+    An alert costs `alert_cost`, and if it is a fraud, the alert stops it; a missed fraud costs its amount.
+    Thresholds are compared on these transactions, so the result is reliable only with many frauds.
 
     Args:
         scores: float64[n], at least one.

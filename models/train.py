@@ -82,7 +82,7 @@ class Split:
 
 
 def split_by_time(event_time: np.ndarray, *, share: float = 0.25, gap_ms: int = LABEL_DELAY_MS) -> Split:
-    """Hold out the newest share of the time span, and leave a gap for the label delay before it.
+    """Hold out the newest share of the time span; before it, leave a gap for the label delay.
 
     In a short history the gap is a tenth of the time span, if that is less than `gap_ms`.
 

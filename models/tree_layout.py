@@ -5,7 +5,8 @@ worker's memory. So `trees.Trees` checks its arrays here, in less than a millise
 
 A node is 16 bytes: threshold, column, first kid. Trees are stored one after another, each breadth first: the
 k-th inner node of a tree, counted from 0, has its first kid at the root's index + 1 + 2k, and the second kid
-next to it. A leaf has an infinite threshold and is its own kid. Column number f + j is column j, negated.
+next to it. A leaf has an infinite threshold and is its own kid. Of f features, column number f + j is column
+j, negated.
 """
 
 import numpy as np
@@ -21,7 +22,7 @@ MOST_TREES = 10_000
 MOST_NODES = 1 << 20
 """Most nodes: 32 MiB in each worker."""
 MOST_STEPS = 1 << 17
-"""Most steps from roots to deepest leaves, over all trees: about a millisecond per transaction."""
+"""Most steps from root to deepest leaf, summed over all trees: about a millisecond per transaction."""
 
 
 def check(
@@ -74,7 +75,10 @@ def check(
 
 
 def _check_kids(nodes: np.ndarray, begins: np.ndarray, sizes: np.ndarray, depths: np.ndarray) -> None:
-    """Raise ModelError unless each node but the roots is the kid of exactly one earlier node of its tree."""
+    """Raise ModelError unless each node but the roots is the kid of exactly one earlier node of its tree.
+
+    `depths` must be the depths of the trees, too.
+    """
     at, kid, inner = np.arange(len(nodes)), nodes["kid"].astype(np.int64), nodes["threshold"] != np.inf
     tree = np.repeat(np.arange(len(begins)), sizes)
     before = np.cumsum(inner) - inner  # inner nodes before each node, over all trees

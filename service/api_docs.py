@@ -59,7 +59,7 @@ def described(app: FastAPI) -> dict[str, Any]:
 
 
 def _drop_framework_error(responses: dict[str, Any]) -> None:
-    """Remove FastAPI's own 422 response, which is not used: refusals have the form of `default`."""
+    """Remove FastAPI's own 422 response, which is never sent: errors have the form of `default`."""
     if "application/json" in responses.get("422", {}).get("content", {}):
         del responses["422"]
 

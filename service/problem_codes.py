@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """Codes with one explanation."""
+    """Codes that share one explanation."""
 
     codes: tuple[str, ...]
     status: int

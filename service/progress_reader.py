@@ -1,6 +1,6 @@
 """A thread that follows the newest progress record of each key group, which has the group's totals.
 
-Reading starts at the topic's end, together with one search for the newest record of each group.
+At the start, one search finds each group's newest record; new records are then read from the topic's end.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ class ProgressReader(TopicFollower):
 
     @property
     def totals(self) -> Totals:
-        """Totals summed over all key groups, since the first transaction of each."""
+        """Totals summed over all key groups, since the first Kafka transaction of each."""
         return Totals.of_groups(Totals.from_json(record["totals"]) for record in self._groups.values())
 
     @property
@@ -39,7 +39,7 @@ class ProgressReader(TopicFollower):
 
     def _begin(self, reader: Consumer) -> Sequence[TopicPartition]:
         starts = self._newest_records(reader, 0)
-        # records written between the two reads are read twice, which changes nothing
+        # records written between the two calls are read twice, which changes nothing
         self._keep(newest_by_group(reader, self._topic, self._settings.job_id))
         return starts
 
@@ -58,7 +58,10 @@ class ProgressReader(TopicFollower):
             self._groups = {**self._groups, **newer}
 
     def _is_newer(self, group: int, record: Mapping[str, Any]) -> bool:
-        """Return whether a record is newer: commit ids only grow, unless the totals were restarted."""
+        """Return whether a record is newer than the group's current one.
+
+        Commit ids only grow, unless the totals were restarted.
+        """
         current = self._groups.get(group)
         return (
             current is None

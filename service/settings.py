@@ -28,23 +28,24 @@ class ServiceSettings(BaseSettings):
     max_progress_age_s: Annotated[float, Field(gt=0)] = 60.0
     """The sidecar is not ready once transactions wait longer than this while their key group decides none."""
     max_silence_s: Annotated[float, Field(gt=0)] = 30.0
-    """Greatest age of a key group's newest progress record if ready; an idle group writes one every 10 s."""
+    """The sidecar is not ready if a key group's newest progress record is older than this; an idle group
+    writes one every 10 s."""
     limit_floor_s: Annotated[float, Field(gt=0)] = 10.0
-    """Least learned limit of a verdict, however short the measured times are; the ceiling is
-    `max_progress_age_s`."""
+    """Lower bound of each limit that the sidecar learns from measured times; the upper bound is
+    `max_progress_age_s`, for heartbeats and epochs `limit_ceiling_s`."""
     limit_ceiling_s: Annotated[float, Field(gt=0)] = 600.0
-    """Greatest learned limit for the age of the feed's heartbeat and of an epoch."""
+    """Upper bound of the learned limits for the age of the profile feed's heartbeat and of an epoch."""
     verdict_window_s: Annotated[float, Field(gt=0)] = 300.0
-    """Length of the sliding window of looks on which a verdict is based."""
+    """Length of the sliding window of offset queries on which a partition's verdict is based."""
     idle_after_s: Annotated[float, Field(gt=0)] = 60.0
     """Time without new or waiting records after which a partition is idle."""
     runbook: str = "docs/runbook.md"
     """Address of the runbook; a reason code is an anchor in it."""
 
     mlflow_tracking_uri: str = ""
-    """Address of the model registry; empty: rollouts can be steered but not proposed from here."""
+    """Address of the model registry; empty: the sidecar can steer rollouts, but not propose any."""
     four_eyes: bool = False
-    """Whether the proposer of a rollout may not promote it."""
+    """Whether the proposer of a rollout is forbidden to promote it."""
     partitioner: Partitioner = Partitioner.MURMUR2
     """Partitioner of the transactions' producers, as in the job's settings."""
     tokens_file: Path | None = None

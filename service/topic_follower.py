@@ -19,12 +19,12 @@ OFFSETS_PER_RECORD = 2
 class TopicFollower(Background):
     """Reads a topic's committed records, from the offsets that `_begin` returns.
 
-    While the brokers do not answer, the records read so far stay; the client reconnects by itself and
+    While the brokers do not answer, what was read stays available; the client reconnects by itself and
     continues. When the client gives up, or the topic is deleted, reading starts again with `_begin`.
     """
 
     def __init__(self, settings: ServiceSettings, topic: str, what: str, kafka: dict[str, str] | None = None):
-        """Read nothing yet.
+        """Prepare the thread without connecting.
 
         Args:
             settings: brokers and job id.
@@ -58,7 +58,7 @@ class TopicFollower(Background):
         raise NotImplementedError
 
     def _newest_records(self, reader: Consumer, count: int) -> list[TopicPartition]:
-        """Return each partition's start of the newest `count` records, assuming equally long partitions.
+        """Return the offsets where the topic's newest `count` records begin, if partitions are equally long.
 
         Raises:
             KafkaException: no such topic, or no answer.

@@ -20,8 +20,8 @@ OTHER_VARIABLES = (
     "POSTGRES_DSN", "CRASH_POINTS", "TOKENS_FILE", "TLS_CERT", "TLS_KEY", "FOUR_EYES", "INSECURE_HTTP",
     "RATE_PER_S", "RATE_BURST", "MAX_BODY_BYTES", "SIDECAR_TOKEN",
 )  # fmt: skip
-"""Variables that are no settings of the job, but of the sidecar, the stack, the simulator, load tests and the
-tests."""
+"""Names, without PREFIX, of variables that are no settings of the job, but of the sidecar, the stack, the
+simulator, the load tests or the tests."""
 
 
 class SettingsError(FraudError):

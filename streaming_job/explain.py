@@ -59,13 +59,13 @@ def look_up(card: str, location: str, lateness_ms: int = DEFAULT_LATENESS_MS) ->
     """Return what the state contains about a card (`card_view.describe`), with its card_id.
 
     Raises:
-        CheckpointError: the checkpoint has no committed epoch.
+        CheckpointError: the checkpoint has no committed epoch, or Spark cannot read its state.
         UnknownCardError: the card has neither transactions nor a profile.
         StateDamagedError: the state is damaged.
     """
     lo, hi = hash_string(card)
     with _session() as spark:
-        _ = spark.streams.active  # starts the coordinator that the state reader asks for its stores
+        _ = spark.streams.active  # starts the coordinator of state stores, which the state reader needs
         fixed = Checkpoint(spark, location).fixed()
         if fixed is None:
             raise CheckpointError(f"{location} holds no epoch yet; give the checkpoint of a job that has run")

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 STOP_POLL_S = 0.02
 SHORT_S = 0.15
-"""Length of an epoch while Java compiles, and while there are fewer task slots than groups."""
+"""Length of an epoch during the warm-up, and while there are fewer task slots than groups."""
 
 
 class StopRequested(Exception):  # noqa: N818  a signal, not an error
@@ -148,7 +148,7 @@ class Job:
         self._idle_since = ended
 
     def _cause(self, fault: Exception) -> FraudError:
-        """Return the error of a failed query; files that were moved away are not damaged ones."""
+        """Return the error of a failed query; a checkpoint that was moved away is not reported as damaged."""
         error = classify(fault)
         if isinstance(error, DamagedCheckpointError):
             try:
@@ -197,7 +197,7 @@ class Job:
                 self._spark.stop()
 
     def _go_back(self, epochs: int, fault: FraudError) -> bool:
-        """Drop the last epochs; return False if none would be left."""
+        """Drop the last `epochs` ended epochs and any later one; return False if none would be left."""
         ended = self._checkpoint.epochs("commits")
         if epochs >= len(ended):
             return False

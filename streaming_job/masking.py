@@ -6,11 +6,11 @@ _NUMBER = re.compile(rb"\d(?:[\x00 .-]{0,2}\d){11,18}")
 # a broken producer may write single quotes, like Python's repr
 _CARD_IDS = tuple(re.compile(rb"(Qcard_idQ\s*:\s*Q)((?:[^Q\\]|\\.)*)".replace(b"Q", q)) for q in (b'"', b"'"))
 _SHORTEST = 4
-"""Length of the shortest card id that is masked anywhere: shorter ones occur in other texts by chance."""
+"""Length of the shortest card id that `safe` masks wherever it occurs: shorter ones also occur by chance."""
 
 
 def masked(card: str) -> str:
-    """Return a card id with its middle masked."""
+    """Return a card id with its middle masked; up to 6 characters are masked entirely."""
     return f"{card[:2]}***{card[-2:]}" if len(card) > 6 else "***"
 
 

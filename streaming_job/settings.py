@@ -22,7 +22,7 @@ class JobSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="FRAUD_", env_nested_delimiter="__", extra="forbid")
 
     job_id: str = "card-fraud"
-    """Id of the job: consumer group, transactional.id, progress key."""
+    """Id of the job: its consumer group, prefix of transactional ids, and key of progress records."""
     bootstrap_servers: str
     """Kafka brokers, host:port[,host:port]."""
     kafka: dict[str, str] = {}
@@ -36,8 +36,8 @@ class JobSettings(BaseSettings):
     """Local directory for working copies of state and models, and for temporary files; may be lost between
     runs."""
     master: str = "local[2,4]"
-    """Spark master. In a local one the second number is how often a task may fail: with 1 every killed worker
-    would end the job."""
+    """Spark master. In a local one the second number is how often Spark attempts a task: with 1 every killed
+    worker would end the job."""
     partitioner: Partitioner = Partitioner.MURMUR2
     """Partitioner of the transactions' producers: murmur2 (Java's clients, librdkafka's murmur2_random) or
     crc32 (librdkafka's default); fixed by the first start."""
@@ -47,7 +47,7 @@ class JobSettings(BaseSettings):
     merchant_facts: bool = False
     """Whether labels become merchant facts, and models may use merchant label features. It needs the topics
     labels, chargebacks and merchant-facts, and a larger state; fixed by the first start, because a label
-    finds its transaction only if the state has kept ids from the beginning."""
+    finds its transaction only if the state has kept the ids of transactions from the beginning."""
     label_delay_ms: Annotated[int, Field(ge=0)] = 7 * DAY_MS
     """With merchant facts: a transaction without a report for that long counts as genuine, also in training
     sets; fixed by the first start."""
@@ -55,27 +55,28 @@ class JobSettings(BaseSettings):
     """Seconds between two checkpoints of the state. Each costs a pause of about a tenth of a second; after a
     crash the log is decided again, in silence, from the last one."""
     warm_up_epochs: Annotated[int, Field(ge=0, le=1_000)] = 100
-    """Number of short epochs after a start. Java compiles the code between two epochs only after about
-    that many runs; then the pause shrinks from half a second to a tenth."""
+    """Number of short epochs after a start. Java compiles the code that runs between two epochs only after
+    about that many runs; then the pause shrinks from half a second to a tenth."""
     epoch_bytes: Annotated[int, Field(ge=1 << 20)] = 64 << 20
     """An epoch ends early after a key group has written this many bytes to its state."""
     max_records: Annotated[int, Field(ge=1)] = 50_000
     """Maximum number of records in a mini-batch: enough to make a Kafka transaction cheap in a backlog."""
     max_bytes: Annotated[int, Field(ge=1 << 20)] = 32 << 20
-    """Limit of the keys and values of a mini-batch, which the last record may exceed. It bounds memory and a
-    transaction's time in a flood of large records."""
+    """Maximum bytes of a mini-batch's keys and values; the last record may exceed it. It bounds memory, and
+    the duration of a Kafka transaction, in a flood of large records."""
     linger_ms: Annotated[float, Field(ge=0, le=1000)] = 3.0
-    """How long the first record of a mini-batch waits for others: each mini-batch costs a millisecond of
-    processor time."""
+    """How long the first record of a mini-batch waits for others. A wait makes mini-batches fewer: each costs
+    a millisecond of processor time."""
     commit_interval_ms: Annotated[int, Field(ge=1, le=60_000)] = 200
     """Interval of commits without alerts; alerts are committed at once."""
     allowed_lateness_ms: Annotated[int, Field(ge=0)] = 7 * DAY_MS
-    """Transactions whose event time is further before their arrival become dead letters: too_late."""
+    """Transactions whose event time is more than this before their arrival become dead letters: too_late."""
     allowed_skew_ms: Annotated[int, Field(ge=0)] = 5 * MINUTE_MS
-    """Transactions whose event time is further after their arrival become dead letters: future_event_time."""
+    """Transactions whose event time is more than this after their arrival become dead letters:
+    future_event_time."""
     refuse_card_numbers: bool = True
     """Whether transactions whose card_id has the form of a card number (13 to 19 digits, Luhn) become dead
-    letters: card_number. Set it to false if tokens have that form."""
+    letters: card_number. Set it to false if the bank's card tokens have that form."""
     wait_for_snapshot_s: Annotated[int, Field(ge=0)] = 600
     """Maximum wait for Debezium's first snapshot of the profiles, at a first start; 0: no wait."""
     transaction_timeout_ms: Annotated[int, Field(ge=10_000, le=900_000)] = 120_000
@@ -87,7 +88,8 @@ class JobSettings(BaseSettings):
     driver_memory: str = "640m"
     """Heap of the driver's JVM."""
     driver_java_options: str = ""
-    """More options of the driver's JVM, as on a command line; in `spark` they would replace the job's own."""
+    """More options of the driver's JVM, as on a command line; given in `spark`, they would replace the
+    job's own."""
     ui_port: Annotated[int, Field(ge=0, le=65535)] = 0
     """Port of Spark's UI, which has no login; 0: no UI."""
 

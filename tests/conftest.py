@@ -23,6 +23,8 @@ os.environ.setdefault(
     "JAVA_TOOL_OPTIONS",
     "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
 )
+# OpenMP's threads wait in loops; beside other processes they would compute for nothing most of the time
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # a job of a minute or two gains nothing from compiled Java code; the short epochs would take half of the
 # processors
 os.environ.setdefault("FRAUD_WARM_UP_EPOCHS", "3")

@@ -105,8 +105,8 @@ def system(options: Options, run: Run, steps: Steps) -> Iterator[System]:
     )
     progress = ProgressReader(watched)
     lag = LagWatch(watched, lambda: end_offsets(progress.groups))
-    # an admin client that asks for a group's offsets before the group has a coordinator crashes
-    # (librdkafka #5040); a consumer waits for the coordinator
+    # an admin client crashes if it asks for a group's offsets while the group has no coordinator (librdkafka
+    # #5040); the consumer of TopicLog waits for the coordinator instead
     TopicLog(settings.bootstrap_servers).committed(settings.job_id, watched.inputs)
     progress.start()
     lag.start()
@@ -134,9 +134,9 @@ def system(options: Options, run: Run, steps: Steps) -> Iterator[System]:
 
 def _profiles(options: Options, run: Run, steps: Steps, lag: LagWatch, settings: JobSettings) -> World:
     """Load the profiles into Postgres, and wait until Debezium has written them to their topic."""
-    # Debezium starts after the load: one snapshot of the rows is quicker than streaming their inserts
+    # Debezium starts when all rows are in the table: one snapshot is quicker than streaming each insert
     with steps.step(f"profiles of {options.cards:,} cards in Postgres") as doing:
-        doing("making the world")
+        doing("simulating cards and merchants")
         world = World.create(options.seed, options.cards)
         rows = int(world.cards.has_profile.sum())
         if not run.profiles_loaded:
@@ -178,7 +178,7 @@ def _processes(
             lambda: children.log_size(data_dir, children.JOB),
             lambda: children.check(data_dir, run),
         )
-        # the tables are in the job's state before the load begins: no score from half-loaded tables
+        # transactions are fed only when the job has read its tables: no score comes from half-read tables
         wait_until_caught_up(options, run, lag, progress, started, doing)
     links = {
         "sidecar": f"http://{HOST}:{port}/",
@@ -188,7 +188,7 @@ def _processes(
     if options.with_prometheus:
         targets = data_dir / children.PROMETHEUS / "audit-targets.json"
         targets.parent.mkdir(exist_ok=True)
-        # merchant features depend on all cards, so no sample of a job with merchant labels can be audited
+        # merchant features depend on all cards, so a sample of the cards cannot be audited alone
         audited = [] if options.merchant_labels else [_audit(data_dir, run, env)]
         targets.write_text(json.dumps([{"targets": audited}]))
         links["Prometheus"] = _prometheus(data_dir, run, port, targets)

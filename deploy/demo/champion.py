@@ -19,7 +19,7 @@ TRAINING_S = 600.0
 
 
 def start_training(options: Options, run: Run) -> None:
-    """Start the training in the background, unless an earlier start has finished it."""
+    """Start the training in the background, unless this run was continued and already has its models."""
     result = training.file_of(options.data_dir, training.CHAMPION)
     if run.champion or result.exists():
         return

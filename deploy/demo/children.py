@@ -14,12 +14,15 @@ from deploy.local.processes import Server
 JOB, SIDECAR, TRAINING, PROMETHEUS = "job", "sidecar", "training", "prometheus"
 AUDIT, MLFLOW = "audit", "mlflow"
 PATIENCE_S = {JOB: 90.0, SIDECAR: 10.0, TRAINING: 2.0, PROMETHEUS: 10.0, AUDIT: 10.0, MLFLOW: 5.0}
-"""Time for a graceful stop, seconds; the job ends its epoch."""
+"""Time for a graceful stop by process, seconds; the job needs it to end its epoch."""
 ROOT = Path(deploy.__file__).resolve().parents[1]
 
 
 def marker(data_dir: Path, name: str) -> str:
-    """Return the argument that identifies this directory's process; Python accepts -X options of any name."""
+    """Return the argument that identifies the process `name` of this directory among all processes.
+
+    A Python process gets it as an -X option, because Python accepts -X options of any name.
+    """
     if name == PROMETHEUS:
         return f"--storage.tsdb.path={data_dir / name / 'data'}"
     return f"card-fraud.{name}={data_dir}"
@@ -35,13 +38,13 @@ def start(data_dir: Path, run: Run, name: str, command: list[str], env: Mapping[
 
     Args:
         data_dir: data directory of the demo.
-        run: records the process.
+        run: state of the demo, in which the process is recorded.
         name: name of the process.
         command: the module and its arguments.
         env: additional environment variables.
 
     Raises:
-        StackError: it cannot be started.
+        StackError: the process cannot be started.
     """
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     python = [sys.executable, "-X", marker(data_dir, name), "-m"]
@@ -55,7 +58,7 @@ def start_program(
     """Start any program that has its marker among its arguments, and record it.
 
     Raises:
-        StackError: it cannot be started.
+        StackError: the process cannot be started.
     """
     log = log_file(data_dir, name)
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -90,7 +93,7 @@ def check(data_dir: Path, run: Run) -> None:
     """Check that all child processes run.
 
     Raises:
-        DemoError: a process ended; with the tail of its log.
+        DemoError: a process ended; the message has the tail of its log.
     """
     for name, server in run.children.items():
         if processes.running(server) is None:

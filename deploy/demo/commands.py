@@ -28,9 +28,14 @@ def demo(
     picture: Annotated[Path | None, typer.Option(help="Save the last screen to this file, as SVG.")] = None,
     replay: Annotated[
         Path | None,
-        typer.Option(help="Feed a parquet file instead: the contract's columns or the handbook's."),
+        typer.Option(
+            help="Feed this parquet file instead; it has the columns of the transaction contract or those of "
+            "the fraud detection handbook (docs/model-quality.md)."
+        ),
     ] = None,
-    speed: Annotated[str, typer.Option(help="Speed of a replay: max, or file seconds per second.")] = "max",
+    speed: Annotated[
+        str, typer.Option(help="Speed of a replay: max, or seconds of the file per second.")
+    ] = "max",
     data_dir: Annotated[
         Path | None,
         typer.Option(help="Directory of all files. Default: .fraud/demo, demo-replay or demo-merchants."),
@@ -54,7 +59,7 @@ def demo(
         bool,
         typer.Option(
             "--with-prometheus",
-            help="Also start Prometheus, which must be installed, and an audit of a sample.",
+            help="Also start Prometheus (must be installed) and a continuous audit of some of the cards.",
         ),
     ] = False,
     with_mlflow_ui: Annotated[
@@ -63,9 +68,9 @@ def demo(
 ) -> None:
     """Bring everything up, stream card transactions, watch the alerts, then verify every one of them.
 
-    A killed demo is continued by the next call, which recovers its logs and its state and verifies everything
-    since the beginning. After a finished demo the next call starts from the beginning. The exit status is 0
-    only if nothing is missing, duplicated or unexpected.
+    A killed demo is continued by the next call, which recovers Kafka's logs and the job's state and verifies
+    everything since the beginning. After a finished demo the next call starts from the beginning. The exit
+    status is 0 only if nothing is missing, duplicated or unexpected.
     """
     from deploy.demo import compromise
     from deploy.demo.run import Demo

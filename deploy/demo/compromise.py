@@ -27,7 +27,7 @@ SPEED = 6 * 3_600.0
 START_MS, DAYS = 20_089 * DAY_MS, 30
 """The archive begins on 2025-01-01."""
 TRAINING_DAYS = 90
-"""Days before the archive on which the model is trained."""
+"""Length of the history that trains the model, days; it ends where the archive begins."""
 LABEL_DELAY_MS = 3 * DAY_MS
 """Label delay of the model and of the job; labels arrive one to three days after their transactions."""
 ALERT_BUDGET = 0.02
@@ -39,7 +39,7 @@ MIX = FraudMix(
     impossible_travel=0.05,
     siege_days=12.0,
 )
-"""Mostly compromised merchants, each used for twelve days."""
+"""Kinds of fraud: mostly at compromised merchants, each of which is used for twelve days."""
 
 
 def write(path: Path, seed: int, cards: int, rate: float) -> None:
@@ -48,7 +48,7 @@ def write(path: Path, seed: int, cards: int, rate: float) -> None:
     Args:
         path: file to write.
         seed: seed of the simulated world.
-        cards: cards of the simulated world.
+        cards: number of cards in the simulated world.
         rate: transactions per second of the replay.
     """
     stream = _stream(seed, cards, rate, START_MS, Disturbances())
@@ -56,7 +56,7 @@ def write(path: Path, seed: int, cards: int, rate: float) -> None:
 
 
 def chargebacks(seed: int) -> Chargebacks:
-    """Create the labels of the archive."""
+    """Create the source of the archive's labels."""
     return Chargebacks(seed, delay_ms=2 * DAY_MS, spread=0.5, fraud_share=0.95)
 
 

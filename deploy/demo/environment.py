@@ -1,4 +1,7 @@
-"""Settings of the demo: all paths under its data directory, no FRAUD_ variables of the caller."""
+"""Settings of the demo's job; all paths are under the demo's data directory.
+
+The caller's FRAUD_ variables do not change the job's settings, except those of OF_THE_MACHINE.
+"""
 
 import os
 import shlex
@@ -10,7 +13,8 @@ from streaming_job.settings import JobSettings
 DRIVER_MEMORY = "1g"
 SNAPSHOT_S = 600
 COMPRESSED_EPOCHS = 5
-"""Number of short epochs after a start; few, because each pause between epochs lasts hours of log time."""
+"""Number of short epochs after a start with `--merchant-labels`; few, because the log runs so fast there that
+each pause between epochs lasts hours of log time."""
 OF_THE_MACHINE = ("driver_java_options", "warm_up_epochs")
 """Settings that the demo's job takes from the caller's FRAUD_ variables: resources, not data."""
 
@@ -38,10 +42,10 @@ def job_settings(
 
     Args:
         data_dir: directory of the demo.
-        endpoints: the servers.
+        endpoints: addresses of the servers.
         ui_port: port of Spark's UI.
         profiles: whether the job waits for the snapshot of the profiles.
-        label_delay_ms: label delay of a job that keeps merchant facts; None: it keeps none.
+        label_delay_ms: label delay of a job that keeps merchant facts; None: the job keeps none.
     """
     settings = JobSettings(
         bootstrap_servers=endpoints.bootstrap_servers,
@@ -59,7 +63,10 @@ def job_settings(
 
 
 def write_script(data_dir: Path, settings: JobSettings) -> Path:
-    """Write the variables as a shell script: `. FILE`, then `fraud verify`, `fraud job run` ..."""
+    """Write the settings as a shell script that exports FRAUD_ variables, and return its path.
+
+    After `. FILE` the commands `fraud verify`, `fraud job run` and others use these settings.
+    """
     path = data_dir / "env"
     lines = [f"export {name}={shlex.quote(value)}" for name, value in settings.variables().items()]
     path.write_text("\n".join(lines) + "\n")

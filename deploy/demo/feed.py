@@ -29,7 +29,7 @@ TIMEOUT_S = 10.0
 
 
 class Load:
-    """A feed in background threads, until `stop`, the end of its time, or the end of its records."""
+    """A feed that runs in background threads until `stop`, the end of its time, or the end of its records."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Load:
 
 
 def simulated(options: Options, endpoints: Endpoints, topics: Topics, world: World, start_ms: int) -> Load:
-    """Create a load of simulated traffic from now on, with faults, chargebacks and profile changes."""
+    """Create a load of simulated traffic from `start_ms`, with faults, chargebacks and profile changes."""
     stream = Stream(world, options.rate, start_ms)
     labels = Chargebacks(options.seed, delay_ms=CHARGEBACK_DELAY_MS, spread=0.5, fraud_share=0.95)
     churn = ProfileChurn(world, options.rate, start_ms, changes_per_s=CHANGES_PER_S, fraud=stream.fraud)
@@ -137,7 +137,7 @@ def replayed(
 
 
 def _from(records: Iterator[Records], fed: Mapping[str, int | None]) -> Iterator[Records]:
-    """Leave out the records already fed, by topic: a killed feed may leave topics at different times."""
+    """Leave out each topic's records before its arrival in `fed`, which differs by topic after a kill."""
     for piece in records:
         first = int(np.searchsorted(piece.at, fed[piece.topic] or 0, side="left"))
         if first < len(piece):
@@ -145,11 +145,11 @@ def _from(records: Iterator[Records], fed: Mapping[str, int | None]) -> Iterator
 
 
 def fed_until(bootstrap_servers: str, topic: str) -> int | None:
-    """Return the arrival up to which every partition of a replayed topic was fed, ms; None if one is empty.
+    """Return the arrival up to which all partitions of a replayed topic were fed, ms; None if any is empty.
 
-    A killed feed leaves the partitions at different arrivals. Continuing from the least one repeats some
-    records of the other partitions: the job recognises transactions as duplicates, and a label that comes
-    again states nothing new.
+    A killed feed leaves the partitions at different arrivals. Continuing from the earliest of these arrivals
+    repeats some records of the other partitions: the job recognises transactions as duplicates, and a label
+    that comes again states nothing new.
     """
     consumer = Consumer(
         {"bootstrap.servers": bootstrap_servers, "group.id": "fraud-demo", "enable.auto.commit": False}

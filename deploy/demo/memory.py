@@ -10,7 +10,11 @@ INTERVAL_S = 2.0
 
 
 def proportional(process: psutil.Process) -> int:
-    """Measure one process's proportional set size, bytes (elsewhere than on Linux: resident memory)."""
+    """Measure the proportional set size of a process, bytes; outside Linux its resident set size.
+
+    Returns:
+        The size; 0 if the process has ended.
+    """
     try:
         with open(f"/proc/{process.pid}/smaps_rollup", "rb") as file:
             for line in file:

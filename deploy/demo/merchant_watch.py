@@ -75,7 +75,7 @@ class MerchantWatch:
         """The merchant with the most frauds."""
         mine = [self._arrivals[name] for name, of in self._merchants.items() if of == self.followed]
         self._counts, self._ends = [0], [0]
-        """For each piece: number of transactions fed up to its end, and its last arrival, ms."""
+        """For each fed batch: number of transactions fed up to its end, and its last arrival, ms."""
         self._now = 0
         self._lock = threading.Lock()
         self._events: list[tuple[int, Callable[[], str]]] = [
@@ -83,11 +83,14 @@ class MerchantWatch:
                 min(mine),
                 lambda: f"{self.followed} is compromised: {len(mine)} frauds with usual amounts begin",
             ),
-            (max(mine) + SETTLED_MS, lambda: f"these frauds are over; alerted: {self.shares(self.followed)}"),
+            (
+                max(mine) + SETTLED_MS,
+                lambda: f"frauds at {self.followed} are over; alerted: {self.shares(self.followed)}",
+            ),
         ]
 
     def feed(self, records: Iterable[Records], topics: Topics) -> Iterator[Records]:
-        """Observe the records that are fed."""
+        """Yield the records unchanged, and observe them."""
         for piece in records:
             if piece.topic == topics.transactions and len(piece):
                 with self._lock:
@@ -117,7 +120,7 @@ class MerchantWatch:
             self._alerted.add(alert["transaction_id"])
 
     def shares(self, merchant: str | None = None) -> Shares:
-        """Count the frauds that have been decided so far, at one merchant or at all of them."""
+        """Count the frauds that have been decided so far, at one merchant or, by default, at all."""
         found = Shares()
         for name, arrival in self._arrivals.items():
             at = self._merchants[name]

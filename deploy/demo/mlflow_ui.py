@@ -11,7 +11,7 @@ from deploy.local.ports import HOST, free_port
 SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
-    # the demo only shows runs and models
+    # no jobs, because the demo only shows runs and models
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
 }
 CONNECT_S = 1.0
@@ -21,8 +21,8 @@ def start(data_dir: Path, run: Run) -> str:
     """Start the server, wait until it listens, and return its URL.
 
     Raises:
-        DemoError: it ended, or does not start.
-        StackError: it cannot be started.
+        DemoError: the server ended, or does not listen in time.
+        StackError: the server's process cannot be created.
     """
     port = free_port()
     store = environment.tracking_uri(data_dir)

@@ -23,11 +23,11 @@ class Options:
     seed: int = 0
     """Seed of the simulated world."""
     cards: int = 50_000
-    """Cards of the simulated world."""
+    """Number of cards in the simulated world."""
     replay: Path | None = None
     """Absolute path of a file to replay instead of simulated traffic."""
     speed: float = float("inf")
-    """Speed of the replay: file seconds per second."""
+    """Speed of the replay: seconds of the file per second."""
     rollouts: bool = False
     """Have the sidecar try two challengers during the stream: a better model, and a trigger-happy one."""
     merchant_labels: bool = False

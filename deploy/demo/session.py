@@ -63,7 +63,7 @@ class Session:
             self._tour = Tour(SidecarClient(system.links["sidecar"]), options.data_dir, self._print_line)
         self._decided_before = self._decided()
         self._history: deque[tuple[float, int, int, int]] = deque()
-        """Time, sent, decided, commits."""
+        """(monotonic time in seconds, sent, decided, commits), oldest first."""
         self._checked = self._printed = self._shown = 0.0
 
     def _make_load(self) -> Load:
@@ -154,7 +154,7 @@ class Session:
 
     def _hint(self) -> str:
         if self._options.for_s is not None:
-            return f"for {self._options.for_s:.0f} s; Ctrl-C ends the load earlier, a second one everything"
+            return f"for {self._options.for_s:.0f} s; Ctrl-C ends the load now, a second one ends everything"
         return "Ctrl-C ends the load and verifies, a second one ends everything"
 
     def _moment(self, now: float, title: str) -> Moment:

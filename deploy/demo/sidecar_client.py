@@ -31,7 +31,7 @@ class SidecarClient:
         return self._request("GET", path, None, {})
 
     def propose(self, proposal: Mapping[str, Any]) -> str:
-        """Open a rollout; returns its rollout_id.
+        """Open a rollout; return its rollout_id.
 
         Raises:
             DemoError: the sidecar refuses the proposal, or does not answer.
@@ -39,7 +39,7 @@ class SidecarClient:
         return str(self._post("v1/rollouts", proposal, {})["rollout_id"])
 
     def step(self, rollout_id: str, kind: str, reason: str, seq: int) -> int:
-        """Write the next event of a rollout that stands at `seq`; returns the new seq.
+        """Write the next event of a rollout whose last event has the number `seq`; return the new number.
 
         Raises:
             DemoError: the sidecar refuses the step, or does not answer.

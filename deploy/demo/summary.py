@@ -17,10 +17,10 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class Measured:
-    """Measurements of this run, which the audit does not have."""
+    """Measurements that the demo made while it ran; the audit cannot make them from the log."""
 
     latency: Percentiles | None
-    """None for replays, whose arrivals are in the past, and without alerts."""
+    """Latency from arrival to alert; None for replays, whose arrivals are in the past, and without alerts."""
     events_per_s: float
     """Transactions per second, from the start of the load until the last one was decided."""
     seconds: float
@@ -30,11 +30,11 @@ class Measured:
     rules: Mapping[str, int]
     """Alerts by rule."""
     declined_after_change: int
-    """Alerts of cards that were blocked in Postgres after the first load."""
+    """Alerts of cards that were blocked in Postgres after the profiles had been loaded."""
     profile_changes: int
     """Profile changes that this run made in Postgres."""
     restarts: int
-    """How often this data directory was continued after a kill."""
+    """How often this run was continued after a kill."""
     merchants: Mapping[str, Any] | None = None
     """`MerchantWatch.report`; None without `--merchant-labels`."""
     rollouts: Mapping[str, Any] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """The tour of `fraud demo --rollouts`: a better model is promoted, a bad one is stopped by its guard.
 
 Everything goes through the sidecar's API, while transactions stream. The sidecar's guard watch stops the bad
-model; the tour only waits for it.
+model; the tour only waits until that has happened.
 """
 
 import threading
@@ -32,8 +32,9 @@ GUARDS: dict[str, Any] = {
         {"name": "failures", "max_share": 0.01},
     ],
 }
-"""Guards that suit a demo, with alerts on some hundred cards a minute: a few dozen card-hours prove or refute
-a ratio of 2; the usual 1.5 needs more. The omitted guards need hours of traffic, or cards with a history."""
+"""Guards that suit a demo, in which some hundred cards a minute have alerts: a few dozen card-hours prove or
+refute that a challenger alerts twice as often as the champion; the usual ratio, 1.5, needs more of them. The
+omitted guards need hours of traffic, or cards with a history."""
 
 
 class Tour:
@@ -73,8 +74,9 @@ class Tour:
         try:
             self._end_open_rollout()
             self._print_line(
-                "  rollouts: a demo has few alerts, so its guard allows 2 card-hours with an alert for each "
-                f"of the champion's, and judges from {GUARDS['min_card_hours']} on (usually 1.5, from 100 on)"
+                "  rollouts: a demo has few alerts, so its guard lets a challenger alert in up to twice as "
+                "many card-hours as the champion (usually: 1.5 times), and judges from "
+                f"{GUARDS['min_card_hours']} card-hours on (usually: 100)"
             )
             self._try_better()
             self._try_trigger_happy()
@@ -134,7 +136,7 @@ class Tour:
         }  # fmt: skip
 
     def _shadow(self, name: str) -> tuple[str, int]:
-        """Propose a challenger and start its shadow; returns rollout_id and seq."""
+        """Propose a challenger, start it in shadow, and return rollout_id and the last event's number."""
         model = training.load(training.file_of(self._data_dir, name))
         if model is None:
             raise DemoError(f"there is no trained model {name} in {self._data_dir}; start with --fresh")

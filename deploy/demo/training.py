@@ -29,7 +29,7 @@ TREES = 100
 BETTER, TRIGGER_HAPPY = "better", "trigger-happy"
 """Challengers of `--rollouts`: one with TREES trees, one with TINY trees and a low threshold."""
 SMALL, TINY = 15, 3
-"""Trees of the weak champion of `--rollouts`, and of the trigger-happy challenger."""
+"""Numbers of trees of the weak champion of `--rollouts`, and of the trigger-happy challenger."""
 BUDGET, LARGE_BUDGET = 0.005, 0.1
 """Share of the transactions that may alert by score: usually, and with the trigger-happy challenger."""
 
@@ -64,7 +64,7 @@ def load(path: Path) -> Champion | None:
 
 
 def file_of(data_dir: Path, name: str) -> Path:
-    """Return the file of a model's `Champion`."""
+    """Return the path of the file with a model's `Champion`."""
     return data_dir / f"{name}.json"
 
 
@@ -105,7 +105,7 @@ def train(
     Args:
         replay: file to train on, if it has enough labelled frauds.
         seed: seed of the simulated world and of training.
-        cards: cards of the simulated world.
+        cards: number of cards in the simulated world.
         rate: rate of the simulated history, transactions per second.
         rollouts: whether to train a weak champion and two challengers.
         tracking_uri: tracking URI of MLflow.
@@ -182,7 +182,10 @@ def _beginning(path: Path) -> pa.Table | None:
 
 
 def _velocity_limit(history: pa.Table) -> int:
-    """Compute the count in 5 minutes that a share of RATE of the genuine transactions does not exceed."""
+    """Compute the count in 5 minutes that a share RATE of the genuine transactions does not exceed.
+
+    It is at least FEWEST_IN_5M.
+    """
     from feature_store import catalogue
     from feature_store.training import training_set
 

@@ -54,7 +54,7 @@ class AlertWatch:
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap_servers,
-                "group.id": "fraud-demo",  # never joined
+                "group.id": "fraud-demo",  # required, but the group is never joined
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
                 "log_level": 0,
@@ -70,7 +70,7 @@ class AlertWatch:
         self.rules: Counter[str] = Counter()
         """Alerts by rule."""
         self.declined_after_change = 0
-        """Alerts of cards that were blocked after the first load."""
+        """Alerts of cards that were blocked in Postgres after the profiles had been loaded."""
         self._latencies: list[tuple[float, float]] = []  # seconds since the load began, ms
         self.recent: deque[float] = deque(maxlen=RECENT)
         """Latencies of the latest alerts, warm-up included, ms."""
@@ -86,7 +86,7 @@ class AlertWatch:
         self._begun_ms = begun_at * 1_000
 
     def latency(self) -> Percentiles | None:
-        """Compute percentiles after the warm-up, or of all alerts if none came later; None without any."""
+        """Compute percentiles of the alerts after the warm-up, or else of all alerts; None without alerts."""
         warm = [latency for since, latency in self._latencies if since >= WARM_UP_S]
         return Percentiles.of(warm or [latency for _, latency in self._latencies])
 

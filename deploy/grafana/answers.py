@@ -35,7 +35,7 @@ class Prometheus:
         self._url = url.rstrip("/")
 
     def range(self, query: str, start_s: float, end_s: float) -> list[Series]:
-        """Return the series of a query between two times, in STEPS steps.
+        """Return the series of a query between two times, in about STEPS steps of 1 s or more.
 
         Raises:
             OSError: the server does not answer, or refuses the query.

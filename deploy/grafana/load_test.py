@@ -49,7 +49,7 @@ DASHBOARD = Dashboard(
                 ),
                 Panel(
                     "Held back",
-                    "Records behind the generator's open transactions, by partition.",
+                    "Records that wait for the end of the generator's open Kafka transactions, by partition.",
                     "short",
                     "open_transaction",
                     (

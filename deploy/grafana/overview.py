@@ -65,7 +65,8 @@ _LAG = Row(
         ),
         Panel(
             "Held back",
-            "Records behind a producer's open transaction, which read_committed consumers do not get.",
+            "Records that read_committed consumers do not get until a producer ends its open Kafka "
+            "transaction.",
             "short",
             "open_transaction",
             (Query(gauge("fraud_held_records")),),

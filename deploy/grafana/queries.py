@@ -19,14 +19,14 @@ def filled(expression: str, job: str) -> str:
 
 
 def rate(metric: str, by: str = "", where: str = "") -> str:
-    """Build the rate of a counter per second, by labels."""
+    """Build the rate per second of a counter, for each value of the labels `by`."""
     selector = f'{{job="$job"{"," + where if where else ""}}}'
     grouping = f"max by ({by})" if by else "max"
     return f"{grouping} (rate({metric}{selector}[$__rate_interval]))"
 
 
 def gauge(metric: str, by: str = "", where: str = "") -> str:
-    """Build a gauge, by labels."""
+    """Build the value of a gauge, for each value of the labels `by`."""
     selector = f'{{job="$job"{"," + where if where else ""}}}'
     grouping = f"max by ({by})" if by else "max"
     return f"{grouping} ({metric}{selector})"
@@ -43,7 +43,7 @@ def ahead(metric: str) -> str:
 
 
 def quantile(metric: str, at: str, by: str = "") -> str:
-    """Build a quantile of a histogram, by labels."""
+    """Build the quantile `at` (0 to 1) of a histogram, for each value of the labels `by`."""
     labels = f"le, {by}" if by else "le"
     return f"histogram_quantile({at}, {rate(f'{metric}_bucket', labels)})"
 

@@ -6,7 +6,7 @@ from deploy.grafana.queries import JOB, gauge, quantiles, rate, share
 
 
 def _precision(by: str) -> str:
-    """Build the share of frauds among the alerts with a label, by rule, model or rollout."""
+    """Build the share of frauds among labelled alerts; `by` is rule, model or rollout."""
     fraud, genuine = (
         gauge("fraud_alert_outcomes", "name", f'by="{by}", outcome="{outcome}"')
         for outcome in ("fraud", "genuine")
@@ -106,7 +106,8 @@ _DECIDED_WITH = Row(
         ),
         Panel(
             "Changes of profiles",
-            "Profile changes applied, and those readable too late for a transaction that should use them.",
+            "Profile changes applied, and those that became readable after a transaction that should have "
+            "used them.",
             "ops",
             "profiles_quiet",
             (

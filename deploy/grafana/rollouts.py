@@ -38,7 +38,7 @@ _NOW = Row(
         ),
         Panel(
             "Events applied",
-            "Number of the rollout's last event by key group: the lines meet within seconds.",
+            "Number of the last event that each key group has applied; the lines meet within seconds.",
             "short",
             "groups_disagree",
             (
@@ -159,7 +159,7 @@ _TRIALS = Row(
         ),
         Panel(
             "Shadow alerts",
-            "Verdicts of challengers that differ from the champion's, per second.",
+            "Decisions of challengers that differ from the champion's, per second.",
             "ops",
             "guard_breach",
             (Query(f"max (rate(fraud_shadow_alerts_total{JOB}[$__rate_interval]))", "differ"),),

@@ -24,7 +24,7 @@ bootstrap.servers={bootstrap_servers}
 listeners=http://{host}:{connect}
 rest.advertised.host.name={host}
 group.id=card-fraud-connect
-# plugins on the class path are found as services: no scan of every class
+# Connect finds its plugins through Java's ServiceLoader, and does not scan every class
 plugin.discovery=service_load
 key.converter=org.apache.kafka.connect.json.JsonConverter
 key.converter.schemas.enable=false

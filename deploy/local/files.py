@@ -18,7 +18,7 @@ def locked(path: Path, error: type[FraudError], on_busy: Callable[[], None]) -> 
     Args:
         path: path of the lock file.
         error: raised if the file cannot be created.
-        on_busy: called if another process holds the lock, before waiting for it; it may raise instead.
+        on_busy: called before the wait if another process holds the lock; may raise to avoid the wait.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -43,7 +43,7 @@ def check(data_dir: Path) -> None:
     """Check that every started service runs and that the connector has not failed; takes milliseconds.
 
     Raises:
-        StackError: a service died, with the tail of its log, or the connector failed.
+        StackError: a service died (the message has the tail of its log), or the connector failed.
     """
     data_dir = data_dir.resolve()
     current = state.load(data_dir)
@@ -76,7 +76,7 @@ def _memory(process: psutil.Process | None) -> int:
     total = 0
     try:
         for member in [process, *process.children(recursive=True)]:
-            # PSS counts only once the memory that Postgres's processes share
+            # Postgres's processes share memory; the sum of their PSS contains it once
             total += member.memory_full_info().pss if psutil.LINUX else member.memory_info().rss
     except psutil.Error:
         return total

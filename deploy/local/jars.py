@@ -78,7 +78,7 @@ def cache_directory() -> Path:
 def ensure(group: Group, *, cache: Path | None = None, progress: Progress = silent) -> list[Path]:
     """Return the verified archives of a group; fetch missing ones first.
 
-    Every call checks every file's sha256; several processes may call it at once.
+    Every call checks every file's sha256. Several processes may call this function at once.
 
     Args:
         group: group of the archives.

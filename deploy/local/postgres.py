@@ -62,8 +62,8 @@ def start(data_dir: Path, ports: Mapping[str, int]) -> Server:
     if not cluster.exists():
         _initialise(data_dir)
     (cluster / "postgresql.conf").write_text(SETTINGS.format(host=HOST, **ports))
-    # a killed Postgres leaves this file; if another program now had the pid in it, Postgres would not start.
-    # The caller has made sure that no Postgres of the stack runs on this directory.
+    # a killed Postgres leaves postmaster.pid behind; if the process id in it now belonged to another program,
+    # Postgres would refuse to start. The caller has made sure that this stack's Postgres does not run.
     (cluster / "postmaster.pid").unlink(missing_ok=True)
     return processes.spawn(
         [*_unprivileged(), str(_program("postgres")), "-D", marker(data_dir)],
@@ -186,7 +186,7 @@ def _program(name: str) -> Path:
 
 
 def _unprivileged() -> list[str]:
-    """Return the command prefix by which a Postgres program does not run as root."""
+    """Return the command prefix that makes a program run as `nobody`; empty if this process is not root."""
     if os.geteuid() != 0:
         return []
     return [sys.executable, "-I", "-S", drop_root.__file__]
@@ -199,12 +199,13 @@ def _give_to_nobody(*paths: Path) -> None:
         user = pwd.getpwnam(drop_root.USER)
     except KeyError as error:
         raise StackError(
-            f"there is no user {drop_root.USER} to run Postgres as: start as an ordinary user"
+            f"Postgres does not run as root, and the account {drop_root.USER} that would run it does not "
+            "exist: start as an ordinary user"
         ) from error
     for path in paths:
         os.chown(path, user.pw_uid, user.pw_gid)
 
 
 def _environment() -> dict[str, str]:
-    """Return this process's environment without PG... variables, which would change server and clients."""
+    """Return this process's environment without PG... variables, which server and clients would obey."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PG")} | {"LC_ALL": "C"}

@@ -22,7 +22,7 @@ LOG_LIMIT = 16 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Server:
-    """A process that the stack started, as recorded in stack.json."""
+    """A process that the stack or a demo started, as recorded in stack.json or demo.json."""
 
     pid: int
     created: float
@@ -148,7 +148,7 @@ def wait_until(ready: Callable[[], bool], *, server: Server, name: str, log: Pat
     """Wait until `ready()` returns true.
 
     Raises:
-        StackError: the server ended, or the deadline passed; with the tail of its log.
+        StackError: the server ended, or the deadline passed; the message has the tail of its log.
     """
     end = time.monotonic() + deadline_s
     while not ready():

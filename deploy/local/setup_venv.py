@@ -25,7 +25,8 @@ BUILD = """
 [bdist_wheel]
 compression = stored
 """
-"""Settings of setuptools: to compress PySpark's wheel, which is installed at once, would take ten seconds."""
+"""Settings of setuptools: no compression, because PySpark's wheel is unpacked right after it is built, and to
+compress it would take ten seconds."""
 
 CAUSES = (
     (r"No space left on device", "the disk is full: make room and run make again"),
@@ -117,17 +118,17 @@ def _install(root: Path, venv: Path, progress: Progress) -> None:
     progress("installing the project itself")
     _run([*pip, "--quiet", "--editable", str(root)])
     progress("compiling the packages")
-    # pip would use one processor, and compile the packages' own tests; files that do not compile are
-    # templates or for another Python version
+    # pip would use one processor, and compile the packages' own tests, too; errors are ignored, because files
+    # that do not compile are templates or for another Python version
     compiling = [str(venv / "bin" / "python"), "-m", "compileall", "-qq", "-j", "0", "-x", "/tests?/"]
     subprocess.run([*compiling, str(venv / "lib")], check=False)
     progress("the virtual environment is complete")
 
 
 def _halves(entries: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Divide the lock's entries in two; mlflow and mlflow-skinny, which share files, stay together."""
+    """Divide the locked packages in two; mlflow and mlflow-skinny, which share files, stay together."""
     families = list(dict.fromkeys(_family(entry) for entry in entries))
-    # PySpark and mlflow take longest
+    # PySpark and mlflow take longest, so they are in different halves
     of_first = {*families[::2], "pyspark"} - {"mlflow"}
     first = [entry for entry in entries if _family(entry) in of_first]
     return first, [entry for entry in entries if _family(entry) not in of_first]

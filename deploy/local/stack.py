@@ -58,9 +58,9 @@ class Endpoints:
     mlflow_tracking_uri: str
     """SQLite database under the data directory; there is no server."""
     proxied: tuple[int, int] | None = None
-    """For a proxy in front of Kafka: its listening port, and the broker's port behind it."""
+    """For a proxy in front of Kafka: its listening port, and the broker's port behind it; else None."""
     guarded: tuple[str, dict[str, str]] | None = None
-    """Kafka's listener with authentication, host:port, and the client settings for it."""
+    """Kafka's listener with authentication, host:port, and the client settings for it; None without one."""
 
 
 def up(
@@ -178,7 +178,7 @@ def endpoints(data_dir: Path) -> Endpoints:
 
 
 def _stop_orphan(data_dir: Path, service: Service) -> None:
-    """Stop a server that is not recorded in stack.json, because its starter was killed too early."""
+    """Stop a server that stack.json lacks: its starter was killed before it had recorded the server."""
     orphan = processes.find(MARKERS[service](data_dir))
     if orphan:
         processes.stop(orphan, gentle=startup.GENTLE[service])

@@ -44,7 +44,7 @@ def create(
     alter: bool = True,
     kafka: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Create missing topics and set every topic's configuration; partition counts of existing topics stay.
+    """Create missing topics, and either alter or compare existing ones; their partition counts never change.
 
     Args:
         bootstrap_servers: address of the broker.
@@ -95,7 +95,7 @@ def create(
 
 
 def _wait_for_broker(client: AdminClient, wanted: Mapping[str, Mapping[str, str | None]]) -> None:
-    """Wait until the broker has applied what its controller accepted, so that it holds for all records."""
+    """Wait until the broker applies the settings that its controller accepted; then all records obey them."""
     end = time.monotonic() + REQUEST_S
     pending = list(wanted)
     while pending:
@@ -175,7 +175,7 @@ def _new(name: str, partitions: int, replication: int, config: Mapping[str, str 
 
 
 def _settings(topics: Topics, name: str, config: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the wanted settings, and None (broker's default) for those set only with the other `replay`."""
+    """Return the wanted settings; None (broker's default) for those that only the other `replay` sets."""
     keys = {key for replay in (False, True) for key in topics.configs(replay=replay)[name]}
     return {key: config.get(key) for key in sorted(keys | config.keys())}
 

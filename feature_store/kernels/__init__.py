@@ -1,1 +1,1 @@
-"""The compiled kernels of features and state, on flat arrays; `state` calls them."""
+"""The compiled kernels of features and state, on flat arrays; `feature_store.state` calls them."""

@@ -7,11 +7,11 @@ back) counts as equal to it.
 An event stores its arrival, modulo 34 years, in the bits that its two hashes leave free: `transaction` has
 the arrival in its high bits and one half of the id's hash in its low bits; `merchant` has the other half in
 its high bits and the merchant's hash in its low bits. Every event that can count in the longest arrival
-window or be repeated has an event time at most the allowed lateness and an hour old: one short walk from the
-newest event covers both.
+window, or be repeated, is by its event time at most the allowed lateness plus one hour old: one short walk
+from the newest event covers both.
 
-The counts of a hot card come from three rings of 60 buckets, aligned to the epoch. They miss only events in
-less than one bucket (1/60 of the window) at the window's old edge, and never exceed the true counts.
+The counts of a hot card come from three rings of 60 buckets, aligned to 1970-01-01. A count misses only
+events in the oldest 1/60 of its window (less than one bucket), and never exceeds the true count.
 """
 
 import numpy as np
@@ -29,7 +29,7 @@ from feature_store.layout import (
 )
 
 REPEAT_MARGIN_MS = HOUR_MS
-"""Transaction ids are remembered for the allowed lateness and this margin, by which a broker's clock may go
+"""Transaction ids are remembered for the allowed lateness plus this margin, by which a broker's clock may go
 back. A repetition of an older event is itself too late. The margin is at least the longest arrival window."""
 LONGEST = max(ARRIVAL_WINDOWS.values())
 _WIDTHS = np.array([length // ARRIVAL_BUCKETS for length in ARRIVAL_WINDOWS.values()], dtype=np.int64)
@@ -42,7 +42,8 @@ content only."""
 _HALF = TRANSACTION_BITS // 2
 _IDS, _MERCHANTS = np.uint64((1 << _HALF) - 1), np.uint64(MERCHANT_MASK)
 _ABOVE_ID, _ABOVE_MERCHANT = np.uint64(_HALF), np.uint64(MERCHANT_BITS)
-# ages shifted to the position of the arrival in an event; the bits below make no difference to `<`
+# window lengths, shifted to the bits of the arrival in an event: `_age(...) < _MINUTE` is right whatever the
+# lower bits of the age are
 _MINUTE, _FIVE, _LONGEST = (np.uint64(length << _HALF) for length in ARRIVAL_WINDOWS.values())
 
 
@@ -61,13 +62,13 @@ def transaction_of(event: Array) -> np.uint64:
 
 @njit(cache=True, inline="always")
 def _age(event: Array, arrival: int) -> np.uint64:
-    """Compute the age, shifted to the position of the arrival; the bits below it are arbitrary."""
+    """Compute an event's age at `arrival`, ms, shifted to the arrival's bits; lower bits are arbitrary."""
     return ((np.uint64(arrival) << _ABOVE_ID) | _IDS) - event.transaction
 
 
 @njit(cache=True, inline="always")
 def age(event: Array, arrival: int) -> int:
-    """Compute how long before `arrival` an event arrived, ms; `arrival` is not before the event's own."""
+    """Compute an event's age at `arrival`, ms; the event must have arrived by then."""
     return int(_age(event, arrival) >> _ABOVE_ID)
 
 
@@ -92,7 +93,7 @@ def look_back(
     known_from: int,
     arrival: int,
 ) -> tuple[int, int, int, int]:
-    """Look up a transaction id in a card that is not hot, and count the card's other arrivals.
+    """Look up a transaction id in a card that is not hot, and count the card's other transactions by arrival.
 
     Args:
         card: the card.
@@ -101,11 +102,12 @@ def look_back(
         when: event time and country, in the layout of an event.
         amount: 1/10,000 currency units.
         merchant: MERCHANT_MASK bits of the merchant's hash.
-        known_from: ms; events before it are not looked at.
+        known_from: event time, ms; older events are not looked at.
         arrival: arrival of the transaction, ms.
 
     Returns:
-        NEW, REPEATED or CONFLICTING; counts of events in the ARRIVAL_WINDOWS that end at `arrival`.
+        NEW, REPEATED or CONFLICTING; then, for each of ARRIVAL_WINDOWS, the number of events in the window
+        that ends at `arrival`.
     """
     repeated = seen = False
     minute = five = longest = 0

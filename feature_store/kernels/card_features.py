@@ -1,4 +1,4 @@
-"""Kernels of the features without windows: of transaction, card, newest events and profile."""
+"""Kernels of the features without windows: of the transaction, its card, the newest events, the profile."""
 
 import math
 
@@ -27,7 +27,7 @@ GREATEST = np.iinfo(np.int64).max
 
 @njit(cache=True)
 def _lower_median(values: NDArray[np.int64], count: int) -> int:
-    """Return the lower median of the first `count` values, by ranks: a sort's branches are unpredictable."""
+    """Return the lower median of the first `count` values, by ranks: a sort would mispredict branches."""
     for i in range(count, MEDIAN_SLOTS):
         values[i] = GREATEST
     rank = (count - 1) // 2
@@ -69,7 +69,7 @@ def transaction_features(out: NDArray[np.float64], amount: float, time: int, arr
     hour = time // HOUR_MS % 24
     out[C_HOUR] = hour
     out[C_NIGHT] = 1.0 if hour <= 6 else 0.0
-    # day 0 of the epoch was a Thursday
+    # 1970-01-01 was a Thursday
     out[C_WEEKEND] = 1.0 if (time // DAY_MS + 3) % 7 >= 5 else 0.0
 
 
@@ -130,7 +130,7 @@ def near_features(
     country: int,
     amounts: NDArray[np.int64],
 ) -> None:
-    """Set the features that compare with the previous event and the last few."""
+    """Set the features that compare the transaction with the previous event and with the last few events."""
     out[C_GAP] = out[C_RATIO_MEDIAN] = out[C_SPEED] = np.nan
     count = 0
     most = min(MEDIAN_OF, last - first + 1)

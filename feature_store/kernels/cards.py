@@ -1,9 +1,9 @@
 """Kernels of the card index and of each card's event segment.
 
 The index is an open-addressed hash table of card numbers. Events of a card lie in one segment (see
-`segments`), sorted by event time (equal times in order of acceptance). A full segment first drops events that
-no window can reach any more, then moves to a segment of twice the size, up to MOST_EVENTS; then the card
-becomes hot.
+`segments`), sorted by event time (equal times in order of acceptance). When a segment is full, its events
+that no window can reach any more are dropped, if there are enough of them; otherwise its events move to a
+segment of twice the size. A card that needs more than MOST_EVENTS becomes hot.
 """
 
 import numpy as np
@@ -79,7 +79,7 @@ def set_up(card: Array, lo: np.uint64, hi: np.uint64) -> None:
 
 @njit(cache=True)
 def adopt(cards: Array, added: Array) -> None:
-    """Set up the cards whose numbers are still unused (all zero)."""
+    """Set up those of the added cards whose records are still unused: `lo` and `hi` are 0."""
     for card in added:
         if cards[card.number].lo == 0 and cards[card.number].hi == 0:
             set_up(cards[card.number], card.lo, card.hi)
@@ -87,7 +87,7 @@ def adopt(cards: Array, added: Array) -> None:
 
 @njit(cache=True, inline="always")
 def forget(card: Array) -> None:
-    """Reset a card's transaction statistics; keep its array records and alerts (see `suspicion`)."""
+    """Reset a card's transaction statistics; keep its alerts (see `suspicion`), segment and profile."""
     card.last_arrival = 0
     card.max_time = 0
     card.mean = 0.0
@@ -162,8 +162,8 @@ def _drop_oldest(card: Array, events: Array, counters: Counters, dropped: int) -
 def make_room(card: Array, events: Array, counters: Counters, horizon: int) -> int:
     """Make room for one more event in a card's segment.
 
-    A card that is not hot drops only events that no window can reach. So the moment of dropping makes no
-    difference, although a rebuilt state has segments of other sizes.
+    A card that is not hot drops only events that no window can reach. So the moment of dropping changes
+    no feature; it may differ in a rebuilt state, whose segments have other sizes.
 
     Args:
         card: the card.

@@ -1,8 +1,8 @@
 """Centroids of countries, for the implied travel speed.
 
 The table is the project's own: approximate centroids to a precision of about a degree, one for each assigned
-ISO 3166-1 alpha-2 code and for XK (Kosovo, user-assigned). Some scattered territories have the place of one
-of their islands instead.
+ISO 3166-1 alpha-2 code and for XK (Kosovo, user-assigned). For some scattered territories
+the position is that of one of their islands instead.
 """
 
 import numpy as np

@@ -3,9 +3,9 @@
 A card starts afresh with the first transaction that arrives after its silence. Removing the card before that
 transaction frees memory and changes nothing else. The card may be removed once its partition has delivered an
 arrival more than MARGIN_MS past the end of the silence: within a partition arrivals go back by less than that
-margin, so the card's next transaction will come after the silence. Tables are read first, so every profile
-that arrived within the silence is in the state by then. So it makes no difference when, how often and how far
-the state is swept.
+margin, so the card's next transaction will come after the silence. Tables are read before transactions, so
+every profile that arrived within the silence is in the state by then. So it makes no difference when, how
+often and how far the state is swept.
 """
 
 import numpy as np
@@ -31,10 +31,10 @@ from feature_store.layout import (
 
 MARGIN_MS = DAY_MS
 SWEEP = 4096
-"""Cards looked at per batch, plus two for each card that the batch added: a flood of new cards is swept as
-fast as it arrives."""
+"""A sweep looks at this number of cards, and at two more for each card added since the last sweep: a flood of
+new cards is swept as fast as it arrives."""
 MOST_EVICTED = 512
-"""Most cards removed per batch, plus two for each card that the batch added."""
+"""A sweep removes at most this number of cards, and two more for each card added since the last sweep."""
 
 
 @njit(cache=True)
@@ -87,10 +87,10 @@ def evict(
     lateness_ms: int,
     numbers: NDArray[np.int32],
 ) -> None:
-    """Remove all transaction state of these cards; remove a card altogether if it has no profile."""
+    """Remove all transaction state of the cards `numbers`; remove a card altogether if it has no profile."""
     for number in numbers:
         card = cards[number]
-        # no transaction will arrive before the end of the silence
+        # no transaction of the card will arrive before the end of its silence
         drop_superseded(card, profiles, counters, card.last_arrival + silence(card, profiles, lateness_ms))
         if card.segment != EMPTY:
             give_back(events, counters, card.segment, card.size_class)
@@ -142,7 +142,7 @@ def release_unused(cards: Array, counters: Counters) -> None:
 
 @njit(cache=True)
 def _unindex(index: NDArray[np.int32], cards: Array, lo: np.uint64, hi: np.uint64) -> None:
-    """Remove a card from the index, if it is there, and close the gap (Knuth, TAOCP 6.4, R)."""
+    """Remove a card from the index, if it is there, and close the gap (Knuth, TAOCP 6.4, Algorithm R)."""
     number = find(index, cards, lo, hi)
     if number < 0:
         return

@@ -1,8 +1,8 @@
 """The feature kernel: one pass over a batch of transactions, in log order, against a key group's state.
 
 For each transaction the kernel detects repetition, computes features from what the log held before it, and
-inserts it into its card's history. It works on flat arrays of integers. One walk backwards through the card's
-events gives all windows. The naive oracle of the tests computes the same numbers in plain Python.
+inserts it into its card's history. It works on flat arrays of fixed-size records. One walk backwards through
+the card's events gives all windows. The naive oracle of the tests computes the same numbers in plain Python.
 """
 
 import numpy as np
@@ -64,7 +64,7 @@ AHEAD = 16  # rows whose memory is fetched together
 def _touch(cards: Array, events: Array, numbers: NDArray[np.int32], start: int, end: int) -> int:
     """Prefetch the cards of rows start..end - 1 and their newest events; return a meaningless sum.
 
-    The reads are independent, so that their cache misses overlap; the kernel, row by row, would wait for
+    The reads are independent, so their cache misses overlap; the kernel, row by row, would wait for
     each. With more cards than the caches hold this halves the time of an event.
     """
     touched = 0
@@ -114,15 +114,15 @@ def apply(
         accepted: number of accepted rows before `start`.
         lateness_ms: allowed lateness.
         features: out, a row of len(FEATURES) columns or more for each accepted row, shape (n, c).
-        status: out, ACCEPTED, DUPLICATE, RESTARTED (accepted as a forgotten card's first) or CONFLICT
-            (accepted, but its transaction id was seen with other content), shape (n,).
+        status: out, ACCEPTED, DUPLICATE, RESTARTED (accepted as a forgotten card's first transaction) or
+            CONFLICT (accepted, but its transaction id was seen with other content), shape (n,).
         late: out, whether an event of the card with a later event time was accepted before, shape (n,).
         version: out, the profile version in force or -1, shape (n,).
         standing: out, the card's status by its profile, index into STATUSES, shape (n,).
         seen: scratch.
         seen_in: scratch.
         seen_country: scratch.
-        walk: walk number of row 0; `walk` + row must exceed every number used with this scratch before.
+        walk: `walk` + row marks the scratch entries of a row; each mark must exceed all earlier ones.
 
     Returns:
         n when all rows are done; else the first row not processed, because the events array or the arrays of
@@ -151,7 +151,7 @@ def apply(
         known_from = arrival - lateness_ms - REPEAT_MARGIN_MS
         transaction = record.transaction & np.uint64(TRANSACTION_MASK)
         merchant = record.merchant & np.uint64(MERCHANT_MASK)
-        # versions superseded at an earlier arrival may have been dropped: `arrival` never goes back
+        # as of `arrival`, which never goes back: versions superseded earlier may have been dropped
         version[row], standing[row] = profile_in_force(profiles, card.profile, arrival)
         country = np.int64(record.country)
         when = (time << WHEN_SHIFT) | (country << COUNTRY_SHIFT)

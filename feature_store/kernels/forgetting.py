@@ -1,9 +1,10 @@
 """Kernels of the forgetting rule: the length of silence after which a card starts afresh.
 
 A card is forgotten after FORGET_AFTER_MS without a transaction. A stranger is forgotten after the allowed
-lateness and STRANGER_MARGIN_MS. A stranger is a card with one accepted transaction and no profile version on
-the log until then; invented card ids are strangers. The rule depends only on the log, by arrival: a profile
-that arrives later makes no difference, so a stranger may be evicted before that profile arrives.
+lateness plus STRANGER_MARGIN_MS. A stranger is a card with one accepted transaction and no profile version on
+the log by the end of that time; invented card ids are strangers. The rule depends only on the log, by
+arrival: a profile that arrives later makes no difference, so a stranger may be evicted before that profile
+arrives.
 """
 
 from feature_store.catalogue import FORGET_AFTER_MS, STRANGER_MARGIN_MS
@@ -20,7 +21,7 @@ def shortest_silence(lateness_ms: int) -> int:
 
 @njit(cache=True)
 def silence(card: Array, profiles: Array, lateness_ms: int) -> int:
-    """Compute the longest silence of a card, by arrival, before it is forgotten, ms.
+    """Compute how long a card can be silent, by arrival, before it is forgotten, ms.
 
     Args:
         card: a card with transactions.
@@ -30,7 +31,7 @@ def silence(card: Array, profiles: Array, lateness_ms: int) -> int:
     if card.seen > 1:
         return FORGET_AFTER_MS
     shortest = shortest_silence(lateness_ms)
-    # at least one version that arrived before the transaction is kept, however many were superseded
+    # of the versions that arrived before the transaction at least one is kept: the last of them
     version = card.profile
     while version != EMPTY:
         if profiles[version].arrival <= card.last_arrival + shortest:

@@ -1,13 +1,15 @@
 """Hot cards: bounded time and memory for cards with too many events to keep each one.
 
-A card that gets more than MOST_EVENTS events within 37 days is hot from then on, until it is forgotten.
+A card that gets more than MOST_EVENTS events within 37 days (30 plus the default allowed lateness) is hot
+from then on, until it is forgotten.
 
 1. Its newest events are still kept one by one, for features of single events (previous, median).
-2. Its windows come from rings. Window w has buckets of w / BUCKETS_PER_WINDOW, aligned to the epoch. At event
-   time t it holds the bucket of t and the BUCKETS_PER_WINDOW - 1 buckets before it. So a count misses at most
-   the events of one bucket width at the old edge. If t is late, the count may include events up to one bucket
-   width after t that were accepted before. A ring has RING buckets; a later event overwrites old ones. An
-   event that is late by more than a ring sees only itself in that window.
+2. Its windows come from rings of buckets. A bucket's length is 1 / BUCKETS_PER_WINDOW of its window's;
+   buckets are aligned to 1970-01-01. At event time t the window consists of the bucket of t and the
+   BUCKETS_PER_WINDOW - 1 buckets before. So a count misses at most the events of one bucket at the window's
+   old edge. If t is late, the count may include events, accepted earlier, whose event time is after t by up
+   to one bucket. A ring has RING buckets; later events overwrite the oldest ones. An event that is late by
+   more than the length of the ring sees only itself in that window.
 3. Distinct merchants are estimated by linear counting (Whang, Vander-Zanden, Taylor 1990) over 256 bits,
    countries are counted as set bits among 256. Counts by arrival: see `arrivals`.
 4. Repetitions are recognised among the last accepted transactions: see `recent_ids`.
@@ -179,8 +181,8 @@ def ring_features(
     """Compute the windows of a hot card's transaction, itself included, before it is added to the rings.
 
     Returns:
-        Of the card's other transactions in 30d: count, sum in units, sum of squared deviations from their
-        mean in units.
+        Of the card's other transactions in 30d: count, sum of the amounts, sum of their squared deviations
+        from their mean; amounts in 1/10,000 currency units.
     """
     merchants = np.zeros(BITS // 64, dtype=np.uint64)
     countries = np.zeros(BITS // 64, dtype=np.uint64)

@@ -53,9 +53,9 @@ def drop_superseded(card: Array, profiles: Array, counters: Counters, seen_at: i
 
 @njit(cache=True)
 def _is_newer(change: Array, version: Array) -> bool:
-    """Return whether a row was read after the version was written, by LSN; False without an LSN.
+    """Return whether a row of Debezium's snapshot is newer than a version, by LSN; False if either has none.
 
-    The LSN follows the order of commits for each single row: writers of a row wait for each other.
+    For a single row the LSNs follow the order of commits: writers of a row wait for each other.
     """
     unknown = True
     for byte in version.lsn:
@@ -99,7 +99,7 @@ def apply_changes(
         # not see it
         if card.seen > 0 and (beginning or card.last_arrival >= change.arrival):
             behind += 1
-        if card.seen > 0:  # no version of a card that never paid is superseded, and there may be many
+        if card.seen > 0:  # without transactions no version is superseded, and many would be searched in vain
             drop_superseded(card, profiles, counters, card.last_arrival)
         number = counters[FREE_PROFILE]
         if number == EMPTY:
@@ -124,8 +124,8 @@ def apply_changes(
 def profile_in_force(profiles: Array, newest: int, arrival: int) -> tuple[int, int]:
     """Return the newest profile version of a card that was visible at `arrival`, and the card's status.
 
-    The version is -1 if there is none or it was deleted. The status outlives a delete; a card without any
-    version is active.
+    The version is -1 if there is none or it was deleted. The status outlives a delete; a card without a
+    visible version is active.
     """
     version = newest
     while version != EMPTY and profiles[version].arrival > arrival:

@@ -2,8 +2,8 @@
 
 A hot card has two hash sets; new transactions enter the newer one. When that is half full, the older one is
 cleared and becomes the newer. So the last 1,024 to 2,048 accepted transactions are known, with their content:
-by the hash alone, a colliding transaction would be dropped as a repetition. A transaction id is never 0 here:
-0 means an empty entry.
+by the hash alone, a colliding transaction would be dropped as a repetition. A hash of 0 is stored as 1,
+because 0 marks an empty entry.
 """
 
 import numpy as np

@@ -1,6 +1,6 @@
 """Kernel that counts the alerts of a card (suspicious_count) and applies escalation and cooldown.
 
-The count of a day is by clock hours of arrival. Arrivals of a card never go back, so 24 counters stay exact,
+The count `day` covers 24 clock hours of arrival. Arrivals of a card never go back, so 24 counters stay exact,
 however late a transaction's event time is. The alerts of a card that starts afresh are reset here, at the row
 of its restart, and not by the feature kernel, which has already processed the whole batch.
 
@@ -20,7 +20,7 @@ from feature_store.layout import ALERTED, EMPTY, FREE_ALERTED
 NEVER = 0
 """Value of `escalate_after` by which no alert is escalated."""
 FOR_EVER = np.iinfo(np.int64).max
-"""Value of `cooldown_ms` that never ends."""
+"""Value of `cooldown_ms` for a cooldown that never ends."""
 
 
 @njit(cache=True, inline="always")
@@ -51,9 +51,9 @@ def count_alerts(
     total: NDArray[np.int64],
     held_since: NDArray[np.int64],
 ) -> None:
-    """Record alerts in log order and give each row its counts, itself included.
+    """Record alerts in log order and give each row its counts, the row itself included.
 
-    A row without an alert changes nothing, and gets the counts that it would have as an alert.
+    A row without an alert is not counted, and gets the counts that it would have as an alert.
 
     Args:
         cards: cards of the key group (CARD).
@@ -64,7 +64,7 @@ def count_alerts(
         alerted: which rows are alerts, shape (n,).
         restarted: rows whose card starts afresh, shape (n,).
         declined: alerts that a cooldown never suppresses, shape (n,).
-        escalate_after: count of a day from which an alert is treated as declined, or NEVER, shape (n,).
+        escalate_after: value of `day` from which an alert is treated as declined, or NEVER, shape (n,).
         cooldown_ms: time after the last alert sent in which alerts are suppressed; 0: never, shape (n,).
         day: out, alerts of the card in the 24 clock hours up to the arrival, shape (n,).
         total: out, alerts of the card so far, shape (n,).

@@ -2,8 +2,9 @@
 
 Each event carries flags: last one at its merchant, last one in its country. So a walk from the newest event
 counts distinct merchants and countries without a lookup: it counts the window's flagged events. A late
-transaction is followed by events that its windows must not see, but earlier events at their merchants and in
-their countries have no flags. So a late transaction takes a slower walk, which looks up each merchant.
+transaction is followed by events that its windows must not see, and these have taken the flags from earlier
+events at the same merchant or in the same country. So a late transaction takes a slower walk, which looks up
+each merchant.
 """
 
 import math
@@ -51,7 +52,7 @@ MERCHANT_SLOTS = 1 << 10  # twice the events of the longest walk
 
 
 def scratch() -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
-    """Allocate working memory of `apply`: merchants seen, the walk that saw each, and walks by country."""
+    """Allocate scratch memory of `apply`: merchants seen, the walk that saw each, last walk by country."""
     return (
         np.zeros(MERCHANT_SLOTS, dtype=np.uint64),
         np.zeros(MERCHANT_SLOTS, dtype=np.int64),
@@ -83,7 +84,7 @@ def write_window(
     countries: int,
     spikes: int,
 ) -> None:
-    """Set the features of one window from its aggregates; amounts in units."""
+    """Set the features of one window from its aggregates; amounts in 1/10,000 currency units."""
     offset = PER_WINDOW * window
     out[offset + C_COUNT] = count
     out[offset + C_SUM] = total / UNITS_PER_CURRENCY
@@ -136,15 +137,16 @@ def walk_windows(
 ) -> tuple[int, int, float]:
     """Compute all windows of a transaction that is not late, walking back from event `last` to `first`.
 
-    Clears the "last" flags of the newest event at its merchant and of the newest one in its country.
+    Clears LAST_AT_MERCHANT of the newest event at the transaction's merchant, and LAST_IN_COUNTRY of the
+    newest event in its country.
 
     Returns:
-        Of the card's other transactions in 30d: count, sum in units, sum of squared deviations from their
-        mean in units.
+        Of the card's other transactions in 30d: count, sum of the amounts, sum of their squared deviations
+        from their mean; amounts in 1/10,000 currency units.
     """
     total, greatest = units, units
     merchants, countries, spikes = 1, 1, 0
-    at_merchant = in_country = spike = EMPTY  # index of the latest such event
+    at_merchant = in_country = spike = EMPTY  # index of the newest such event
     at = last
     for window in range(N_WINDOWS):
         start = (time - LENGTHS[window] + 1) << WHEN_SHIFT
@@ -236,7 +238,10 @@ def walk_late(
 
 @njit(cache=True)
 def late_flags(events: Array, first: int, at: int, end: int, merchant: np.uint64, country: int) -> int:
-    """Return the flags of a late event to be inserted before event `at`; clear those of earlier events."""
+    """Return the flags of a late event to be inserted before event `at`.
+
+    Clears the flags that the late event takes from earlier events.
+    """
     flags = LAST_AT_MERCHANT | LAST_IN_COUNTRY
     for i in range(at, end):
         if (events[i].merchant & _MERCHANTS) == merchant:
@@ -254,7 +259,7 @@ def late_flags(events: Array, first: int, at: int, end: int, merchant: np.uint64
 
 @njit(cache=True, inline="always")
 def month_features(out: NDArray[np.float64], units: int, others: int, total: int, squares: float) -> None:
-    """Set the features that compare with the card's other transactions in 30d; all arguments in units."""
+    """Set the features that compare with the card's other transactions in 30d; see `walk_windows`."""
     out[C_STD] = out[C_RATIO_MEAN] = out[C_Z_MONTH] = np.nan
     if others == 0:
         return

@@ -7,10 +7,10 @@ and refuses a model that asks for them.
 - A report takes effect MARGIN_MS after the end of the arrival hour in which it came: in that time key groups
   exchange their facts (`takes_effect`).
 - With a label delay *D*, an hour *h* is *ripe* if it ended at *a* - *D* - MARGIN_MS or before. Then every
-  report of it that came within *D* has taken effect; its other transactions count as genuine. *M* is the
-  first hour that is not ripe.
-- A fraud counts from when its report takes effect, ripe or not. Only frauds of arrival hours from *M* - 720
-  on count.
+  report of a transaction of *h* that came within *D* has taken effect; the other transactions of *h* count as
+  genuine. *M* is the first hour that is not ripe.
+- A fraud counts from the time when its report takes effect, whether or not its hour is ripe. Only frauds of
+  arrival hours from *M* - 720 on count.
 """
 
 from collections.abc import Sequence

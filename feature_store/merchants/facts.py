@@ -1,8 +1,9 @@
 """Merchant facts as arrays: transaction counts by arrival hour, and single frauds.
 
-A log of merchant facts holds these two kinds of record, so folding such a log and reading files give the same
-arrays. A count does not depend on labels, so it can be written as soon as its hour is over. A fraud counts
-from the time when its report takes effect until its reversal does, if there is one.
+The topic `merchant-facts` holds the counts, and reports, from which `spans` derives the frauds; so folding
+the topic and computing facts from files give the same arrays. A count does not depend on labels, so it can be
+written as soon as its hour is over. A fraud counts from the time when its report takes effect until its
+reversal does, if there is one.
 """
 
 from dataclasses import dataclass
@@ -53,12 +54,12 @@ class Facts:
     hours: Hours
     """Counts by arrival hour."""
     frauds: NDArray[np.void]
-    """LABEL_FACT, by merchant and arrival."""
+    """LABEL_FACT, sorted by merchant and arrival."""
     merchants: NDArray[np.uint64]
     """Merchant of each fraud."""
 
     def frauds_of(self, merchants: NDArray[np.uint64]) -> Ranges:
-        """Return the rows of `frauds` of n merchants (hashes)."""
+        """Return the range of rows in `frauds` of each of n merchants (hashes)."""
         return (
             np.searchsorted(self.merchants, merchants, side="left"),
             np.searchsorted(self.merchants, merchants, side="right"),
@@ -76,7 +77,7 @@ def fold(counts: NDArray[np.void], frauds: NDArray[np.void]) -> Facts:
 
 
 def with_frauds(hours: Hours, frauds: NDArray[np.void]) -> Facts:
-    """Sort and index frauds (LABEL_FACT, in any order), and add counts that are indexed already."""
+    """Sort and index frauds (LABEL_FACT, in any order); join them with counts that are indexed already."""
     frauds = frauds[np.lexsort((frauds["known_from"], frauds["arrival"], frauds["merchant"]))]
     return Facts(hours, frauds, frauds["merchant"].copy())
 
@@ -85,7 +86,7 @@ def spans(reports: NDArray[np.void]) -> NDArray[np.void]:
     """Convert reports to LABEL_FACT: spans from a report of fraud to the report that reverses it.
 
     Args:
-        reports: REPORT; of several for one transaction that take effect at the same time the last one counts.
+        reports: REPORT; if several for one transaction take effect at the same time, the last of them counts.
     """
     names = ("effective_at", "transaction", "arrival", "merchant")
     reports = reports[np.lexsort([reports[name] for name in names])]  # stable
@@ -123,7 +124,7 @@ def hour_counts(merchants: NDArray[np.uint64], arrivals: NDArray[np.int64]) -> N
 
 
 def added_up(counts: NDArray[np.void]) -> NDArray[np.void]:
-    """Add up counts to one HOUR_COUNT for each merchant and hour, sorted by these."""
+    """Add up counts to one HOUR_COUNT for each merchant and hour, sorted by merchant and hour."""
     counts = counts[np.lexsort((counts["hour"], counts["merchant"]))]
     first = np.ones(counts.size, dtype=np.bool_)
     first[1:] = (counts["merchant"][1:] != counts["merchant"][:-1]) | (

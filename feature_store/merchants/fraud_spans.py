@@ -32,7 +32,7 @@ class FraudSpans:
         """Drop reports and reversals that came too late for the stream to look up the transaction.
 
         Args:
-            age_ms: a label must come less than this after the transaction's event time.
+            age_ms: a label must come less than this time after the transaction's event time.
             times: event times of n transactions, ms, shape (n,).
         """
         times = times[self.row]

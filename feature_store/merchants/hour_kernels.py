@@ -1,7 +1,7 @@
-"""Kernels of the counts of merchants by arrival hour; see `hours.GrowingHours`.
+"""Kernels of the transaction counts by merchant and arrival hour; see `hours.GrowingHours`.
 
-Arrays of rows: `hour` and `count`. Arrays of merchants, by number: `known` (hash), `start`, `size` and
-`capacity` of a segment of rows. `slots` is an open-addressed hash table of numbers.
+Arrays of rows: `hour` and `count`. Arrays by merchant number: `known` (hash); `start`, `size` and `capacity`
+of the merchant's segment of rows. `slots` is an open-addressed hash table of merchant numbers.
 """
 
 import numpy as np
@@ -66,7 +66,7 @@ def fill_index(slots: NDArray[np.int32], known: NDArray[np.uint64], count: int) 
 
 @njit(cache=True)
 def reachable(hour: NDArray[np.int32], first: int, end: int, oldest: int) -> int:
-    """Return the index of the first of a segment's hours that is not before `oldest`; else `end`."""
+    """Return the index of a segment's first hour that is not before `oldest`; `end` if there is none."""
     while first < end and hour[first] < oldest:
         first += 1
     return first
@@ -94,10 +94,12 @@ def insert(
     row: int,
     oldest: int,
 ) -> tuple[int, int]:
-    """Insert counts from `row` on, until a segment needs more rows than the arrays have left.
+    """Insert the counts from index `row` on, until a segment needs more rows than the arrays have left.
+
+    Counts of hours before `oldest` are skipped. `end` is the first row after all segments.
 
     Returns:
-        The first row that was not inserted, and the new `end`.
+        Index of the first count that was not inserted, and the new `end`.
     """
     while row < numbers.size:
         number, new = numbers[row], hours[row]
@@ -158,7 +160,7 @@ def gather(
     until: int,
     found: Array,
 ) -> None:
-    """Copy the rows of the hours before `until` to `found` (HOUR_COUNT), by number and hour."""
+    """Copy the rows of the hours before `until` to `found` (HOUR_COUNT), by merchant number and hour."""
     row = 0
     for number in range(start.size):
         first = start[number]

@@ -1,4 +1,4 @@
-"""Transactions of merchants by arrival hour, for lookups as of a time: sorted once, or growing.
+"""Transaction counts by merchant and arrival hour, for lookups as of a time: sorted once, or growing.
 
 Both kinds store rows (hour, count) in two arrays; each merchant has one segment of rows, ascending by hour.
 """
@@ -34,7 +34,7 @@ Ranges = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 class Hours(Protocol):
-    """Transactions by merchant and arrival hour."""
+    """Transaction counts by merchant and arrival hour."""
 
     @property
     def hour(self) -> NDArray[np.int32]:
@@ -42,7 +42,7 @@ class Hours(Protocol):
 
     @property
     def count(self) -> NDArray[np.int32]:
-        """Transactions in that hour."""
+        """Number of the merchant's transactions in each hour."""
 
     def ranges(self, merchants: NDArray[np.uint64]) -> Ranges:
         """Return the rows of n merchants (hashes); an unknown merchant has an empty range."""
@@ -55,13 +55,13 @@ class SortedHours:
     merchants: NDArray[np.uint64]
     """Hashes of the m merchants, ascending, shape (m,)."""
     first: NDArray[np.int64]
-    """Each merchant's first row, shape (m + 1,)."""
+    """Each merchant's first row, then the number of rows, shape (m + 1,)."""
     hour: NDArray[np.int32]
     count: NDArray[np.int32]
 
     @staticmethod
     def of(counts: NDArray[np.void]) -> "SortedHours":
-        """Build from HOUR_COUNT, sorted by merchant and hour, one record for each pair of them."""
+        """Build from HOUR_COUNT, sorted by merchant and hour, with one record for each merchant and hour."""
         merchants, first = np.unique(counts["merchant"], return_index=True)
         return SortedHours(
             merchants,
@@ -98,7 +98,7 @@ class GrowingHours:
         self.hour = np.zeros(FIRST_ROWS * FIRST_MERCHANTS, dtype=np.int32)
         self.count = np.zeros(FIRST_ROWS * FIRST_MERCHANTS, dtype=np.int32)
         self._end = 0
-        """Rows that are part of a segment, or were."""
+        """Number of rows that are, or were, part of a segment; the rows after them are free."""
 
     def ranges(self, merchants: NDArray[np.uint64]) -> Ranges:
         """See `Hours.ranges`."""
@@ -119,7 +119,7 @@ class GrowingHours:
             np.ascontiguousarray(counts[name]) for name in ("merchant", "hour", "count")
         )
         numbers = np.empty(merchants.size, dtype=np.int32)
-        # a pass of its own: the cache misses of many rows overlap
+        # a pass of its own, so that the cache misses of many rows overlap
         self._known = add_numbers(self._slots, self._merchants, self._known, merchants, numbers)
         done = 0
         while True:

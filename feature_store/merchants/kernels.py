@@ -39,7 +39,7 @@ def _first_hour_from(hours: NDArray[np.int32], start: int, end: int, hour: int) 
 
 @njit(cache=True, inline="always")
 def _between(count: NDArray[np.int32], start: int, end: int) -> int:
-    """Count the transactions of the hours with indices start..end - 1, at most MONTH_H of them."""
+    """Count the transactions of the hours with indices start..end - 1: at most MONTH_H hours."""
     total = 0
     for at in range(start, end):
         total += count[at]
@@ -57,17 +57,17 @@ def _newest_genuine(
     last: int,
     arrival: int,
 ) -> int:
-    """Find the newest of the ripe hours start..end - 1 with a genuine transaction; -1 if there is none.
+    """Return the newest ripe hour that has a genuine transaction; -1 if there is none.
 
     Args:
         hour: `Hours.hour`.
         count: `Hours.count`.
-        start: index of the first hour.
-        end: index after the last hour.
+        start: index of the first ripe hour to look at.
+        end: index after the last one.
         frauds: `Facts.frauds`.
         first: index of the merchant's first fraud.
         last: index after its last fraud.
-        arrival: ms; only frauds in effect then count.
+        arrival: ms; only frauds in effect at this time count.
     """
     at = last - 1
     for h in range(end - 1, start - 1, -1):

@@ -37,8 +37,8 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "latest": EVENT,
     "frontiers": np.dtype(np.int64),
 }
-"""dtype of each array. `frontiers`: greatest arrival by Kafka partition, see `eviction`; others: see
-`layout`."""
+"""dtype of each array. `frontiers`: greatest arrival by Kafka partition, see `eviction`; for the others,
+see `layout`."""
 FIRST_SIZES = {
     "counters": COUNTERS,
     "index": 2048,
@@ -150,7 +150,7 @@ class FileArena(Arena):
         self._map(name)
 
     def grow(self, name: str, least: int) -> None:
-        """See `Arena.grow`; grows fourfold: unwritten records are a hole in the file."""
+        """See `Arena.grow`; grows fourfold: unwritten records are a hole that takes no disk."""
         self.resize(name, max(least, 4 * self.arrays[name].size))
 
     @property

@@ -1,11 +1,11 @@
 """Lookup of a transaction by its id in the card's history, for labels.
 
-A label matches a transaction among the events that the card keeps, if both hold:
+A label matches a transaction among the events that the card keeps, if both conditions hold:
 
-- the event time is less than `label_age_ms` before the label;
+- the event time is less than `label_age_ms` before the label's arrival;
 - the transaction arrived within the allowed lateness before the label, or the card was no stranger (see
-  `forgetting`): another of its transactions meets the first condition, or a profile was on the log within the
-  allowed lateness after the transaction.
+  `forgetting`), which means here: another of its transactions meets the first condition, or a profile was on
+  the log within the allowed lateness after the transaction's arrival.
 
 With this rule the result is the same whether or not idle cards have been evicted. Events that a hot card has
 dropped are not found.
@@ -35,7 +35,7 @@ def label_age_ms(lateness_ms: int) -> int:
 
 
 def find_transactions(state: GroupState, lo: int, hi: int, transaction: int, as_of: int) -> NDArray[np.void]:
-    """Find a card's transactions with an id; several if the id came with different contents.
+    """Find a card's transactions with a given id; several if the id came with different contents.
 
     Args:
         state: state of the card's key group; it must keep ids.

@@ -1,8 +1,8 @@
 """Compression of integer columns: subtract the minimum, divide by the common unit, compress byte planes.
 
-So a column of amounts in whole cents, or of times in whole seconds, takes the width of cents or seconds. Its
-bytes are compressed one plane at a time (all lowest bytes, then all second lowest ...): a plane is either
-noise or nearly constant, so one table of byte frequencies fits all of it.
+So a column of amounts in whole cents, or of times in whole seconds, takes the width of cents or seconds. The
+bytes of a column are compressed one plane at a time (all lowest bytes, then all second lowest ...): a plane
+is either noise or nearly constant, so one table of byte frequencies fits all of it.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ import zstandard
 from numpy.typing import NDArray
 
 # level 1: only byte frequencies are left to exploit, and higher levels encode them no better; the contexts
-# are reused, because a new one takes four times as long as a plane of 1 KiB
+# are reused, because creating one takes four times as long as compressing a plane of 1 KiB
 _COMPRESSOR, _DECOMPRESSOR = zstandard.ZstdCompressor(level=1), zstandard.ZstdDecompressor()
 _SAMPLE = 64
 
@@ -28,7 +28,7 @@ def decompress(frame: memoryview, size: int) -> bytes:
 
 
 Description = list[object]
-"""[dtype, items, least, unit, [bytes of each plane]], as JSON."""
+"""[dtype, number of values, minimum, unit, [compressed size of each plane, bytes]], as JSON."""
 
 
 def pack(values: NDArray[Any]) -> tuple[Description, list[bytes]]:

@@ -34,9 +34,9 @@ class Delta:
     suppressed: NDArray[np.bool_] | None = None
     """Which alerts a cooldown suppressed, shape (n,); None: none."""
     added: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, dtype=IDENTITY))
-    """Cards that are new in this delta, added before everything else (IDENTITY); set by `append`."""
+    """Cards that are new in this delta (IDENTITY); a replay adds them first. Set by `append`."""
     evicted: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
-    """Numbers of the cards that were evicted after everything else; set by `append`."""
+    """Numbers of the evicted cards; a replay evicts them last. Set by `append`."""
     after: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, dtype=np.uint8))
     """Digest of the previous delta, empty if there is none; set by `append`."""
 

@@ -4,13 +4,13 @@ The columns list each card's events from the newest to the oldest:
 
 - time: the gap to the next newer event (`gaps`);
 - country: XOR with that of the next newer event (`lands`);
-- merchant: its rank among the card's merchants, counted from the newest (`known`), or 0 where it appears
-  first; then `numbers` has its index in the piece's sorted list `merchants`;
-- hash of the transaction id (`ids`): only while a repetition could be accepted;
-- arrival: the time until the card's last arrival (`ages`), stored with the id; exact while it can count in a
-  window by arrival.
+- merchant: its rank among the card's merchants, counted from the newest (`known`); 0 where a merchant appears
+  for the first time: there `numbers` has its index in the piece's sorted list `merchants`;
+- hash of the transaction id (`ids`): only while a repetition of the transaction would not be too late;
+- arrival: the time until the card's last arrival (`ages`), stored with the id; exact while the event can
+  count in a window by arrival, then the length of the longest such window.
 
-Where labels look up transactions, ids and arrivals of all events are stored.
+With `all_ids`, for jobs whose labels look up transactions, every event has its id and exact arrival.
 """
 
 from collections.abc import Mapping
@@ -87,7 +87,10 @@ def _split(
 
 @njit(cache=True)
 def _number(packed: NDArray[np.uint64], unique: NDArray[np.uint64], numbers: NDArray[np.uint32]) -> int:
-    """Split sorted `merchant << _POSITION_BITS | position` into unique merchants and numbers by position."""
+    """Write the unique merchants, and by position the index of its merchant among them; return how many.
+
+    The words, `merchant << _POSITION_BITS | position`, are sorted.
+    """
     count = 0
     for word in packed:
         merchant = word >> np.uint64(_POSITION_BITS)
@@ -189,7 +192,7 @@ def _join(
 def join(cards: NDArray[np.void], columns: Mapping[str, NDArray[Any]], piece_name: str) -> NDArray[np.void]:
     """Decode the columns of `split` into events.
 
-    An id that was not stored becomes 0; its arrival becomes older than every window by arrival.
+    An event without a stored id gets the id 0, and an arrival before every window by arrival.
 
     Raises:
         StateDamagedError: the columns are not those of these cards.

@@ -1,7 +1,8 @@
 """The arrays of a key group, which grow when they are full, and the numbers of its cards.
 
-All arrays name a card by its number. Numbers of evicted cards are assigned again. Deltas and pieces name
-cards by number, so a rebuilt state gives each card its old number (`prepare_replay`, `adopt`).
+A card's number is the index of its record in the array `cards`. Numbers of evicted cards are assigned again.
+Deltas and pieces name cards by number, so a rebuilt state gives each card its old number (`prepare_replay`,
+`adopt`).
 """
 
 import numpy as np
@@ -26,7 +27,7 @@ class GroupArrays:
 
     @property
     def counters(self) -> NDArray[np.int64]:
-        """Counters of the group, by the numbers in `layout`."""
+        """Counters of the group, indexed by the constants in `layout`."""
         return self.arena.arrays["counters"]
 
     @property
@@ -73,7 +74,7 @@ class GroupArrays:
         hot = int(self.counters[HOT_CARDS])
         self.reserve("hots", hot, more)
         size = self.arena.arrays["hots"].size
-        # whole rings: these arrays follow the size of `hots`
+        # the sizes of these arrays follow that of `hots`
         for name, records_per_card in (("buckets", BUCKETS_PER_CARD), ("latest", HOT_IDS)):
             if self.arena.arrays[name].size != size * records_per_card:
                 self.arena.resize(name, size * records_per_card)

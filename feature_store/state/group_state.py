@@ -56,7 +56,7 @@ class AlertTerms:
     declined: NDArray[np.bool_]
     """Alerts that a cooldown never suppresses, shape (n,)."""
     escalate_after: NDArray[np.int64]
-    """Count of a day from which an alert is treated as declined; 0: never, shape (n,)."""
+    """Value of `AlertCounts.day` from which an alert is treated as declined; 0: never, shape (n,)."""
     cooldown_ms: NDArray[np.int64]
     """Time after the last alert sent, ms, in which alerts are suppressed; 0: never, shape (n,)."""
 
@@ -68,7 +68,7 @@ class AlertCounts:
     day: NDArray[np.int64]
     """Alerts of the card in the 24 clock hours up to this alert, itself included, shape (n,)."""
     total: NDArray[np.int64]
-    """Alerts of the card, this one included, shape (n,)."""
+    """Alerts of the card since it (re)started, this one included, shape (n,)."""
     held_since: NDArray[np.int64]
     """For a suppressed alert the arrival of the card's last alert sent, ms; else 0, shape (n,)."""
 
@@ -84,7 +84,7 @@ class GroupState(GroupArrays):
         Args:
             arena: holds the arrays.
             lateness_ms: allowed lateness.
-            keeps_ids: whether pieces store id and arrival of every event, so that labels can look it up.
+            keeps_ids: whether pieces store id and arrival of every event, so that labels can look events up.
         """
         super().__init__(arena)
         self.lateness_ms = lateness_ms
@@ -111,7 +111,7 @@ class GroupState(GroupArrays):
         Args:
             batch: records of TRANSACTION in log order, shape (n,).
             numbers: card number of each (`card_numbers`), shape (n,).
-            more_columns: columns of the features' array after FEATURES, which the caller fills.
+            more_columns: number of further columns of `Applied.features`, which the caller fills.
         """
         n = batch.size
         self._advance(batch)
@@ -169,7 +169,7 @@ class GroupState(GroupArrays):
         restarted: NDArray[np.bool_],
         suppressed: NDArray[np.bool_] | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Record the alerts of a batch that `apply` has accepted, when it is known which were suppressed.
+        """Record the alerts of a batch that `apply` has accepted and whose suppressed alerts are known.
 
         Args:
             cards: card number of each transaction in log order, shape (n,).
@@ -179,11 +179,11 @@ class GroupState(GroupArrays):
             suppressed: which alerts a cooldown suppressed, shape (n,); None: none.
 
         Returns:
-            suspicious_count of each alert, of the day and in total, shape (alerts,) each.
+            suspicious_count of each alert: of the day, shape (alerts,), and in total, shape (alerts,).
         """
         rows = np.flatnonzero(alerted | restarted)
         held = np.zeros(rows.size, dtype=np.bool_) if suppressed is None else suppressed[rows]
-        # an alert that was suppressed is suppressed again: the last alert sent is the same
+        # suppresses exactly the alerts that were suppressed, so the last alert sent is the same, too
         terms = AlertTerms(~held, np.zeros(rows.size, np.int64), np.where(held, FOR_EVER, 0))
         counts = self.weigh_alerts(cards[rows], arrivals[rows], alerted[rows], restarted[rows], terms)
         return counts.day[alerted[rows]], counts.total[alerted[rows]]
@@ -217,7 +217,7 @@ class GroupState(GroupArrays):
     def _advance(self, batch: NDArray[np.void]) -> None:
         if batch.size:
             self.reserve("frontiers", 0, int(batch["partition"].max()) + 1)
-            # copies: numba would compile the columns of a single record as another type
+            # copies: for a batch of one record, numba would see columns of another type and compile again
             partitions, arrivals = batch["partition"].copy(), batch["arrival"].copy()
             eviction.advance(self.arena.arrays["frontiers"], partitions, arrivals)
 
@@ -240,7 +240,7 @@ class GroupState(GroupArrays):
         return idle[:count]
 
     def evict(self, numbers: NDArray[np.int32]) -> None:
-        """Remove the transaction state of cards; remove a card without a profile and free its number."""
+        """Remove the transaction state of cards; remove a card altogether if it has no profile."""
         arrays = self.arena.arrays
         eviction.evict(
             arrays["index"], arrays["cards"], arrays["events"], arrays["profiles"], arrays["alert_hours"],

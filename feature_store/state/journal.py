@@ -1,4 +1,4 @@
-"""Persistence of a key group's state: deltas of its input, and snapshots of pieces in turn.
+"""Persistence of a key group's state: deltas of its input, and snapshots of ranges of cards in turn.
 
 Everything persisted goes through a `PieceStore`, a map of names to blobs that the caller commits atomically:
 
@@ -7,11 +7,12 @@ Everything persisted goes through a `PieceStore`, a map of names to blobs that t
     s<piece> snapshot of a range of cards, as of the seq that meta names
 
 Nothing rewrites the whole state. `append` writes a delta, and as many bytes of snapshots as the size of the
-delta allows; `seal` ends an epoch. A delta is removed when every piece is newer. To rebuild, load the pieces,
-then replay the deltas in order, each only for the cards whose piece is older.
+delta allows; `seal` ends an epoch. A delta is removed when every snapshot is newer. To rebuild, load the
+snapshots, then replay the deltas in order, each only for the cards whose snapshot is older.
 
-Every delta stores the digest of the previous delta, every piece that of the delta after which it was written,
-and meta that of the last delta. So pieces of two different histories of the state are never combined.
+Every delta stores the digest of the previous delta, every snapshot that of the delta after which it was
+written, and meta that of the last delta. So pieces of two different histories of the state are never
+combined.
 """
 
 import hashlib
@@ -31,11 +32,11 @@ from feature_store.state.pieces import read_piece, write_piece
 SNAPSHOT_BYTES_PER_DELTA_BYTE = 6
 """Bytes of snapshots per byte of delta; the deltas that are kept are then a sixth of the snapshots."""
 SNAPSHOT_BYTES_PER_APPEND = 64 << 10
-"""Limit of snapshot bytes per append: this (a piece or two), or half the bytes of the delta if that is more.
-Alerts wait while snapshots are written. If large deltas pile up, snapshots catch up once deltas are small
-again."""
+"""Limit of the snapshot bytes that an append adds: this (a snapshot or two), or half the bytes of the delta
+if that is more. There is a limit because alerts wait while snapshots are written. If large deltas pile up,
+snapshots catch up once deltas are small again."""
 MOST_DELTAS = 1_000
-"""Every piece gets a new snapshot within this number of deltas: quiet groups recover fast, too."""
+"""Every range of cards gets a new snapshot within this number of deltas: quiet groups recover fast, too."""
 
 
 class PieceStore(Protocol):
@@ -176,7 +177,7 @@ def rebuild(store: PieceStore, meta: Meta, state: GroupState) -> None:
     for sequence in range(meta.oldest, meta.sequence + 1):
         blob = _existing(store, f"d{sequence}")
         delta = Delta.decode(blob, f"delta {sequence}")
-        # checked before the replay: in another history the same numbers belong to other cards
+        # checked before the replay: in another history the same card numbers belong to other cards
         lineage.require(sequence - 1, delta.after.tobytes(), f"d{sequence}")
         lineage.require(sequence, _digest(blob), f"d{sequence}")
         delta.replay(state, versions, sequence)
@@ -191,7 +192,7 @@ class _Lineage:
         self._digests = {0: b""}
 
     def require(self, sequence: int, digest: bytes, name: str) -> None:
-        """Require that a blob names the same digest for a delta as earlier blobs.
+        """Require that a blob names the same digest for the delta `sequence` as earlier blobs.
 
         Raises:
             StateDamagedError: the digests differ.

@@ -55,7 +55,7 @@ class PieceRecords:
 
 
 def is_used(cards: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Return which card numbers (CARD) are in use; unused ones have no identity."""
+    """Return which card numbers (CARD) are in use; in unused ones `lo` and `hi` are 0."""
     used: NDArray[np.bool_] = (cards["lo"] != 0) | (cards["hi"] != 0)
     return used
 
@@ -87,7 +87,10 @@ def _first_reachable(card: Array, events: Array, lateness_ms: int) -> int:
 def _count(
     cards: Array, events: Array, profiles: Array, out_cards: Array, lateness_ms: int
 ) -> tuple[int, int]:
-    """Count profile versions and alert records of cards; set `events` to the number of reachable events."""
+    """Count profile versions and alert records of cards.
+
+    Sets the field `events` of `out_cards` to the number of reachable events.
+    """
     versions = alerted = 0
     for i in range(cards.size):
         card = cards[i]
@@ -215,7 +218,7 @@ def insert(state: GroupState, piece: int, contents: PieceRecords) -> None:
     """Insert the records of a piece into a state; the caller rebuilds the index afterwards."""
     first = piece * CARDS_PER_PIECE
     state.reserve("cards", 0, first + contents.cards.size)
-    # a segment has less than twice its events, or FIRST_CAPACITY; one segment of each size may be left over
+    # a segment has room for less than twice its events, or FIRST_CAPACITY; one of each size may be left over
     state.reserve_events(2 * (contents.events.size + MOST_EVENTS) + FIRST_CAPACITY * contents.cards.size)
     state.reserve("profiles", int(state.counters[PROFILES]), contents.profiles.size)
     state.reserve("alert_hours", int(state.counters[ALERTED]), contents.alert_hours.size)

@@ -19,7 +19,7 @@ def write_piece(state: GroupState, piece: int, after: bytes = b"") -> bytes:
     """
     contents = gather(state, piece)
     cards, events = contents.cards, contents.events
-    # max_time is the time of the newest event, if the card has events
+    # times are stored relative to max_time: the time of the newest event, if the card has events
     return encode(
         {
             **{f"cards.{name}": cards[name] for name in _CARD_FIELDS if name != "last_arrival"},

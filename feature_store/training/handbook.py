@@ -1,4 +1,4 @@
-"""Conversion of Fraud Detection Handbook tables (Le Borgne et al., 2022) to the contract's columns."""
+"""Conversion of Fraud Detection Handbook tables (Le Borgne et al., 2022) to the transaction contract."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,7 +29,8 @@ def transactions(table: pa.Table) -> pa.Table:
 
     Returns:
         transaction_id "h-<TRANSACTION_ID>", card_id "c-<CUSTOMER_ID>", merchant_id "t-<TERMINAL_ID>", amount
-        float64, currency, country, event_time int64 (ms since 1970-01-01 UTC); with `TX_FRAUD` label int8.
+        float64, currency, country, event_time int64 (ms since 1970-01-01 UTC); if there is `TX_FRAUD`, also
+        label int8.
 
     Raises:
         HandbookError: a column is missing, has nulls or is of another type.

@@ -43,7 +43,7 @@ class Labels:
             order = np.argsort(table["reported_at"].to_numpy(), kind="stable")
             if (order[1:] < order[:-1]).any():
                 table = table.take(order)
-        # `index_in` finds the first of equal values: the last report must come first
+        # `index_in` finds the first of equal values, so the last report must come first
         newest_first = np.arange(len(table) - 1, -1, -1)
         self._identities = identities(table["card_id"], table["transaction_id"]).take(newest_first)
         self._fraud = is_fraud(table["label"])[newest_first]

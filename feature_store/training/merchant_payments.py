@@ -34,8 +34,9 @@ class MerchantLabels:
         """Read labels with or without times.
 
         Args:
-            table: the chargeback contract's columns; a label without `reported_at` becomes known one label
-                delay after its transaction. Default: the transactions' own column `label`.
+            table: the chargeback contract's columns; without a column `reported_at`, a label becomes known
+                one label delay after the arrival of its transaction. None: the transactions' own column
+                `label`, with the same delay.
             delay_ms: label delay, at least 0.
 
         Raises:
@@ -67,7 +68,7 @@ class Payments:
             decisions: their outcomes and card features.
 
         Raises:
-            LabelError: they have no labels.
+            LabelError: the rows have no labels.
         """
         accepted = np.flatnonzero(decisions.outcome == ACCEPTED)
         rows = rows if accepted.size == len(rows) else rows.take(accepted)
@@ -121,7 +122,7 @@ def with_merchants(facts: Facts, records: NDArray[np.void], decisions: Decisions
         delay_ms: label delay.
 
     Returns:
-        features of shape (n, len(ALL_NAMES)).
+        Decisions with features of shape (n, len(ALL_NAMES)).
     """
     merchant = np.full((records.size, len(MERCHANT_FEATURES)), np.nan)
     accepted = decisions.outcome == ACCEPTED
@@ -142,8 +143,8 @@ def build(
         profiles: as for `training_set.build`.
 
     Returns:
-        Shape (n, len(ALL_NAMES)), rows in the table's order; NaN where unknown, and in every column of
-        transactions that the stream does not decide.
+        Shape (n, len(ALL_NAMES)), rows in the table's order; NaN where unknown. Transactions that the stream
+        does not decide have NaN in every column.
 
     Raises:
         TrainingSetError: the table breaks the contract.

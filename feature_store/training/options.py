@@ -25,6 +25,8 @@ DELAY_HELP = (
     "Days from a transaction to its label, where labels have no times of their own; a transaction not "
     "reported within this time counts as genuine."
 )
-LabelDelayDays = Annotated[float, typer.Option(min=0, help=f"{DELAY_HELP} As the job's FRAUD_LABEL_DELAY_MS")]
+LabelDelayDays = Annotated[
+    float, typer.Option(min=0, help=f"{DELAY_HELP} Give the job's delay (FRAUD_LABEL_DELAY_MS)")
+]
 DEFAULT_DELAY_DAYS = 7.0
 """The job's default (`FRAUD_LABEL_DELAY_MS`)."""

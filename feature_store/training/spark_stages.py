@@ -33,12 +33,12 @@ DONE_DDL = "outcome string, rows long"
 
 @dataclass(frozen=True)
 class Read:
-    """First stage: reads pieces of the files and yields records."""
+    """First stage: reads row groups of the parquet files and yields their rows."""
 
     task: Task
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the pieces."""
+        """Yield the rows of the row groups (`Piece`) that the batches name."""
         for batch in batches:
             for fields in batch.to_pylist():
                 for first_row, table in read(Piece(**fields), CHUNK // 2):
@@ -46,7 +46,7 @@ class Read:
 
 
 def _send(rows: Rows, **more: pa.Array) -> pa.RecordBatch:
-    """Return rows in the columns between stages, with more columns beside them."""
+    """Return `rows` as a record batch with the columns of SENT_DDL, followed by the columns `more`."""
     records = rows.records
     columns = {
         "card": pa.array(records["hi"].view(np.int64)),
@@ -61,7 +61,7 @@ def _send(rows: Rows, **more: pa.Array) -> pa.RecordBatch:
 
 
 def _packed(rows: NDArray[Any]) -> pa.Array:
-    """Return the bytes of each row of a C-contiguous array."""
+    """Return the rows of a C-contiguous array as a binary column: the bytes of each row."""
     size = rows.strides[0]
     ends = pa.py_buffer(np.arange(0, (len(rows) + 1) * size, size, dtype=np.int32))
     return pa.Array.from_buffers(pa.binary(), len(rows), [None, ends, pa.py_buffer(rows)])
@@ -82,7 +82,7 @@ def _receive(batch: pa.RecordBatch, *, labelled: bool) -> Rows:
 
 @dataclass(frozen=True)
 class OfCards:
-    """Second stage: computes the card features of a partition's records, sorted by arrival."""
+    """Second stage: computes the card features of a partition's rows, which are sorted by arrival."""
 
     task: Task
 
@@ -107,7 +107,7 @@ class OfCards:
 
 @dataclass(frozen=True)
 class OfMerchants:
-    """Third stage: computes the merchant label features of a partition's rows, sorted by arrival.
+    """Third stage: computes the merchant label features of a partition's rows, which are sorted by arrival.
 
     Features as of an arrival depend on earlier arrivals only, so the facts of the batches so far suffice.
     """

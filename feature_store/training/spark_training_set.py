@@ -1,4 +1,4 @@
-"""Training sets of large inputs on Spark: the same code, with the cards distributed over partitions.
+"""Training sets of large inputs on Spark: the in-process code, with the cards distributed over partitions.
 
 Tasks of the first stage read row groups of the parquet files as the in-process run does, not through Spark's
 reader, and send each record to the partition of its card. There the records are sorted by arrival and go

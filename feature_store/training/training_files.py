@@ -16,7 +16,7 @@ from feature_store.training.training_set import OUTCOMES, Decisions
 from feature_store.training.transaction_table import column, to_records
 
 FEATURE_HASH = b"card-fraud.features"
-"""Metadata key of the hash of the feature list in the files."""
+"""Key, in the files' metadata, of the hash of the feature list."""
 
 _OUTCOME = pa.dictionary(pa.int8(), pa.string())
 
@@ -80,8 +80,8 @@ def schema(*, labelled: bool, merchants: bool) -> pa.Schema:
     outcome is accepted.
 
     Args:
-        labelled: with a column `label`.
-        merchants: with merchant label features.
+        labelled: whether there is a column `label`.
+        merchants: whether there are merchant label features.
     """
     identities = computed(merchants=merchants)
     fields = [
@@ -98,7 +98,7 @@ def schema(*, labelled: bool, merchants: bool) -> pa.Schema:
 
 
 class TrainingFile:
-    """Writer of one parquet file, with one row group per call."""
+    """Writer of one parquet file; each `write` appends one row group."""
 
     def __init__(self, path: Path, *, labelled: bool, merchants: bool) -> None:
         self._schema = schema(labelled=labelled, merchants=merchants)

@@ -1,4 +1,4 @@
-"""Computation of a training set from parquet files to a parquet file, in one process and bounded memory."""
+"""Computation of a training set from parquet files to a parquet file, in one process, chunk by chunk."""
 
 import shutil
 from collections import Counter
@@ -37,7 +37,7 @@ class Task:
     lateness_ms: int = DEFAULT_LATENESS_MS
     skew_ms: int = DEFAULT_SKEW_MS
     merchants: MerchantLabels | None = None
-    """Labels for merchant label features; None: without these."""
+    """Labels for merchant label features; None: without these features."""
 
     @property
     def passes(self) -> int:
@@ -77,7 +77,7 @@ def compute(task: Task, output: Path, progress: Callable[[int], None] = lambda r
     """Write the training set in order of arrival, one row group per chunk.
 
     Rows that are not in order of arrival are sorted first, for which the whole input (not the features) is
-    loaded into memory. With merchant label features the input is read twice, and 25 bytes of each transaction
+    loaded into memory. With merchant label features the input is read twice, and 25 bytes per transaction
     are kept in memory.
 
     Args:
@@ -118,7 +118,7 @@ def _facts(task: Task, order: NDArray[np.int64] | None, progress: Callable[[int]
 
 
 def in_order(task: Task, order: NDArray[np.int64] | None) -> Iterator[Rows]:
-    """Yield the transactions in order of arrival, CHUNK at a time.
+    """Yield the transactions in order of arrival, at most CHUNK at a time.
 
     Args:
         task: the transactions to read.

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 CHUNK = 50_000
-"""Transactions per chunk: 24 MB of features, a block that malloc reuses."""
+"""Transactions per chunk: 26 MB of features, a block that malloc reuses."""
 DEFAULT_SKEW_MS = 5 * 60_000
 
 OUTCOMES = ("accepted", "duplicate", "too_late", "future_event_time")
@@ -114,7 +114,8 @@ def build(transactions: pa.Table, profiles: pa.Table | None = None) -> NDArray[n
     Args:
         transactions: n rows, columns of the transaction contract and optionally arrival_time (default:
             event_time); processed in order of arrival.
-        profiles: columns of the profile contract; visible from the beginning, or from `arrival_time` on.
+        profiles: columns of the profile contract; a row is visible from its `arrival_time` on, or from the
+            beginning if that is null or missing.
 
     Returns:
         Shape (n, len(FEATURES)), rows in the table's order; NaN where unknown. Transactions that the stream

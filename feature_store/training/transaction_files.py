@@ -66,7 +66,7 @@ class TransactionFiles:
         return np.concatenate(parts)
 
     def batches(self, rows: int) -> Iterator[tuple[int, pa.Table]]:
-        """Yield all rows in order, `rows` at a time: (number of the first row, columns of the contract)."""
+        """Yield all rows in order, at most `rows` at a time, as (number of first row, columns of `read`)."""
         for piece in self.pieces:
             yield from read(piece, rows)
 
@@ -111,7 +111,7 @@ def read_table(path: Path) -> pa.Table:
 
 
 def read(piece: Piece, rows: int, *, times_only: bool = False) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the rows of a piece, `rows` at a time, in the columns of the contract.
+    """Yield the rows of a row group, at most `rows` at a time, in the columns of the contract.
 
     Args:
         piece: the row group to read.

@@ -1,4 +1,4 @@
-"""Conversion of tables in the contract's columns to the records of the kernels."""
+"""Conversion of tables of transactions and profiles to the structured arrays that the kernels read."""
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +16,11 @@ FURTHEST_DAY = 3_000_000
 
 
 class TrainingSetError(FraudError):
-    """A table lacks a required column or breaks the contract."""
+    """A table lacks a required column, or breaks the transaction or profile contract."""
 
 
 def column(table: pa.Table, name: str, type_: pa.DataType) -> pa.Array:
-    """Return a column as one array of a type; timestamps are converted to ms.
+    """Return a column as one array of `type_`; timestamps are converted to ms.
 
     Raises:
         TrainingSetError: the column is missing, has nulls or is of another type.
@@ -87,11 +87,11 @@ def arrivals(transactions: pa.Table, first_row: int = 0) -> NDArray[np.int64]:
 
 
 def to_records(transactions: pa.Table, first_row: int = 0) -> NDArray[np.void]:
-    """Convert transactions in the contract's columns to records of TRANSACTION, in the table's order.
+    """Convert a table of transactions to a structured array of TRANSACTION, in the table's order.
 
     Args:
-        transactions: n rows with transaction_id, card_id, merchant_id, amount, country, event_time and
-            optionally arrival_time (default: event_time).
+        transactions: n rows of the transaction contract: transaction_id, card_id, merchant_id, amount,
+            country, event_time and optionally arrival_time (default: event_time).
         first_row: number of the table's first row, for errors and for `offset`.
 
     Raises:
@@ -105,7 +105,7 @@ def to_records(transactions: pa.Table, first_row: int = 0) -> NDArray[np.void]:
     records["arrival"] = arrivals(transactions, first_row)
     amounts = column(transactions, "amount", pa.float64())
     numbers = np.asarray(amounts)
-    # negated, so that NaN is outside, too
+    # a negated condition, so that NaN counts as outside
     outside = ~((numbers >= 0) & (numbers <= MOST_AMOUNT))
     _refuse("amount", amounts, outside, f"it takes 0 to {MOST_AMOUNT:.0e}", first_row)
     records["amount"] = np.rint(numbers * UNITS_PER_CURRENCY)
@@ -115,11 +115,11 @@ def to_records(transactions: pa.Table, first_row: int = 0) -> NDArray[np.void]:
 
 
 def profile_records(profiles: pa.Table) -> NDArray[np.void]:
-    """Convert profiles in the contract's columns to records of PROFILE, in order of arrival.
+    """Convert a table of the profile contract to a structured array of PROFILE, in order of arrival.
 
-    Without a column `arrival_time` every row is visible from the beginning, as a row of a snapshot; of two
-    rows for a card the first counts. With that column (ms) a row is a change that is visible from its
-    `arrival_time` on; null means a snapshot row.
+    If the table has a column `arrival_time` (ms), each row is a change that is visible from its
+    `arrival_time` on; a row without a time is a row of a snapshot, visible from the beginning. Without the
+    column, all rows are snapshot rows. Of two snapshot rows for a card, the first counts.
 
     Raises:
         TrainingSetError: a column is missing, has nulls, is of another type or breaks the contract.

@@ -1,1 +1,1 @@
-"""Evaluation on later days: the Fraud Detection Handbook's protocol and metrics for any labelled history."""
+"""Evaluation by the Fraud Detection Handbook's protocol and metrics, for any labelled history."""

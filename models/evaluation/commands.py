@@ -26,7 +26,9 @@ def evaluate_command(
         int, typer.Option(min=0, help="Days between training and test, whose labels are not known yet")
     ] = 7,
     test_days: Annotated[int, typer.Option(min=1, help="Days to test on")] = 7,
-    folds: Annotated[int, typer.Option(min=1, help="Fold i moves every date by 7 days x i")] = 1,
+    folds: Annotated[
+        int, typer.Option(min=1, help="Number of folds; fold i, from 0, moves every date by 7 days x i")
+    ] = 1,
     html: Annotated[Path | None, typer.Option(help="HTML file to write, with plots")] = None,
     labels: LabelFile = None,
     profiles: Annotated[Path | None, typer.Option(help="Parquet, the profile contract's columns")] = None,
@@ -39,8 +41,8 @@ def evaluate_command(
 ) -> None:
     """Train on some days and test on later ones, fold by fold, as the Fraud Detection Handbook does.
 
-    Between training and test lie the days whose labels are late. Cards that are known as compromised before a
-    test day are excluded from it. See docs/model-quality.md.
+    Between training and test lie the days whose labels are not known yet. A test day excludes the cards that
+    are known as compromised before it. See docs/model-quality.md.
     """
     from feature_store.training.merchant_payments import MerchantLabels
     from feature_store.training.transaction_files import TransactionFiles, parquet_files, read_table

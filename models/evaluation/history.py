@@ -1,4 +1,4 @@
-"""A labelled history in order of arrival, with point-in-time features of the rows to evaluate."""
+"""A labelled history in order of arrival, with point-in-time features of the days to train and test on."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,7 +43,8 @@ class History:
     scenario: NDArray[np.str_] | None
     """Fraud scenario of each transaction; None if the file has no such column."""
     not_decided: int
-    """Rows that the stream would not decide either: repeated, or with an event time out of range."""
+    """Number of rows left out because the stream would not decide them: repeated, or with an event time
+    out of range."""
 
     @property
     def day(self) -> NDArray[np.int64]:
@@ -70,13 +71,13 @@ def read(
     Args:
         source: transactions, labels and profiles.
         first: first day to keep, by arrival (UTC); earlier rows only build up state.
-        end: day after the last one to keep; later rows are not read.
-        progress: called with the number of rows done.
+        end: day after the last day to keep; rows from this day on are left out.
+        progress: called after each chunk of rows with the number of rows in it.
 
     Raises:
         TrainingSetError: the input breaks the contract.
         LabelError: labels are missing or unreadable.
-        ModelError: no transactions arrived before `end`.
+        ModelError: no transactions arrived before `end`, or the column of scenarios cannot be read.
     """
     keep_from, keep_until = ((day - _EPOCH).days * DAY_MS for day in (first, end))
     files = source.transactions
@@ -110,7 +111,7 @@ def _assemble(
     features: NDArray[np.float64],
     not_decided: int,
 ) -> History:
-    """Build the history of the accepted transactions `kept`; `begin` accepted ones precede them."""
+    """Build the history of the accepted transactions `kept`, which `begin` accepted transactions precede."""
     names: tuple[str, ...] = NAMES
     if source.merchant_delay_ms is not None:
         merchant = features_as_of(
@@ -133,7 +134,7 @@ def _assemble(
 
 
 def _card_numbers(records: NDArray[np.void]) -> NDArray[np.int64]:
-    """Number the cards from 0 by their hashes, shape (n,)."""
+    """Return a number for the card of each record, from 0 in the order of the card hashes, shape (n,)."""
     order = np.lexsort((records["hi"], records["lo"]))
     ranked = records[order]
     changes = (ranked["lo"][1:] != ranked["lo"][:-1]) | (ranked["hi"][1:] != ranked["hi"][:-1])

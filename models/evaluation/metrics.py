@@ -29,8 +29,8 @@ def card_precision(scored: Scored, k: int = 100) -> NDArray[np.float64]:
 
     A day's cards are ranked by their highest score; a card is compromised if one of its transactions that day
     is fraud. The precision is the number of compromised cards among the first k, divided by k, even where a
-    day has fewer cards. Detected cards are excluded from later days. Of equal scores the lower card number
-    comes first.
+    day has fewer cards. A compromised card among the first k is excluded from later days. Among cards with
+    equal scores, the lower card number comes first.
 
     Returns:
         One value per day, in order of the days.
@@ -63,11 +63,12 @@ class Detection:
     """Median over detected cards of the time from the first fraud to the first alert on a fraud; NaN if no
     card is detected."""
     frauds_before_detection: float
-    """Mean over detected cards of the number of frauds before that alert; NaN if no card is detected."""
+    """Mean over detected cards of the number of frauds before the first alert on a fraud; NaN if no card is
+    detected."""
     fraud_amount: float
     """Sum of the amounts of all frauds."""
     saved_amount: float
-    """Sum of the amounts of the alerted frauds and of all later frauds of their cards."""
+    """Sum, over detected cards, of the amounts of the first alerted fraud and all later frauds."""
 
     @property
     def saved_share(self) -> float:

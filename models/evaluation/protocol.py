@@ -1,4 +1,4 @@
-"""The handbook's split by time: training window, label delay, test window without known compromised cards.
+"""The handbook's split by time: training window, label delay, test window without cards known as compromised.
 
 Le Borgne et al., Reproducible Machine Learning for Credit Card Fraud Detection (2022), chapters 3 and 5.
 Days are UTC days of arrival, numbered from 1970-01-01.
@@ -75,7 +75,8 @@ def split(
         fraud: whether each row is fraud, shape (n,).
 
     Raises:
-        ModelError: the history has no rows in one of the windows, or ends before the last test day.
+        ModelError: the history has no rows in one of the windows, begins after the first training day,
+            or ends before the last test day.
     """
     in_train = (day >= windows.first_day) & (day < windows.first_day + windows.train_days)
     train = np.flatnonzero(in_train)

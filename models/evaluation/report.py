@@ -20,8 +20,8 @@ def report(results: list[FoldResult], about: dict[str, Any]) -> dict[str, Any]:
     """Return the report as a JSON object.
 
     auc_roc, average_precision, card_precision_100, n_test and n_fraud are numbers for one fold and lists for
-    several. `mean` and `std` (of the population) are over the folds; `folds` has the details of each fold.
-    Unknown values are null and excluded from means.
+    several. `mean` and `std` (population standard deviation) are taken over the folds; `folds` has the
+    details of each fold. Unknown values are null, and excluded from `mean` and `std`.
 
     Args:
         results: one or more folds.

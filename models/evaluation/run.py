@@ -33,7 +33,7 @@ class FoldResult:
     windows: Windows
     n_train: int
     n_train_fraud: int
-    """Training rows known as fraud when the test window begins."""
+    """Number of training rows known as fraud when the test window begins."""
     n_test: int
     n_fraud: int
     quality: Quality
@@ -66,7 +66,7 @@ def run(
         folds: number of folds.
         learner: algorithm and options.
         alert_budget: share of the test transactions that may become alerts, 0 to 1.
-        progress: called with the number of rows whose features are done.
+        progress: called after the features of each chunk of rows, with the number of rows in it.
 
     Raises:
         ModelError: the history is too short, or a training window lacks a class.

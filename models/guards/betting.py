@@ -1,13 +1,13 @@
-"""Test by betting of the hypothesis that a model alerts at most `ratio` times as often as another.
+"""Test, by betting, of the hypothesis that a model alerts at most `ratio` times as often as another.
 
-Each unit (a card-hour) has two flags: x is 1 if the model under test alerted, y is 1 if the other did. The
-hypothesis is that E[x - ratio * y] <= 0, given all earlier units. The bettor starts with a wealth of 1 and
-stakes a share l of it on x - ratio * y, unit after unit. Each unit multiplies the wealth by
+Each unit (for example, a card-hour) has two flags: x is 1 if the model under test alerted, y is 1 if the
+other did. The hypothesis is that E[x - ratio * y] <= 0, given all earlier units. The bettor starts with a
+wealth of 1 and stakes a share l of it on x - ratio * y, unit after unit. Each unit multiplies the wealth by
 1 + l (x - ratio * y), which is never negative for l < 1/ratio. Under the hypothesis the wealth is a
 non-negative supermartingale: the probability that it *ever* reaches 1/alpha is at most alpha (Ville's
-inequality), so it may be checked after every unit. Factors commute, so the wealth is a function of three
-counts. The mean over several stakes is again a supermartingale, and smaller than the best of them by at most
-a factor of their number.
+inequality), so it may be checked after every unit. The factors commute, so the wealth depends only on three
+counts: the units with x only, with y only, and with both. The mean wealth over several stakes is again a
+supermartingale, and at least the wealth of the best stake divided by the number of stakes.
 
 Source: G. Shafer, "Testing by betting" (2021); I. Waudby-Smith and A. Ramdas, "Estimating means of bounded
 random variables by betting" (2024).
@@ -32,7 +32,7 @@ def stakes(ratio: float) -> NDArray[np.float64]:
 
 
 def log_wealth(only_x: ArrayLike, only_y: ArrayLike, both: ArrayLike, ratio: float) -> Any:
-    """Compute the natural logarithm of the mean wealth over the grid, from the bet on x - ratio * y.
+    """Compute the natural logarithm of the mean wealth over the grid of stakes on x - ratio * y.
 
     Args:
         only_x: number of units in which only the model under test alerted; int or int[...].

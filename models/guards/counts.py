@@ -1,4 +1,4 @@
-"""Paired counts of a challenger and the champion: the COUNTS object in a progress record's `trials`. Pure.
+"""Paired counts of a challenger and the champion, as in the field `trials` of a progress record. Pure.
 
 Counts by label are no part of progress records. The sidecar and the command line add them (service/precision)
 if a guard needs them.
@@ -23,12 +23,12 @@ class Pairs:
 
     @property
     def total(self) -> int:
-        """Units in which either alerted."""
+        """Units in which at least one model alerted."""
         return self.both + self.only_champion + self.only_challenger
 
     @property
     def one_sided(self) -> int:
-        """Units in which exactly one alerted."""
+        """Units in which exactly one model alerted."""
         return self.only_champion + self.only_challenger
 
 
@@ -53,7 +53,8 @@ class Labelled:
 class Counts:
     """Results of champion and challenger on the same transactions.
 
-    A card-hour is a card and a clock hour of arrival; a flag per model says whether it alerted in it.
+    A card-hour is a card and a clock hour of arrival. It counts for a model if the model alerted on the card
+    in that hour.
     """
 
     transactions: int = 0
@@ -83,7 +84,7 @@ class Counts:
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> "Counts":
-        """Read one COUNTS object; unknown fields are ignored.
+        """Read the counts of one challenger in a progress record's `trials`; unknown fields are ignored.
 
         Raises:
             GuardError: a field is missing, or has another type.
@@ -112,7 +113,7 @@ class Counts:
 
     @staticmethod
     def of_groups(groups: Iterable["Counts"]) -> "Counts":
-        """Sum counts of the key groups, which have no counts by label; bit-identical in any order."""
+        """Sum the counts of key groups, which have no counts by label; any order gives bit-identical sums."""
         parts = list(groups)
         return Counts(
             transactions=sum(part.transactions for part in parts),
@@ -129,7 +130,7 @@ class Counts:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the COUNTS object in built-in types; counts by label only if there are any."""
+        """Return the object that `from_json` reads; counts by label only if labels have been counted."""
         by_label = {"labelled": self.labelled, "champion_labelled": self.champion_labelled}
         return {
             "transactions": self.transactions,

@@ -5,18 +5,18 @@ from typing import Any
 
 
 def bets(wealth: dict[str, Any], target: float) -> dict[str, Any]:
-    """Return the evidence of bets as logarithms: the wealth itself may overflow float64.
+    """Return the evidence of bets as decimal logarithms: the wealth itself may overflow float64.
 
     Args:
         wealth: natural logarithm of the wealth, by name of the bet.
-        target: natural logarithm of the wealth that decides.
+        target: natural logarithm of the wealth at which a bet decides.
     """
     tens = {name: round(float(log) / math.log(10), 6) for name, log in wealth.items()}
     return {"log10_wealth": tens, "log10_target": round(target / math.log(10), 6)}
 
 
 def ratio_of(above: float, below: float) -> float | None:
-    """Return the quotient; None if it is not finite."""
+    """Return `above / below`, rounded to six decimals; None if it is not finite."""
     if not below:
         return None
     quotient = above / below

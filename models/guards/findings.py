@@ -14,7 +14,7 @@ class Outcome(StrEnum):
     BREACH = "breach"
     """The data prove that the limit is broken."""
     INSUFFICIENT = "insufficient"
-    """The data prove neither: wait. A rollout does not advance on it."""
+    """The data prove neither: wait. A rollout does not advance on this outcome."""
 
     @staticmethod
     def of(parts: Iterable["Outcome"]) -> "Outcome":

@@ -10,7 +10,7 @@ from models.errors import GuardError
 from models.score_histogram import ScoreHistogram
 
 Path = tuple[str | int, ...]
-"""Path of a value in the guards' object, as `("rules", 0, "max_ratio")`."""
+"""Path of a value in the JSON object of the guards, as `("rules", 0, "max_ratio")`."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,12 @@ def number(above: float, at_most: float, *, default: Any = MISSING, whole: bool 
 
 
 def build(target: type[Any], given: Mapping[str, Any], path: Path, besides: Iterable[str] = ()) -> Any:
-    """Build a dataclass from an object whose parameters are fields made by `number` or marked HISTOGRAM.
+    """Build a dataclass from a JSON or YAML object.
+
+    The object's parameters are the fields that are declared by `number` or have HISTOGRAM as metadata.
 
     Args:
-        target: the dataclass; fields of other kinds are ignored.
+        target: the dataclass; its other fields are not parameters and keep their defaults.
         given: parameters by name.
         path: path of the object.
         besides: further names that the object may have.
@@ -116,4 +118,4 @@ def _read_histogram(value: Any, path: Path) -> ScoreHistogram:
 
 
 HISTOGRAM = {"kind": _read_histogram}
-"""Metadata of a dataclass field that is an optional `{le, counts}`."""
+"""Metadata of a dataclass field that holds an optional score histogram, `{le, counts}`."""

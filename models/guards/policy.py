@@ -25,11 +25,12 @@ class Guards:
     """The field `guards` of a proposed rollout; the defaults apply to a rollout without this field."""
 
     alpha: float = number(0, 0.2, default=0.01)
-    """Probability of a false breach, per bet."""
+    """Greatest probability of a false breach, per bet."""
     deadline_h: float = number(0, 8_760, default=72.0)
     """Hours after the start of the shadow at which `insufficient` becomes a rollback."""
     min_card_hours: int = number(0, 1e9, default=100, whole=True)
-    """Card-hours with an alert that the guards on alerts need for a pass; a breach needs no minimum."""
+    """Minimum of card-hours with an alert for a pass of `alert_rate` and `disagreement`; a breach needs no
+    minimum."""
     rules: tuple[Rule, ...] = (
         AlertRate(max_ratio=1.5, min_ratio=0.5),
         Failures(max_share=0.001),
@@ -50,7 +51,7 @@ class Guards:
         return any(isinstance(rule, Precision) for rule in self.rules)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the field's object with every parameter; `read` turns it into the same guards."""
+        """Return the guards as a JSON object with every parameter; `read` turns it into the same guards."""
         return {
             "alpha": self.alpha,
             "deadline_h": self.deadline_h,

@@ -22,9 +22,9 @@ class Limits:
     """Parameters that all guards of a rollout share."""
 
     alpha: float
-    """Probability of a false breach, per bet."""
+    """Greatest probability of a false breach, per bet."""
     min_card_hours: int
-    """Card-hours with an alert that the guards on alerts need for a pass."""
+    """Minimum of card-hours with an alert for a pass of `alert_rate` or `disagreement`."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class AlertRate:
     """Lower limit of the ratio; None: no lower limit."""
 
     def judge(self, counts: Counts, limits: Limits) -> Finding:
-        """Return breach if a bet refutes that the limits are kept, pass if the mirrored bets prove it."""
+        """Return breach if a bet proves a limit broken, pass if the opposite bets prove all limits kept."""
         pairs, target = counts.card_hours, log_target(limits.alpha)
         challenger, champion, both = pairs.only_challenger, pairs.only_champion, pairs.both
         high, low = self.max_ratio, self.min_ratio
@@ -76,7 +76,7 @@ class Failures:
     """Upper limit of the share of transactions."""
 
     def judge(self, counts: Counts, limits: Limits) -> Finding:
-        """Return breach if a bet refutes that the limit is kept, pass if the mirrored bet proves it."""
+        """Return breach if a bet proves the limit broken, pass if the opposite bet proves it kept."""
         detail = f"no score for {counts.failures} of {counts.transactions} transactions"
         return _judge_share(self.NAME, counts.failures, counts.transactions, self.max_share, limits, detail)
 
@@ -90,7 +90,7 @@ class Disagreement:
     """Upper limit of one-sided card-hours per transaction; a burst of one card counts once."""
 
     def judge(self, counts: Counts, limits: Limits) -> Finding:
-        """Return breach if a bet refutes that the limit is kept, pass if the mirrored bet proves it."""
+        """Return breach if a bet proves the limit broken, pass if the opposite bet proves it kept."""
         hours, transactions = counts.card_hours, counts.transactions
         detail = f"{hours.one_sided} one-sided card-hours in {transactions} transactions"
         finding = _judge_share(self.NAME, hours.one_sided, transactions, self.max_share, limits, detail)
@@ -102,7 +102,10 @@ class Disagreement:
 
 @dataclass(frozen=True)
 class ScoringTime:
-    """Guard on the challenger's scoring time, a measured number: it may end a rollout, not decide alerts."""
+    """Guard on the challenger's scoring time.
+
+    No replay repeats a measured time, so it may end a rollout but never decides a transaction.
+    """
 
     NAME: ClassVar[str] = "scoring_time"
     max_ratio: float = number(0, 1000)
@@ -128,7 +131,7 @@ class ScoringTime:
 
 @dataclass(frozen=True)
 class ScoreDrift:
-    """Guard on drift of the challenger's scores from those in training, or from the champion's scores."""
+    """Guard on drift of the challenger's scores from its `training_scores`, or from the champion's scores."""
 
     NAME: ClassVar[str] = "score_drift"
     max_psi: float = number(0, 100)
@@ -171,13 +174,13 @@ class Precision:
     """Minimum of labelled cards for a pass."""
 
     def judge(self, counts: Counts, limits: Limits) -> Finding:
-        """Return breach if a bet refutes that the limit is kept, pass if the mirrored bet proves it."""
+        """Return breach if a bet proves the limit broken, pass if the opposite bet proves it kept."""
         cards, champion, low = counts.labelled, counts.champion_labelled, self.min_precision
         if cards is None:
             detail = f"labels have not been counted, wanted at least {low:g}"
             return Finding(self.NAME, Outcome.INSUFFICIENT, False, detail, {"labelled": None})
         fraud, genuine, target = cards.fraud, cards.genuine, log_target(limits.alpha)
-        # the ratio to an imaginary model that alerts on every labelled card: its flag is 1 in every unit
+        # as a ratio: one flag is 1 for a fraud, the other is 1 for every labelled card
         below = log_wealth(genuine, 0, fraud, 1 / low)
         within = log_wealth(0, genuine, fraud, low)
         evidence = {
@@ -209,7 +212,7 @@ RULES: dict[str, type[Rule]] = {
 
 
 def _judge_share(name: str, hits: int, trials: int, max_share: float, limits: Limits, detail: str) -> Finding:
-    """Judge a share as the ratio to an imaginary model that always alerts: its flag is 1 in every trial."""
+    """Judge the share of `hits` in `trials` units as the ratio to a model that would alert in every unit."""
     target, misses = log_target(limits.alpha), max(trials - hits, 0)
     above = log_wealth(0, misses, hits, max_share)
     within = log_wealth(misses, 0, hits, 1 / max_share)
@@ -237,7 +240,7 @@ def _compare(
     detail: str,
     evidence: dict[str, Any],
 ) -> Finding:
-    """Compare a number with its limit, if `size` (rows available, rows required) allows it."""
+    """Compare a number with its limit if there are enough rows; `size` is (rows available, rows required)."""
     if value is None or size[0] < size[1]:
         return Finding(
             name, Outcome.INSUFFICIENT, has_data, f"{detail}; {size[0]} rows of {size[1]}", evidence

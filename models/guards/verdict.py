@@ -20,7 +20,7 @@ class Verdict:
     outcome: Outcome
     """Breach if any guard is breached, pass if all guards pass, else insufficient."""
     findings: tuple[Finding, ...]
-    """One finding per guard, in the rollout's order."""
+    """One finding per guard, in the order of the rollout's guards."""
     counts: Counts
     """Counts that were judged."""
     guards: Guards
@@ -37,7 +37,7 @@ class Verdict:
         return tuple(finding.guard for finding in self.findings if not finding.has_data)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the evidence in built-in types with finite numbers: `verdict` of a breached event."""
+        """Return the evidence, the field `verdict` of a `breached` event: built-in types, finite numbers."""
         return {
             "verdict": self.outcome.value,
             "findings": [finding.to_json() for finding in self.findings],
@@ -46,7 +46,7 @@ class Verdict:
         }
 
     def agrees_with(self, evidence: Mapping[str, Any]) -> bool:
-        """Return whether evidence holds this verdict; the evidence may have further fields."""
+        """Return whether evidence holds all values of this verdict; further fields are ignored."""
         return all(evidence.get(field) == value for field, value in self.to_json().items())
 
 
@@ -54,11 +54,11 @@ def verdict(counts: Mapping[str, Any] | Counts, guards: Guards) -> Verdict:
     """Judge a challenger.
 
     Args:
-        counts: counts of the challenger, summed over the key groups (`Counts.of_groups`), or a COUNTS object.
+        counts: the challenger's counts, summed over the key groups by `Counts.of_groups`, or their JSON.
         guards: guards of the rollout.
 
     Raises:
-        GuardError: the COUNTS object is invalid.
+        GuardError: the JSON object is invalid.
     """
     paired = counts if isinstance(counts, Counts) else Counts.from_json(counts)
     findings = tuple(rule.judge(paired, guards.limits) for rule in guards.rules)
@@ -66,7 +66,7 @@ def verdict(counts: Mapping[str, Any] | Counts, guards: Guards) -> Verdict:
 
 
 def recomputed(evidence: Mapping[str, Any]) -> Verdict:
-    """Recompute a verdict from the counts and guards in its evidence; it agrees with correct evidence.
+    """Recompute a verdict from the counts and guards in its evidence; compare the two with `agrees_with`.
 
     Raises:
         GuardError: the evidence cannot be read.

@@ -1,4 +1,4 @@
-"""Rollouts of models and policies: the events of a log, and the state machine that they drive.
+"""Rollouts of models and policies: the events of the model-rollouts topic, and their state machine.
 
 Modules: `events` (the records; `reading` reads them), `state` (phases, champions, plan), `machine` (which
 events are accepted, and the state after them), `membership` (the cards of a canary), `policy_file` (policies

@@ -51,7 +51,7 @@ class Event:
     """One step of a rollout: contract model-rollout.v2.
 
     It takes effect at the Kafka timestamp of its record. Fields that its type does not have keep their
-    defaults.
+    defaults; a field that only some types have is described as "types: meaning".
     """
 
     type: Type
@@ -88,9 +88,10 @@ class Event:
     verdict: Mapping[str, Any] | None = None
     """breached: the evidence."""
     from_the_beginning: bool = False
-    """withdrawn: whether it also covers undecided transactions that arrived under the rollout."""
+    """withdrawn: whether the withdrawal also covers transactions that arrived under the rollout and are not
+    decided yet."""
     schema_version: int = field(default=SCHEMA_VERSION, kw_only=True)
-    """1: read from a record of the first version, for which `machine` allows every phase."""
+    """1 if read from a record of the first version: `machine` accepts such an event in every phase."""
 
     @property
     def expected_seq(self) -> int:
@@ -159,9 +160,9 @@ def _plain(value: Any) -> Any:
 def installation(
     model: ModelRef, policy: Policy, rollout_id: str, actor: str, at_ms: int, *, reason: str = "installed"
 ) -> tuple[Event, Event]:
-    """Create the events that let a model decide for every card at once: proposed and promoted.
+    """Create two events, proposed and promoted, that make a model the champion without a trial.
 
-    They replace every model in force.
+    The model replaces the champion, whichever model that is.
 
     Args:
         model: the model.

@@ -2,6 +2,8 @@
 
     proposed -> shadow -> canary -> promoted -> withdrawn
                  paused: from shadow and canary, and back
+                 canary: also from paused, by a new canary_set
+                 promoted: also from proposed, shadow and paused
                  breached: from shadow, canary and paused; then rolled_back
     rolled_back is accepted in every phase that is not final.
 
@@ -30,8 +32,8 @@ ALLOWED: Mapping[Type, frozenset[Phase]] = {
     Type.BREACHED: TRIED,
     Type.ROLLED_BACK: frozenset(Phase) - FINAL,
     Type.PROMOTED: TRIED | {Phase.PROPOSED},
-    # a withdrawn rollout may be withdrawn again, with from_the_beginning: if the model's files are lost,
-    # nothing may need them
+    # a withdrawn rollout may be withdrawn again with from_the_beginning: once its model's files are lost, no
+    # undecided transaction may need them
     Type.WITHDRAWN: frozenset({Phase.PROMOTED, Phase.WITHDRAWN}),
 }
 """Phases in which each type is accepted."""
@@ -196,7 +198,10 @@ def _opened(line: Line, event: Event) -> Line:
 
 
 def allowed(line: Line, rollout_id: str) -> tuple[Type, ...]:
-    """List the types of events that may follow, in their usual order; `proposed` for an unknown rollout."""
+    """List the types of events that may follow, in their usual order.
+
+    For an unknown rollout: `proposed`, or none while another rollout is open.
+    """
     trial = line.trials.get(rollout_id)
     if trial is None:
         return () if line.open is not None else (Type.PROPOSED,)

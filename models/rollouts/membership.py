@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from feature_store.kernels.hashing import hash_string
 
 BUCKETS = 10_000
-"""Basis points: a share of 100 is one card in a hundred."""
+"""Number of buckets, one per basis point of the share: a share of 100 is one card in a hundred."""
 
 
 def salt_of(line: str) -> str:
@@ -25,7 +25,7 @@ def bucket(card_hash: NDArray[np.uint64], salt: str) -> NDArray[np.int64]:
     memberships in different lines are independent, at the cost of a few multiplications per row.
 
     Args:
-        card_hash: low 64 bits of `feature_store.kernels.hashing` of the card ids, shape (n,).
+        card_hash: low 64 bits of the hashes of the card ids (`feature_store.kernels.hashing`), shape (n,).
         salt: salt of the model line.
     """
     x = card_hash.astype(np.uint64) ^ np.uint64(hash_string(salt)[0])

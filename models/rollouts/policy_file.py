@@ -1,4 +1,4 @@
-"""Policy files: YAML that people review, identified by the digest of its content.
+"""Policy files: YAML that people review, identified by the digest of the policy in it (`Policy.digest`).
 
     policy:
       threshold: 0.87
@@ -53,7 +53,7 @@ def load(path: Path) -> tuple[Policy, Mapping[str, Any] | None, str]:
         with path.open("rb") as file:
             content = file.read(LARGEST + 1)
         if len(content) > LARGEST:
-            raise PolicyFileError(path, 1, f"more than {LARGEST} bytes; keep to the policy")
+            raise PolicyFileError(path, 1, f"more than {LARGEST} bytes; keep only the policy and its guards")
         root = yaml.compose(content.decode(), Loader=yaml.SafeLoader)
     except (OSError, UnicodeDecodeError) as error:
         raise PolicyFileError(path, 1, f"cannot be read: {error}; give a UTF-8 text file") from error
@@ -125,7 +125,7 @@ def _mapping(path: Path, node: Any, allowed: Sequence[str]) -> dict[str, Any]:
 
 
 def _plain(path: Path, node: Any) -> Any:
-    """Convert a node into built-in types; aliases, tags and repeated names are refused."""
+    """Convert a node into built-in types; repeated names and scalars with unknown tags are refused."""
     import yaml
 
     if isinstance(node, yaml.SequenceNode):

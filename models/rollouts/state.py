@@ -26,12 +26,12 @@ class Phase(StrEnum):
 FINAL = frozenset({Phase.PROMOTED, Phase.ROLLED_BACK, Phase.WITHDRAWN})
 """Phases of a rollout that is no longer open; only a promotion may still be withdrawn."""
 TRIED = frozenset({Phase.SHADOW, Phase.CANARY, Phase.PAUSED})
-"""Phases in which challengers are scored."""
+"""Phases in which challengers score transactions."""
 
 
 @dataclass(frozen=True)
 class Decides:
-    """A model and a policy with a role, and the rollout that assigned it."""
+    """A model and a policy with a role, and the rollout that assigned the role."""
 
     rollout_id: str
     seq: int
@@ -56,7 +56,8 @@ class Trial:
     """While paused: the phase to resume."""
     challengers: tuple[Challenger, ...]
     canary: str
-    """Name of the challenger that decides for its share of the cards, or will when resumed."""
+    """Name of the challenger in the newest `canary_set`, which decides for its share of the cards while the
+    phase is canary; empty before the first `canary_set`."""
     share_bp: int
     guards: Mapping[str, Any] | None
     line: str
@@ -71,7 +72,7 @@ class Line:
     """State of all rollouts, with the stack of champions."""
 
     champions: tuple[Decides, ...] = ()
-    """A stack: the last champion is in force; its withdrawal restores the one below."""
+    """A stack: the last champion is in force; its withdrawal restores the champion before it."""
     trials: Mapping[str, Trial] = field(default_factory=dict)
     """rollout_id -> rollout, in the order of the proposals."""
     open: str | None = None
@@ -84,11 +85,11 @@ class Plan:
 
     champion: Decides
     challengers: tuple[Decides, ...]
-    """Models scored beside the champion; the one that decides for its members has role canary."""
+    """Models that score beside the champion; the one that decides for its members has role canary."""
     trial: str | None
     """rollout_id of the challengers; None without challengers."""
     seq: int
-    """Number of the trial's newest event; without a trial that of the champion's promotion."""
+    """Number of the trial's newest event; without a trial, number of the champion's promotion."""
     canary: str
     """Name of the challenger that decides for a share of the cards; empty without canary."""
     share_bp: int

@@ -8,7 +8,7 @@ from models.sentences.quantities import plural
 
 
 def of_alert(alert: Mapping[str, Any]) -> list[str]:
-    """List the reasons of an alert, strongest first: rules, then the features that raised the score.
+    """List the reasons of an alert: the rules that fired, then the features that raised the score most.
 
     Args:
         alert: an alert of contract alert.v1.
@@ -29,11 +29,11 @@ def of_alert(alert: Mapping[str, Any]) -> list[str]:
 
 
 def of_rule(rule: str, alert: Mapping[str, Any]) -> str:
-    """Explain why a rule of the policy fired; return the name of an unknown rule."""
+    """Return a sentence that explains why a rule of the policy fired; for an unknown rule, its name."""
     values = alert["features"]
     stem, _, window = rule.partition("_")
     if stem == "velocity" and window in WORDS:
-        # the policy uses the greater of both, so that no sender's clock hides a burst
+        # the policy uses the greater count, so that no sender's clock hides a burst
         counts = [values.get(f"{kind}_{window}") for kind in ("count", "arrivals")]
         count = max((count for count in counts if count is not None), default=None)
         payments = "payments" if count is None else plural(count, "payment")

@@ -1,8 +1,9 @@
 """Features of an alert as sentences: "7 payments in 5 minutes; usually 0.4 an hour". Pure.
 
 A sentence has the value, its window, and the card's usual value if it follows from the alert's features. The
-usual value is the card's rate or mean over the 30 days before the window, by event time; for a single amount
-it is the median of the latest amounts. Where a new card has no earlier payments, the sentence says so.
+usual value is the card's rate or mean over the part of the last 30 days that precedes the window, by event
+time; for a single amount it is the median of the latest amounts, or else the mean of 30 days. Where
+a new card has no earlier payments, the sentence says so.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +24,7 @@ WORDS = {
 LONGEST = "30d"
 NO_PROFILE = "no profile of the card"
 LEAST_RATE = 0.1
-"""Least rate per unit of time; a lower rate is given per longer unit."""
+"""Least rate that is written per hour or per day; a lower rate is written per day or per 30 days."""
 
 
 def of_feature(name: str, value: float | None, values: Values, currency: str) -> str:
@@ -210,7 +211,7 @@ UNKNOWN: Mapping[str, str] = {
     ),
     "time_since_previous": "no payment in the 30 days before",
     "time_since_spike": "no unusually large payment in the 30 days before",
-    "travel_speed": "from where the card comes is not known",
+    "travel_speed": "the travel speed from the payment before is not known",
     "limit_use_24h": "no credit limit to compare with",
     "account_age": NO_PROFILE,
     "risk_tier": NO_PROFILE,

@@ -17,7 +17,7 @@ def _windowed(window: str, days: int) -> Iterator[tuple[str, Sentence]]:
     within = f"in {days} days"
     yield (
         f"merchant_count_{window}",
-        lambda value: f"{plural(value, 'payment')} at this merchant {within} whose outcome is known",
+        lambda value: f"{plural(value, 'payment')} with a known outcome at this merchant {within}",
     )
     yield (
         f"merchant_risk_{window}",
@@ -37,7 +37,7 @@ MERCHANT_SENTENCES: Mapping[str, Sentence] = {
     **dict(_windowed("7d", 7)),
     **dict(_windowed("30d", 30)),
     "merchant_last_label": lambda value: (
-        f"this merchant's newest payment whose outcome is known was {'fraud' if value else 'genuine'}"
+        f"this merchant's newest payment with a known outcome was {'fraud' if value else 'genuine'}"
     ),
     "merchant_streak": lambda value: f"{plural(value, 'reported fraud')} in a row at this merchant",
     "merchant_streak_age": _ago("the first of the frauds in a row"),
@@ -49,7 +49,7 @@ MERCHANT_SENTENCES: Mapping[str, Sentence] = {
 }
 """Feature of `feature_store.merchants.catalogue` -> sentence."""
 
-_NONE_KNOWN = "no payment at this merchant whose outcome is known"
+_NONE_KNOWN = "no payment with a known outcome at this merchant"
 _NONE_HIDDEN = "no hidden fraud at this merchant in 30 days"
 MERCHANT_UNKNOWN: Mapping[str, str] = {
     "merchant_risk_7d": f"{_NONE_KNOWN} in 7 days",

@@ -44,8 +44,8 @@ def diagnose(
     Args:
         now_s: seconds since 1970-01-01 UTC.
         checks: readiness checks.
-        assessment: assessment of the looks; None before the first.
-        lag: the broker's last answer; None before the first.
+        assessment: the monitor's newest assessment of the input partitions; None before the first.
+        lag: lag of all input partitions, from the brokers' offsets; None before the first answer.
         groups: newest progress record of each key group.
     """
     reasons = [
@@ -62,7 +62,7 @@ def diagnose(
 def _of_checks(checks: Sequence[Check], groups: Groups) -> Iterator[Reason]:
     for check in checks:
         for reason in check.reasons:
-            # the partitions' findings report these two, with their onset
+            # the partitions' findings report open_transaction, with its onset; loading_tables follows
             if check.code not in ("open_transaction", "loading_tables"):
                 yield Reason(check.code, reason, _silent_since(check, groups))
         if check.code == "loading_tables" and check.reasons:

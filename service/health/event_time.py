@@ -30,7 +30,7 @@ def event_times(
 
     Args:
         groups: newest progress record of each key group.
-        lag: the broker's last answer; None before the first.
+        lag: lag of all input partitions, from the brokers' offsets; None before the first answer.
         now_s: seconds since 1970-01-01 UTC.
         idle_after_s: seconds without records after which a partition is idle.
     """

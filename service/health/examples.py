@@ -77,4 +77,4 @@ PROGRESS: dict[str, Any] = {
         }
     },
 }  # fmt: skip
-"""Abbreviated: a record has all fields of the contract job-progress.v2."""
+"""Abbreviated: a real record has all fields of the contract job-progress.v2."""

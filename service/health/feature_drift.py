@@ -32,10 +32,10 @@ class FeatureDrift:
     counted: Mapping[str, int]
     """Window -> number of counted transactions, which are a sample."""
     psi: Mapping[str, Mapping[str, float]]
-    """Window -> feature -> population stability index; no features below FEWEST transactions."""
+    """Window -> feature -> population stability index; no features below FEWEST counted transactions."""
 
     def greatest(self, most: int) -> list[dict[str, Any]]:
-        """Return the features that have drifted most: name, and index by window (None if there is none)."""
+        """Return the `most` features that have drifted most: name, and index by window (None if missing)."""
         greatest: dict[str, float] = {}
         for indices in self.psi.values():
             for name, value in indices.items():

@@ -17,8 +17,8 @@ def key_groups(groups: Groups) -> int:
 def partitions(groups: Groups) -> list[dict[str, Any]]:
     """Merge the records' `partitions` into one entry for each input partition.
 
-    Every group reads the partitions of a table. Their merged entry has the end offset of the slowest group,
-    and the newest time at which any group read a new record.
+    Every group reads the partitions of a table. The merged entry of such a partition has the end offset of
+    the slowest group, and the newest time at which any group read a new record.
     """
     merged: dict[PartitionId, dict[str, Any]] = {}
     for record in groups.values():

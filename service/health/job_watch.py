@@ -24,9 +24,9 @@ class View:
     checks: tuple[Check, ...]
     groups: Groups
     lag: Lag | None
-    """The broker's last answer; None before the first."""
+    """Lag of all input partitions, from the brokers' offsets; None before the first answer."""
     assessment: Assessment | None
-    """Assessment of the looks so far; None before the first."""
+    """The monitor's newest assessment of the input partitions; None before the first."""
     diagnosis: Diagnosis
     totals: Totals
     broker_is_up: bool

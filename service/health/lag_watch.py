@@ -121,7 +121,7 @@ class LagWatch(Background):
         missing = tuple(topic for topic in self._settings.inputs if topic not in topics)
         if not inputs:
             return Lag(self._clock(), (), missing)
-        # not the admin client's call: it crashes while the group's coordinator starts (librdkafka #5040)
+        # the admin client could answer this, too, but crashes while the coordinator starts (librdkafka #5040)
         answers = group.committed(inputs, TIMEOUT_S)
         starts = _list_offsets(admin, inputs, EARLIEST)
         ends = _list_offsets(admin, inputs, LATEST)

@@ -1,4 +1,4 @@
-"""Looks, the states of input partitions at one moment, from broker offsets and key groups' progress. Pure."""
+"""Looks: states of the input partitions at one moment, from broker offsets and key groups' progress. Pure."""
 
 from service.health.groups import Groups, key_groups, partitions
 from service.health.lag import Lag
@@ -12,7 +12,7 @@ def looks_at(lag: Lag, groups: Groups, transactions_topic: str) -> dict[Partitio
     One key group reads a partition of transactions; all key groups read a partition of a table.
 
     Args:
-        lag: the broker's answer.
+        lag: lag of all input partitions, from the brokers' offsets.
         groups: newest progress record of each key group.
         transactions_topic: name of the topic.
     """

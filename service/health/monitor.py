@@ -1,4 +1,7 @@
-"""Memory of the looks at the job: sliding windows for verdicts, and measured times for their limits."""
+"""History of looks (the state of each input partition at one moment), from which partitions are judged.
+
+A sliding window of looks gives a partition's verdict; times measured between looks give the limits.
+"""
 
 from collections import deque
 from collections.abc import Mapping
@@ -27,7 +30,7 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Assessment:
-    """Assessment of the looks so far; never mutated."""
+    """Verdicts on the input partitions, with limits, epochs and rates, as of the last look; never mutated."""
 
     at_s: float
     """Time of the last look."""
@@ -83,7 +86,7 @@ class Monitor:
         """Add a look and update the assessment.
 
         Args:
-            lag: the broker's answer.
+            lag: lag of all input partitions, from the brokers' offsets.
             groups: newest progress record of each key group.
             totals: totals summed over the key groups.
         """

@@ -21,7 +21,7 @@ class Rates:
 
 
 class RecentTotals:
-    """The job's totals during the last minute."""
+    """Samples of the job's totals, taken during the last minute."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, int, dict[float, int]]] = deque()
@@ -58,7 +58,7 @@ def quantile(cumulative: Sequence[tuple[float, int]], share: float) -> float | N
         share: 0..1.
 
     Returns:
-        None without values; the greatest finite bound where the quantile lies above it.
+        The estimate; the greatest finite bound if the quantile lies above it; None without values.
     """
     if not cumulative or cumulative[-1][1] <= 0:
         return None

@@ -70,7 +70,7 @@ def checks(
         now_s: seconds since 1970-01-01 UTC.
         broker_fault: error of the last query of offsets; None if it was answered.
         waiting_for: why the totals are not complete; None if they are.
-        lag: the broker's last answer; None before the first.
+        lag: lag of all input partitions, from the brokers' offsets; None before the first answer.
         groups: newest progress record of each group.
         transactions_topic: name of the topic.
         max_age_s: longest time that transactions may wait for a group that decides none, and that records may
@@ -132,6 +132,6 @@ def _stalled(record: Mapping[str, Any], lag: Lag, transactions_topic: str, now_s
         p for p in lag.partitions if p.topic == transactions_topic and p.partition in mine and p.records
     ]
     active_s = max((part["active_at"] or 0 for part in mine.values()), default=0) / 1e3
-    # the lesser of the two: after an hour without transactions active_s is old, but the group is not late
+    # the lesser of two times: after an hour without transactions active_s is old, but the group is not late
     stalled_s = min(now_s - active_s, max((p.seconds(now_s) for p in waiting), default=0.0))
     return stalled_s, sum(p.records for p in waiting)

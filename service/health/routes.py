@@ -41,7 +41,7 @@ def health_routes(job: JobWatch, registry: CollectorRegistry) -> APIRouter:
 
     @router.get("/healthz", responses=openapi.example(examples.ALIVE))
     async def health(_: Anyone) -> dict[str, str]:
-        """Answer as `/livez`."""
+        """Give the same answer as `/livez`."""
         return {"status": "ok"}
 
     @router.get(

@@ -17,12 +17,14 @@ SIZES = ("cards", "cards_without_profile", "events", "local_bytes")
 
 
 def status_of(view: View, settings: ServiceSettings, versions: Mapping[str, str]) -> dict[str, Any]:
-    """Return the status object; durations are seconds, instants seconds since 1970-01-01 UTC.
+    """Return the status object.
+
+    Durations are in seconds unless their name ends in `_ms`, instants in seconds since 1970-01-01 UTC.
 
     Args:
         view: the job as the sidecar sees it.
         settings: settings of the sidecar.
-        versions: version of each of the sidecar's parts, by name.
+        versions: versions of the sidecar and of Python, by name.
     """
     rates = view.assessment.rates if view.assessment else None
     latencies = rates.latency_s if rates else {}
@@ -57,7 +59,7 @@ def status_of(view: View, settings: ServiceSettings, versions: Mapping[str, str]
 
 
 def _parts(view: View) -> Iterator[dict[str, Any]]:
-    """Yield the state of each part of the system: ok, bad or unknown for each check, feed and checkpoint."""
+    """Yield the state of each readiness check, the profile feed and the checkpoints: ok, bad or unknown."""
     for check in view.checks:
         result = check.to_json()
         state = "unknown" if result["ok"] is None else "ok" if result["ok"] else "bad"
@@ -119,7 +121,7 @@ def _state(view: View) -> dict[str, Any]:
 
 
 def _epoch(view: View) -> dict[str, Any]:
-    """Return the running epochs; the newest checkpoint is as old as the oldest epoch."""
+    """Return the running epochs; the newest checkpoint is as old as the oldest of them."""
     epochs = view.assessment.epochs if view.assessment else {}
     ages = {group: max(0.0, view.now_s - epoch.since_s) for group, epoch in epochs.items()}
     return {

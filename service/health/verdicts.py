@@ -5,7 +5,7 @@ brackets are from its `evaluator/caching.go`). They need no threshold for the nu
 depends on how position and lag move. Burrow's window consists of a consumer's commits; ours consists of looks
 at the committed offsets, a few seconds apart.
 
-- *Lag is zero now*: never in error.
+- If the lag is zero now, the partition is never in error.
 - STOP (`checkIfOffsetsStopped`): records wait, and the consumer has stopped committing.
 - STALL (`checkIfOffsetsStalled`): the consumer commits, the offset stays, the lag is never zero.
 - REWIND (`checkIfOffsetsRewind`): the offset went back between two looks.
@@ -13,14 +13,15 @@ at the committed offsets, a few seconds apart.
 
 Differences from Burrow:
 
-- Burrow calls a slow topic stopped the moment a record arrives, because the last commit is old by then
-  (`checkIfRecentLagZero`, linkedin/Burrow #338, corrects it by a number of looks). Here a commit is due only
-  once a record waits: the time runs from the last commit or the start of the wait, whichever is later.
+- Burrow calls a slow topic stopped the moment a record arrives, because the last commit is old by then. Since
+  linkedin/Burrow #338, it does not if the lag was zero at a recent query of the end offset
+  (`checkIfRecentLagZero`). Here a commit is due only once a record waits: the time runs from the last commit
+  or the start of the wait, whichever is later.
 - Burrow's limit of STOP is the length of the window, so it depends on how often a consumer commits. Here
   limits are learned from measured times (`limits`).
 - Burrow does not see a rewind if the lag was zero anywhere in the window, as it is for a healthy consumer
   before an offset reset. Here a rewind is detected at every lag.
-- Burrow warns if the lag is one record at each look, although that is normal in a steady stream. Here the
+- Burrow warns if the lag is one record at each commit, although that is normal in a steady stream. Here the
   oldest record must also have waited for longer than usual.
 - In Burrow, one dip of a growing lag suppresses the warning. Here the age of the oldest record is used
   instead of the lag, if that age is known.
@@ -186,12 +187,12 @@ def _stayed_since(run: Sequence[Look], waiting: float) -> float:
     seen = _trailing(run, lambda look: look.position == last.position)[0].at_s
     if last.active_at_s is None:
         return seen
-    # soon after its start the sidecar has few looks; the job's own record, active_at_s, reaches further back
+    # soon after its start the sidecar has few looks; active_at_s, which the job reports, reaches further back
     return min(seen, max(last.active_at_s, waiting))
 
 
 def _is_not_shrinking(run: Sequence[Look]) -> bool:
-    """Return whether the oldest record's age has not decreased; if unknown, whether the lag never fell."""
+    """Return whether the oldest record's age has not decreased; if not known, whether the lag never fell."""
     first, last = run[0], run[-1]
     if first.waiting_since_s is not None and last.waiting_since_s is not None:
         return last.at_s - last.waiting_since_s >= first.at_s - first.waiting_since_s

@@ -61,7 +61,7 @@ def of_view(view: View, idle_after_s: float) -> Iterable[Metric]:
         yield from of_assessment(view.assessment)
     yield from of_diagnosis(view.diagnosis, view.checks)
     up = float(view.broker_is_up)
-    yield gauge("fraud_sidecar_broker_up", "1 when the broker answered last time", up)
+    yield gauge("fraud_sidecar_broker_up", "1 when the broker answered the last query", up)
     complete = float(view.progress_is_complete)
     yield gauge("fraud_sidecar_progress_complete", "1 when progress has been read to its end", complete)
     unreadable = "Invalid records of the job on the progress topic"

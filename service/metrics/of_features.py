@@ -1,4 +1,7 @@
-"""Drift of the champion's features as Prometheus metrics; labels are bounded by the catalogue of features."""
+"""Drift of the champion's features as Prometheus metrics.
+
+The catalogue of features bounds the number of label values.
+"""
 
 from prometheus_client.core import Metric
 
@@ -8,7 +11,7 @@ from service.metrics.families import gauges
 
 
 def of_features(groups: Groups) -> list[Metric]:
-    """Return population stability indices; the families are empty without counts.
+    """Return population stability indices; both families are empty if no progress record has feature counts.
 
     Args:
         groups: newest progress record of each key group.

@@ -12,7 +12,7 @@ def of_lag(lag: Lag, now_s: float) -> list[Metric]:
     """Return the lag from the broker's offsets, and the newest records of the profile feed.
 
     Args:
-        lag: the broker's last answer.
+        lag: lag of all input partitions, from the brokers' offsets.
         now_s: seconds since 1970-01-01 UTC.
     """
     parts = [([p.topic, str(p.partition)], p) for p in lag.partitions]

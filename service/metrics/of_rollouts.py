@@ -1,7 +1,7 @@
 """Metrics of rollouts, their challengers and guards.
 
-The number of label values is bounded: progress keeps the open rollout and the last two closed ones, with up
-to four challengers each, and at most MOST of either are exported.
+The number of label values is bounded: progress records keep the open rollout and the last two closed ones,
+with up to four challengers each; at most MOST rollouts, and MOST challengers of each, are exported.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

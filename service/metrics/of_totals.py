@@ -8,8 +8,8 @@ from streaming_job.progress.totals import Totals
 COUNTS = {
     "records": "Records read from the input topics",
     "transactions": "Transactions decided",
-    "duplicates": "Transactions left out because they had been decided",
-    "late": "Transactions decided after one with a later event time of the same card",
+    "duplicates": "Transactions left out because they had already been decided",
+    "late": "Transactions decided after a transaction of the same card with a later event time",
     "alerts": "Fraud alerts written",
     "profile_changes": "Profile versions applied",
     "rollouts": "Rollouts applied",
@@ -21,7 +21,7 @@ COUNTS = {
     "late_facts": "Facts about merchants that arrived after their group's promise, and take effect late",
     "suppressed": "Alerts suppressed because the card had one within the cooldown",
 }
-"""Name in the contract's `counts` -> help text; dead letters are exported by reason instead."""
+"""Name in a progress record's `counts` -> help text; dead letters are exported by reason instead."""
 
 
 def of_totals(totals: Totals) -> list[Metric]:

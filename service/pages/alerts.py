@@ -39,7 +39,7 @@ def views(values: Sequence[bytes]) -> tuple[list[dict[str, Any]], int]:
     """Return alerts with their reasons in sentences, and the number of invalid records.
 
     Args:
-        values: records of the topic, in the order of display.
+        values: values of alert records, in the order of display.
     """
     alerts = [alert for alert in map(_view, values) if alert is not None]
     return alerts, len(values) - len(alerts)

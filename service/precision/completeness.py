@@ -1,8 +1,8 @@
 """The time since which topics are complete: older records may have been deleted.
 
-Outcomes follow from several topics: where models agree there is no shadow alert, and a label may contradict
-a label on the other topic of labels. So if one topic has lost records that another still has, counts are
-wrong, not only smaller.
+Outcomes are derived from several topics: a missing shadow alert means that the models agree, and a label may
+contradict a label on the other topic of labels. So if one topic has lost the records of a time that another
+topic still covers, counts are wrong, not only smaller.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,12 +37,12 @@ class Part:
 
     @property
     def may_lack(self) -> bool:
-        """Whether records since that time may have been deleted: some were, and no older ones are left."""
+        """Whether records since then may have been deleted: some were, and none from before then is left."""
         return 0 < self.first == self.start
 
 
 def parts_since(reader: Consumer, topic: str, since: int) -> list[Part]:
-    """Return the partitions of a topic.
+    """Return the partitions of a topic, each with the offset of its first record from `since` on.
 
     Args:
         reader: a consumer that joined no group.

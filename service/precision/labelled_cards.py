@@ -1,15 +1,17 @@
 """Alerts of a trial and their labels, joined and counted by card. Pure.
 
-The verdict of each model on a transaction follows from three topics. `fraud-alerts` and `suppressed-alerts`
-have the alerts of the model that decided. `shadow-alerts` has a record for each challenger whose verdict
-differs from the champion's, with the champion's verdict. So a challenger without a shadow alert agrees with
-the champion, and the champion alerted on a transaction that has an alert and no shadow alert.
+The verdict of each model on a transaction, alert or no alert, follows from three topics. `fraud-alerts` and
+`suppressed-alerts` have the alerts of the model that decided. `shadow-alerts` has a record for each
+challenger whose verdict differs from the champion's, with the champion's verdict. So a challenger without a
+shadow alert agrees with the champion, and the champion alerted on a transaction that has an alert and no
+shadow alert.
 
 The unit is a card, because the alerts of a burst are not independent. For each model, a card is counted by
-the label of its first transaction in the log on which that model alerted and which has a label. The counts do
-not depend on the order in which records are read: positions in the log identify transactions and decide which
-of them exceed a limit, and a transaction's last label by arrival counts. There is one exception: a label that
-is dropped because more than MOST_UNMATCHED labels wait for their alerts is lost if its alert is read later.
+one label: that of the card's first transaction in the log that has a label and on which the model alerted.
+The counts do not depend on the order in which records are read: positions in the log identify transactions
+and decide which of them exceed a limit, and a transaction's last label by arrival counts. There is one
+exception: a label that is dropped because more than MOST_UNMATCHED labels wait for their alerts is lost if
+its alert is read later.
 """
 
 from bisect import bisect_left, insort
@@ -33,7 +35,7 @@ MOST_ALERTS = 50_000
 MOST_OF_CARD = 50
 """Transactions of one card that are kept: its first ones, so that a hot card does not displace others."""
 MOST_UNMATCHED = 100_000
-"""Labels kept of transactions that are not kept, the last ones read: an alert may be read after its label."""
+"""Labels kept without their transaction, the last ones read: an alert may be read after its label."""
 
 
 @dataclass(slots=True)
@@ -47,7 +49,7 @@ class _Transaction:
     """Challengers whose verdict is not the champion's."""
 
     def alerts(self, challenger: str | None) -> bool:
-        """Return whether a challenger, or for None the champion, alerted."""
+        """Return whether a challenger alerted; None stands for the champion."""
         return self.champion != (challenger in self.differing)
 
 
@@ -82,7 +84,7 @@ class LabelledCards:
             trial: the trial; transactions outside its time are ignored.
             most_alerts: number of transactions to keep.
             most_of_card: number of transactions to keep of one card.
-            most_unmatched: number of labels to keep of transactions that are not kept.
+            most_unmatched: number of labels to keep without their transaction.
         """
         self._trial = trial
         self._most_alerts, self._most_of_card, self._most_unmatched = (
@@ -95,11 +97,11 @@ class LabelledCards:
         self._kept: list[tuple[Position, str]] = []
         """(position, card id) of the transactions that are kept, ascending."""
         self._unmatched: dict[tuple[str, str], Label] = {}
-        """(card id, transaction id) -> label, in the order of reading."""
+        """(card id, transaction id) -> label without its transaction, in the order of reading."""
         self._changed: set[str] = set()
-        """Cards whose units are to be determined anew."""
+        """Ids of the cards whose outcomes (`_Card.counted`) must be determined again."""
         self._counts: Counter[tuple[str | None, bool]] = Counter()
-        """Units by model and by whether the label says fraud."""
+        """Number of cards by model (None: the champion) and by whether the label says fraud."""
 
     def alert(self, alert: Mapping[str, Any]) -> None:
         """Add an alert of contract alert.v1, suppressed or not; a repetition changes nothing.
@@ -168,10 +170,10 @@ class LabelledCards:
         return known
 
     def _make_room(self, card: _Card | None, card_id: str, position: Position) -> bool:
-        """At a limit, drop the last transaction for a new one; return False if the new one is the last.
+        """At a limit, make room by dropping the last transaction; return False if the new one is the last.
 
-        A dropped transaction would not be kept in the end either: the number of transactions before it, of
-        its card and of all cards, only grows.
+        A dropped transaction stays beyond the limit, whatever is read later: the number of transactions
+        before it, of its card and of all cards, only grows.
         """
         entry = (position, card_id)
         is_full = len(self._kept) >= self._most_alerts
@@ -216,7 +218,7 @@ class LabelledCards:
         )
 
     def _count(self, card: _Card, units: tuple[bool | None, ...]) -> None:
-        """Replace the card's units in the counts."""
+        """Replace the card's outcomes in the counts."""
         for outcomes, by in ((card.counted, -1), (units, 1)):
             for model, fraud in zip(self._models, outcomes, strict=False):
                 if fraud is not None:

@@ -8,7 +8,7 @@ from service.precision.trial_topics import TrialTopics
 from service.settings import ServiceSettings
 
 SILENCE_S = 15.0
-"""How long the brokers may send nothing before the topics are read to their ends."""
+"""Seconds without any record after which reading ends, even if a topic has not been read to its end."""
 
 
 def read(settings: ServiceSettings, trial: LabelledTrial, now_ms: int) -> LabelCounts:

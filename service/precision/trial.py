@@ -8,14 +8,14 @@ from models.guards.counts import Labelled
 
 @dataclass(frozen=True)
 class LabelledTrial:
-    """A rollout's challengers, and the time in which they were scored."""
+    """A rollout's challengers, and the time in which they score transactions."""
 
     rollout_id: str
     challengers: tuple[str, ...]
     since: int
     """Arrival of the first transactions that the challengers score, ms."""
     until: int | None = None
-    """Arrival from which they are no longer scored, ms; None while they are."""
+    """Arrival from which they no longer score transactions, ms; None while they do."""
 
     def covers(self, arrival: int) -> bool:
         """Return whether the challengers score transactions with this arrival, ms."""

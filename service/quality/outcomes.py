@@ -1,7 +1,7 @@
 """Alerts and the labels of their transactions, counted by rule, by model version and by rollout.
 
 Alerts and labels come from different topics, weeks apart, in any order, and some twice after a reconnection.
-The counts depend on the records alone, not on their order.
+Within the limits MOST_ALERTS and MOST_LABELS, the counts depend on the records alone, not on their order.
 """
 
 import threading

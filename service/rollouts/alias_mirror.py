@@ -1,4 +1,4 @@
-"""A thread that mirrors the champion to the registry's alias `champion`; the log is the authority."""
+"""A thread that sets the registry's alias `champion` to the champion; the rollout topic is the authority."""
 
 import logging
 from collections.abc import Callable
@@ -37,11 +37,11 @@ class AliasMirror(Background):
 
     @property
     def fault(self) -> str | None:
-        """Why the alias is behind the log; None if it is not."""
+        """Why the alias is behind the rollout topic; None if it is not."""
         return self._fault
 
     def look(self) -> bool:
-        """Move the alias if the champion has changed; return whether the alias agrees with the log."""
+        """Move the alias if the champion has changed; return whether the alias agrees with the topic."""
         champions = self._history().line.champions
         model = champions[-1].model if champions else None
         if model is None or model == self._mirrored:

@@ -40,7 +40,7 @@ class Assessment:
     commits: Mapping[int, int]
     """Key group -> commit_id of the progress record whose totals were counted."""
     log_time: int
-    """Time of the newest of these records, ms."""
+    """Time at which the newest of these progress records was written, ms."""
     shadow_started_at: int | None
     """Kafka timestamp of `shadow_started`, ms; None before it."""
     waiting_for: str | None = None
@@ -53,9 +53,10 @@ class Assessment:
 
     @property
     def is_overdue(self) -> bool:
-        """Whether the deadline has passed, in log time, while a challenger's verdict is insufficient.
+        """Whether the deadline had passed at `log_time`, and a challenger's verdict is still insufficient.
 
-        False while labels are missing: a restarted sidecar has not read them yet; the guards may then pass.
+        False while labels are missing: after a restart the sidecar has to read them first, and the guards may
+        pass once it has.
         """
         started = self.shadow_started_at
         if started is None or self.waiting_for is not None:
@@ -110,7 +111,7 @@ def assess(
         labels: labelled cards of the rollout; ignored if no guard needs them.
 
     Raises:
-        GuardError: the progress records hold no counts, or the guards are of another release.
+        GuardError: a progress record has invalid counts, or the guards are of another release.
     """
     guards = policy.read(trial.guards)
     by_label = (labels or NO_LABELS) if guards.need_labels else None
@@ -152,7 +153,7 @@ def counts(
         for _, record in sorted(groups.items())
     )
     total = Counts.of_groups(Counts.from_json(item) for item in by_group if item is not None)
-    # a challenger that the job does not score has no shadow alerts and would seem to agree with the champion
+    # a challenger that has scored nothing has no shadow alerts, and would seem to agree with the champion
     if labels is None or labels.waiting_for is not None or not total.transactions:
         return total
     labelled = labels.challengers.get(challenger, Labelled())
@@ -160,5 +161,5 @@ def counts(
 
 
 def is_watched(trial: Trial) -> bool:
-    """Return whether guards watch a rollout, which they do while its challengers are scored."""
+    """Return whether guards watch a rollout, which they do while its challengers score transactions."""
     return trial.phase in TRIED

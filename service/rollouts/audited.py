@@ -19,7 +19,7 @@ DONE, REFUSED = "done", "refused"
 
 
 class RolloutAudit:
-    """Creator of audit records; called after the single writer is open, so that the chain has no gaps."""
+    """Creator of audit records; called once the single writer is open, so that the hash chain has no gaps."""
 
     def __init__(self, settings: ServiceSettings, clock: Callable[[], float]) -> None:
         """Create the object without connecting.

@@ -53,7 +53,7 @@ class ChallengerBody(BaseModel):
 
     name: Name
     role: Literal["shadow", "canary"] = "canary"
-    share_bp: Annotated[int, Field(ge=0, le=10_000, description="Basis points of the cards, as a canary")] = (
+    share_bp: Annotated[int, Field(ge=0, le=10_000, description="Canary's share of cards, basis points")] = (
         1_000
     )
     model: Annotated[Model, Field(description="NAME/VERSION in the registry")]
@@ -119,7 +119,7 @@ class EventBody(BaseModel):
     from_the_beginning: Annotated[
         bool,
         Field(
-            description="For withdrawn: also for transactions that arrived under the rollout, not decided yet"
+            description="For withdrawn: it also covers undecided transactions that arrived under the rollout"
         ),
     ] = False
 

@@ -1,4 +1,4 @@
-"""Checks of a change before it is accepted, besides the registry's: features, guards, evidence. Pure."""
+"""Checks of a change before it is accepted, besides those of `model_registry`: features, guards, evidence."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,9 +32,9 @@ def require_sound(proposal: Proposal) -> None:
             f"{len(names)} challengers: give 1 to {MOST_CHALLENGERS}, each with a name of its own",
         )
     if sum(challenger.role == CANARY for challenger in proposal.challengers) > 1:
-        raise RefusedError("challenger", "more than one challenger has the role canary; leave one of them")
+        raise RefusedError("challenger", "more than one challenger has the role canary; keep one of them")
     if proposal.at_once and len(names) > 1:
-        raise RefusedError("challenger", "only one model can be promoted at once; leave one challenger")
+        raise RefusedError("challenger", "only one model can be promoted at once; keep one challenger")
 
 
 def require_features(ref: ModelRef, computed: list[str] | None, job_id: str) -> None:
@@ -42,7 +42,7 @@ def require_features(ref: ModelRef, computed: list[str] | None, job_id: str) -> 
 
     Args:
         ref: reference of the model.
-        computed: features that the running job computes; None if no job runs: then this release's features.
+        computed: features that the running job computes; None if no job runs: this release's are assumed.
         job_id: name of the job, for the error text.
 
     Raises:
@@ -64,7 +64,7 @@ def require_features(ref: ModelRef, computed: list[str] | None, job_id: str) -> 
 
 
 def require_label_delay(scorer: Scorer, label_delay_ms: int | None, job_id: str) -> None:
-    """Check that merchant label features mean in the job what they meant in training.
+    """Check that the model was trained with the job's label delay, on which features of merchants depend.
 
     Args:
         scorer: the model.
@@ -96,7 +96,7 @@ def guards(given: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def against_training(given: Mapping[str, Any], registry: ModelRegistry, ref: ModelRef) -> dict[str, Any]:
-    """Add the model's training scores to drift guards, if they were registered.
+    """Add the model's training scores to drift guards, if the registry has these scores.
 
     Args:
         given: guards with every parameter.
@@ -120,10 +120,10 @@ def against_training(given: Mapping[str, Any], registry: ModelRegistry, ref: Mod
 
 
 def require_judged(trial: Trial, assessment: Assessment, challenger: str) -> None:
-    """Check that every guard has had data on the challenger in shadow: a canary needs evidence to begin.
+    """Check that no guard is breached and each has had data on the challenger: a canary needs evidence.
 
     Raises:
-        RefusedError: guards have had no data; the text names them.
+        RefusedError: a guard is breached, or guards have had no data; the text names them.
     """
     require_no_breach(trial, assessment)
     if missing := assessment.without_data(challenger):

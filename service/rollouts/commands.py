@@ -99,7 +99,7 @@ def propose_command(
     max_count_5m: MaxCount = None,
     missing_profile: MissingProfile = None,
     role: Annotated[str, typer.Option(help="Role of the first model: canary or shadow")] = "canary",
-    share: Annotated[float, typer.Option(min=0.01, max=100, help="Percent of the cards, as a canary")] = 10.0,
+    share: Annotated[float, typer.Option(min=0.01, max=100, help="Canary's share of cards, percent")] = 10.0,
     rollout_id: Annotated[str, typer.Option(help="Unique name; default: model, version, time")] = "",
     line: Annotated[str, typer.Option(help="Model line; default: the model's name")] = "",
     reason: Reason = "proposed from the command line", key: KeyOption = "",

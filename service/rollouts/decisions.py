@@ -103,7 +103,7 @@ def _unalerted(
 
 
 def plan_at(history: History, arrival: int) -> Plan | None:
-    """Return the plan in force for a transaction: from all events up to its arrival.
+    """Return the plan (champion, challengers, canary's share) in force at a transaction's arrival.
 
     Before the first promotion it is the plan of the first champion.
 

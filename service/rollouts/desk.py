@@ -1,7 +1,7 @@
 """The desk: the only writer of rollout events, for the API, the command line and the guards.
 
 Step 1  read     the newest progress of the job, and the rollout topic to its end
-Step 2  draw     construct the events, or refuse: the refusal names the check, and nothing is written
+Step 2  draw     construct the events, or refuse: the refusal names the check, and no event is written
 Step 3  open     the single transactional writer: it fences every older one, in any process
 Step 4  read     records written since step 1, and construct the events again
 Step 5  write    events and audit in one Kafka transaction; if fenced, nothing was written: repeat from step 3
@@ -148,7 +148,7 @@ class Desk:
         return drawn if isinstance(drawn, Receipt) else self._write(draw, actor, history, job)
 
     def stop(self, stop: Stop) -> Receipt:
-        """End a rollout because of a guard: write breached (unless for a deadline) and rolled_back together.
+        """End a rollout: write `breached` and `rolled_back` together, or for a deadline `rolled_back` alone.
 
         Raises:
             DeskError: the rollout has changed meanwhile, or the brokers do not answer.
@@ -162,7 +162,7 @@ class Desk:
         return self._write(draw, Actor(GUARD, origin=self._settings.job_id), history, job)
 
     def _count_labels(self, history: History, trial: Trial) -> LabelCounts | None:
-        """Return the labelled cards of a rollout; None if no guard needs them, or before its shadow."""
+        """Return the labelled cards of a rollout; None if no guard needs them, or before the shadow."""
         if self._labels is not None:
             return self._labels(trial)
         labelled = labelling.labelled_trial(history, trial)

@@ -1,4 +1,4 @@
-"""Construction of the events for a request, or its refusal, from the history of rollouts. Pure."""
+"""From a request and the history of rollouts to the events to write, or to a refusal. Pure."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from service.rollouts.requests import GUARD, Actor, Proposal, Receipt, Refs, Ste
 from streaming_job.contracts import Reason
 
 PROMOTED_KEY = "/promoted"
-"""Suffix of the request's key in the promoted event, if a proposal is promoted at once."""
+"""If a proposal is promoted at once, the promoted event's key is the request's key and this suffix."""
 
 
 def proposal(
@@ -21,16 +21,17 @@ def proposal(
     """Construct the events of a new rollout; return the earlier receipt if the request is repeated.
 
     Args:
-        history: the topic to its end.
+        history: the rollout topic, read to its end.
         request: the proposal.
-        refs: references of the models that it names.
+        refs: references of the models that the proposal names.
         actor: the caller.
-        now_ms: wall clock, for the record and the default name.
-        four_eyes: whether the proposer may not promote.
+        now_ms: wall clock, ms; only for `created_at` and the default rollout_id.
+        four_eyes: whether the proposer is forbidden to promote the rollout.
 
     Raises:
-        StaleError: another rollout is open, or the name is taken.
-        RefusedError: the key belongs to another request, or the proposer may not promote.
+        StaleError: another rollout is open, or the rollout_id is taken.
+        RefusedError: the idempotency key was used for another request, or the proposal would be promoted at
+            once although its proposer is forbidden to promote it.
     """
     if request.at_once and four_eyes:
         raise RefusedError(
@@ -85,17 +86,17 @@ def step(
     """Construct the event of a step; return the earlier receipt if the request is repeated.
 
     Args:
-        history: the topic to its end.
+        history: the rollout topic, read to its end.
         request: the step.
         actor: the caller.
-        now_ms: wall clock, for the record only.
-        four_eyes: whether the proposer may not promote.
+        now_ms: wall clock, ms; only for `created_at`.
+        four_eyes: whether the rollout's proposer is forbidden to promote it.
 
     Raises:
         UnknownError: there is no such rollout.
         StaleError: the rollout has another seq than the caller expects, or its phase does not allow the step.
-        RefusedError: the key belongs to another request, there is no such challenger, or the proposer may not
-            promote.
+        RefusedError: the idempotency key was used for another request, there is no such challenger, the share
+            is invalid, or the proposer is forbidden to promote.
     """
     trial = find_trial(history.line, request.rollout_id)
     event = Event(
@@ -151,7 +152,7 @@ def stop(history: History, request: Stop, now_ms: int) -> tuple[Event, ...] | Re
 
 
 def find_trial(line: Line, rollout_id: str) -> Trial:
-    """Return a rollout by name.
+    """Return the rollout with this id.
 
     Raises:
         UnknownError: there is no such rollout.
@@ -173,15 +174,15 @@ def require_seq(trial: Trial, expected: int) -> None:
     if trial.seq != expected:
         raise StaleError(
             "seq",
-            f"{trial.rollout_id} stands at event {trial.seq} ({trial.phase}), not {expected}; look again",
+            f"{trial.rollout_id} stands at event {trial.seq} ({trial.phase}), not {expected}; read it again",
         )
 
 
 def apply_events(line: Line, drawn: tuple[Event, ...]) -> Line:
-    """Apply events to the line.
+    """Return the state of all rollouts (`Line`) after further events.
 
     Raises:
-        StaleError, UnknownError: the state machine refuses an event; `check` is the Reason's value.
+        StaleError, UnknownError: an event is refused; the error's `check` is the Reason's value.
     """
     for event in drawn:
         try:
@@ -193,14 +194,17 @@ def apply_events(line: Line, drawn: tuple[Event, ...]) -> Line:
 
 
 def receipt(line: Line, drawn: tuple[Event, ...], offsets: tuple[int, ...], *, repeated: bool) -> Receipt:
-    """Create the receipt for events of one rollout."""
+    """Create the receipt for events of one rollout; `line` has the rollout's current seq and phase."""
     trial = line.trials[drawn[0].rollout_id]
     types = tuple(event.type for event in drawn)
     return Receipt(trial.rollout_id, trial.seq, trial.phase, types, offsets, repeated)
 
 
 def _repetition(history: History, entry: Entry, repeated: Event) -> Receipt:
-    """Return the receipt of the first request; the seq of a repeated step is ignored."""
+    """Return a receipt for the events of the first request with this key, if the content is the same.
+
+    The seq is not compared: it depends on when the request is repeated.
+    """
     before = entry.event
     if replace(repeated, seq=before.seq).content != before.content:
         raise RefusedError(

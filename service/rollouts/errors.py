@@ -4,7 +4,7 @@ from feature_store.errors import FraudError
 
 
 class DeskError(FraudError):
-    """A change of a rollout was not written."""
+    """A request to the desk failed."""
 
     status = 422
     """Status of the HTTP answer."""
@@ -12,7 +12,7 @@ class DeskError(FraudError):
     def __init__(self, check: str, text: str) -> None:
         super().__init__(text)
         self.check = check
-        """Name of the failed check, the problem's `code`."""
+        """Name of the failed check; `code` in the problem details of the HTTP answer."""
 
 
 class RefusedError(DeskError):

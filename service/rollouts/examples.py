@@ -85,7 +85,7 @@ def _problem(status: int, title: str, code: str, detail: str) -> dict[str, Any]:
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     404: _problem(404, "Not Found", "unknown_rollout", "there is no rollout x; see `fraud rollouts list`"),
-    409: _problem(409, "Conflict", "seq", "card-fraud-7 stands at event 4 (canary), not 3; look at it again"),
+    409: _problem(409, "Conflict", "seq", "card-fraud-7 stands at event 4 (canary), not 3; read it again"),
     412: _problem(412, "Precondition Failed", "if_match_unknown", "If-Match is no seq of a rollout"),
     422: _problem(
         422, "Unprocessable Content", "golden", "model card-fraud 7 does not reproduce its golden scores"

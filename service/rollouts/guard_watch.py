@@ -29,7 +29,7 @@ class CurrentVerdict:
 
     assessment: Assessment
     since: int
-    """Onset of this verdict, ms of log time."""
+    """Log time (`Assessment.log_time`) of the first assessment with this verdict, ms."""
 
 
 class GuardWatch(Background):
@@ -47,7 +47,8 @@ class GuardWatch(Background):
 
         Args:
             history: returns the rollout topic as read so far.
-            groups: returns the newest progress record of each key group; empty until all have been read.
+            groups: returns the newest progress record of each key group; empty until the topic is read to its
+                end.
             desk: desk that ends a rollout.
             interval_s: time between two assessments.
             labels: returns the labelled cards of a rollout; None if they are not counted.
@@ -66,7 +67,7 @@ class GuardWatch(Background):
 
     @property
     def last(self) -> CurrentVerdict | None:
-        """The newest verdict, kept after the rollout is over until another one is watched.
+        """The newest verdict, kept after the end of its rollout; None before the first verdict.
 
         A breach ends its rollout within a second, so a periodic reader of `seen` would miss it.
         """
@@ -83,7 +84,7 @@ class GuardWatch(Background):
         """Assess the open rollout once, and end it if its guards demand it.
 
         Raises:
-            FraudError: the counts cannot be read, or the end could not be written: the next call tries again.
+            FraudError: the counts cannot be read, or the rollout cannot be ended; the next call tries again.
         """
         history, groups = self._history(), self._groups()
         trial = history.line.trials[history.line.open] if history.line.open is not None else None

@@ -37,7 +37,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class History:
-    """The topic up to some offset."""
+    """The rollout topic as far as it has been read, and the state of the rollouts that follows from it."""
 
     line: Line = field(default_factory=Line)
     entries: tuple[Entry, ...] = ()
@@ -70,7 +70,7 @@ class History:
         return History(line, (*self.entries, *folded), unreadable, end)
 
     def refolded(self, set_aside: Mapping[int, str]) -> "History":
-        """Return the history of the same records for another `set_aside`."""
+        """Return the history that follows from the same records with another `set_aside`."""
         line, folded = _folded(Line(), self.entries, set_aside)
         return replace(self, line=line, entries=tuple(folded))
 
@@ -84,7 +84,7 @@ class History:
 
 
 def _folded(line: Line, entries: Iterable[Entry], set_aside: Mapping[int, str]) -> tuple[Line, list[Entry]]:
-    """Apply entries to a line; return the line, and the entries with their outcome."""
+    """Return the line after the entries, and the entries with `refused` and `repeats` set."""
     folded = []
     for entry in entries:
         refused, repeats = set_aside.get(entry.offset, ""), False

@@ -13,13 +13,16 @@ ENDS = frozenset({Type.BREACHED, Type.ROLLED_BACK, Type.PROMOTED})
 
 
 def running(history: History) -> LabelledTrial | None:
-    """Return the open rollout while its challengers are scored, if one of its guards needs labels."""
+    """Return the open rollout; None if there is none, no challenger is scored, or no guard needs labels."""
     trial = history.line.trials[history.line.open] if history.line.open is not None else None
     return labelled_trial(history, trial) if trial is not None and is_watched(trial) else None
 
 
 def labelled_trial(history: History, trial: Trial) -> LabelledTrial | None:
-    """Return the trial of a rollout; None before its shadow, or if no guard needs labels."""
+    """Return a rollout's challengers and the time in which they are scored.
+
+    None before the rollout's shadow, or if no guard needs labels.
+    """
     try:
         if not policy.read(trial.guards).need_labels:
             return None

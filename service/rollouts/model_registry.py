@@ -25,7 +25,7 @@ Versions = list[tuple[ModelRef, dict[str, float]]]
 
 @contextmanager
 def refusing(check: str) -> Iterator[None]:
-    """Convert errors of models into refusals that name the check, unless the error itself names one."""
+    """Convert errors of models into desk errors that name the check: the error's own, else `check`."""
     try:
         yield
     except ModelMissingError as fault:
@@ -55,10 +55,10 @@ class ModelRegistry:
         return bool(self._uri)
 
     def find(self, model: str) -> ModelRef:
-        """Return the reference of NAME/VERSION.
+        """Return the reference of a registered model, given as NAME/VERSION.
 
         Raises:
-            RefusedError: the name is malformed, or the version was registered by other means.
+            RefusedError: the name is malformed, or the version was not registered by this project.
             UnknownError: there is no such version.
             UnansweredError: the registry does not answer, or none is set.
         """
@@ -71,10 +71,10 @@ class ModelRegistry:
             return registry.find(match["name"], match["version"], self._uri)
 
     def verify(self, ref: ModelRef) -> Scorer:
-        """Load a model after checking that it can be trusted, and that it scores as it did when registered.
+        """Load a model, and check that it can be trusted and scores as it did when it was registered.
 
         Raises:
-            RefusedError: a check failed: files, trust, features, golden or answers.
+            RefusedError: a check failed: `files`, `trust`, `features`, `golden` or `answers`.
             UnansweredError: the files cannot be fetched now.
         """
         from models import loading

@@ -23,7 +23,7 @@ TrackingUri = Annotated[
 ]
 JobId = Annotated[str, typer.Option(envvar="FRAUD_JOB_ID", help="The job to which the rollouts belong")]
 Kafka = Annotated[str, typer.Option(envvar="FRAUD_KAFKA", help="More client settings, as a JSON object")]
-FourEyes = Annotated[bool, typer.Option(envvar="FRAUD_FOUR_EYES", help="A proposer may not promote")]
+FourEyes = Annotated[bool, typer.Option(envvar="FRAUD_FOUR_EYES", help="Forbid proposers to promote")]
 RolloutId = Annotated[str, typer.Argument(help="Id as in `fraud rollouts list` and in every alert")]
 PolicyFile = Annotated[Path | None, typer.Option(help="policy.yaml: thresholds, rules and guards")]
 Models = Annotated[list[str], typer.Argument(help="NAME/VERSION; all but the first are shadows only")]
@@ -96,7 +96,7 @@ def draft_of(
     """Create a challenger's draft; return it with the guards of its policy file.
 
     Raises:
-        ModelError: neither a policy file nor a threshold is given, or both.
+        ModelError: neither a policy file nor a threshold is given, or both are; or the role is unknown.
         PolicyFileError: the file is invalid.
     """
     from models.policy import SCORE, Policy
@@ -128,7 +128,7 @@ def drafts_of(
     role: str,
     share_bp: int,
 ) -> tuple[tuple["Draft", ...], Mapping[str, Any] | None]:
-    """Create the drafts of one rollout's challengers; return them with its guards.
+    """Create the drafts of one rollout's challengers; return them with the guards of the policy files.
 
     Args:
         models: NAME/VERSION of each.

@@ -47,7 +47,7 @@ class RolloutParts:
         self.mirror = AliasMirror(self._complete_history, self.registry.point)
 
     def job(self) -> Job:
-        """Return the job's newest progress; read it from the broker until the reader has caught up."""
+        """Return the job's newest progress: the reader's, or the broker's until the reader has caught up."""
         complete = self._complete()
         return Job(complete) if complete else reading.job(self.settings)
 

@@ -1,5 +1,6 @@
 """The desk's two sources: the rollout topic, read to its end, and the running job's progress."""
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,9 @@ from streaming_job.progress.reader import newest_by_group
 RUNNING_S = 60.0
 """Greatest age of a running job's newest progress record; an idle job writes one every 10 seconds."""
 TIMEOUT_S = 15.0
+PATIENCE_S = 2.0
+"""Time to wait for the end of an open transaction: readers see a commit a moment after its confirmation."""
+POLL_S = 0.05
 LATEST: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
@@ -76,39 +80,46 @@ def history(settings: ServiceSettings, set_aside: Mapping[int, str], since: Hist
         since: history read so far; default: empty.
 
     Raises:
-        StaleError: an open transaction holds back the end of the topic.
+        StaleError: an open transaction holds back the end of the topic for longer than PATIENCE_S.
         UnansweredError: the brokers do not answer.
     """
     topic, before = settings.topics.model_rollouts, since or History()
     reader = topic_reader.consumer(settings.bootstrap_servers, settings.kafka, f"{settings.job_id}-rollouts")
+    records: list[Record] = []
+    deadline = time.monotonic() + PATIENCE_S
     try:
-        start = TopicPartition(topic, 0, before.end)
-        records = [
-            Record(message.offset() or 0, message.timestamp()[1], message.value() or b"")
-            for message in topic_reader.to_end(reader, start)
-        ]
-        _require_stable(settings, TopicPartition(topic, 0))
+        while True:
+            # asked before reading: what is written until now is visible, so the reading includes it
+            is_complete = not _is_held_back(settings, TopicPartition(topic, 0))
+            start = records[-1].offset + 1 if records else before.end
+            records += [
+                Record(message.offset() or 0, message.timestamp()[1], message.value() or b"")
+                for message in topic_reader.to_end(reader, TopicPartition(topic, 0, start))
+            ]
+            if is_complete:
+                return before.with_records(records, set_aside)
+            if time.monotonic() > deadline:
+                raise StaleError(
+                    "open_transaction",
+                    f"{topic} has records of a transaction that has not ended; retry when it has ended",
+                )
+            time.sleep(POLL_S)
     except KafkaException as fault:
         raise _unanswered(topic, settings, fault) from fault
     finally:
         reader.close()
-    return before.with_records(records, set_aside)
 
 
-def _require_stable(settings: ServiceSettings, partition: TopicPartition) -> None:
-    """Check that no open transaction hides records at the end of the partition."""
+def _is_held_back(settings: ServiceSettings, partition: TopicPartition) -> bool:
+    """Return whether an open transaction hides records at the end of the partition."""
     admin = AdminClient(settings.client())
-    ends = [
+    committed, written = (
         admin.list_offsets({partition: LATEST}, request_timeout=TIMEOUT_S, isolation_level=level)[
             partition
         ].result()
         for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
-    ]
-    if ends[0].offset < ends[1].offset:
-        raise StaleError(
-            "open_transaction",
-            f"{partition.topic} has records of a transaction that has not ended; retry when it has ended",
-        )
+    )
+    return bool(committed.offset < written.offset)
 
 
 def _unanswered(topic: str, settings: ServiceSettings, fault: KafkaException) -> UnansweredError:

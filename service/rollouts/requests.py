@@ -45,7 +45,7 @@ class Proposal:
     challengers: tuple[Draft, ...]
     reason: str
     key: str
-    """Idempotency key: a repeated proposal gets the first receipt again."""
+    """Idempotency key: a repeated proposal writes nothing, and gets a receipt for the first one's events."""
     guards: Mapping[str, Any] | None = None
     """Guards as the caller gives them; None: the default guards."""
     rollout_id: str = ""
@@ -53,7 +53,7 @@ class Proposal:
     line: str = ""
     """Model line, whose cards stay members from one rollout to the next; default: the model's name."""
     at_once: bool = False
-    """Whether the only challenger is promoted in the same transaction."""
+    """Whether the only challenger is promoted in the Kafka transaction of the proposal."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Step:
     type: Type
     reason: str
     key: str
-    """Idempotency key: a repeated step gets the first receipt again."""
+    """Idempotency key: a repeated step writes nothing, and gets a receipt for the first one's events."""
     expected_seq: int | None = None
     """The rollout's seq that the caller expects; None: any. A rollback ignores it."""
     challenger: str = ""
@@ -97,7 +97,7 @@ class Receipt:
 
     rollout_id: str
     seq: int
-    """The rollout's seq after the change."""
+    """The rollout's seq after the change; for a repeated request, its current seq."""
     phase: Phase
     types: tuple[Type, ...]
     """Types of the events."""

@@ -30,7 +30,7 @@ Key = Annotated[
     str,
     Header(
         alias="Idempotency-Key", min_length=1, max_length=48,
-        description="Key of the request: a repeated request with the same key gets the first answer again",
+        description="Key of the request: a repetition writes nothing and gets a receipt for the first events",
     ),
 ]  # fmt: skip
 IfMatch = Annotated[
@@ -63,7 +63,7 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
         responses=openapi.example(examples.RECEIPT, 201),
     )
     def propose(caller: Operator, body: ProposalBody, key: Key, response: Response) -> dict[str, Any]:
-        """Propose a rollout, after every check.
+        """Open a rollout, if the proposal passes every check.
 
         The checks: the models load, can be trusted, reproduce their golden scores, and use features that the
         running job computes; the guards are valid.
@@ -102,7 +102,7 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
     def verdict(_: Viewer, rollout_id: Id) -> dict[str, Any]:
         """Return the guards' current verdict with all counts.
 
-        `fraud rollouts verdict --evidence FILE` recomputes it from the answer.
+        `fraud rollouts verdict --evidence FILE` recomputes the verdict from a file that holds this answer.
         """
         trial = trial_of(rollout_id)
         labels = parts.label_counts(trial)
@@ -147,7 +147,7 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
 
 
 def _readable(parts: RolloutParts) -> History:
-    """Return the history; 503 before the topic has been read to its end."""
+    """Return the history; raise a Problem (503) until the topic has been read to its end."""
     if reason := parts.reader.waiting_for:
         raise Problem(503, "rollouts_unknown", f"{reason}; ask again in a moment")
     return parts.reader.history
@@ -188,7 +188,7 @@ def _answer(receipt: Receipt, response: Response) -> dict[str, Any]:
 
 
 def _current_roles(history: History) -> dict[str, list[dict[str, str]]]:
-    """Return digest of a model -> its roles in the plan."""
+    """Return digest of a model -> its roles in the current plan."""
     plan = machine.plan(history.line)
     roles: dict[str, list[dict[str, str]]] = {}
     for item in (plan.champion, *plan.challengers) if plan else ():

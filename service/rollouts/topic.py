@@ -1,4 +1,4 @@
-"""The desk's access to the rollout topic: reading to its end, and writing together with the audit."""
+"""The desk's access to the rollout topic: reading to its end, and writing events with audit records."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
@@ -13,7 +13,7 @@ from service.rollouts.writing import RolloutWriter
 from service.settings import ServiceSettings
 
 Write = Callable[[Sequence[Event], Actor], list[int]]
-"""Writes events and their audit in one transaction; returns the events' offsets."""
+"""Writes events and their audit records in one Kafka transaction; returns the events' offsets."""
 
 
 class Rollouts(Protocol):
@@ -23,7 +23,7 @@ class Rollouts(Protocol):
         """Extend the history `since` by all later records; raises DeskError."""
 
     def open(self) -> Write:
-        """Become the writer and fence the previous one. The returned function raises DeskError."""
+        """Fence the previous writer, and return the function that writes; both may raise DeskError."""
 
     def note_refusal(self, action: str, target: str, actor: Actor, refusal: DeskError) -> None:
         """Write an audit record of a refused request; raises DeskError."""
@@ -37,7 +37,7 @@ class KafkaRollouts:
 
         Args:
             settings: settings of the sidecar.
-            clock: seconds since 1970-01-01 UTC, for the audit.
+            clock: seconds since 1970-01-01 UTC, for the audit records.
         """
         self._settings = settings
         self._audit = RolloutAudit(settings, clock)

@@ -21,14 +21,14 @@ def text(assessment: Assessment) -> str:
 
 
 def recompute(path: Path) -> str:
-    """Compute verdicts again from the counts and guards in a file.
+    """Check that the verdicts in a file follow from its counts and guards; return a text with the outcomes.
 
     Args:
         path: a breached event's `verdict`, or an answer of `GET /v1/rollouts/{id}/verdict`.
 
     Raises:
         RefusedError: the file cannot be read, or its verdict does not follow from its counts.
-        GuardError: its evidence is invalid.
+        GuardError: the file's evidence is invalid.
     """
     try:
         content = json.loads(path.read_text())

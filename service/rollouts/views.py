@@ -85,10 +85,10 @@ def state_of(entry: Entry, groups: Groups, topic: str) -> dict[str, Any]:
     """Return the state of an event in the job.
 
     Returns:
-        `state`: applied once every key group has read the event; `groups`: number of groups that have read
-        it, and of all groups; `held_from`: partition of the transactions topic -> offset of the first
-        transaction for which the event was in force, if a group's record still has it; `refused`: why the
-        event was refused.
+        `state`: refused; applied once every key group has read the event; else pending. `refused`: why the
+        event was refused. `groups`: number of key groups that have read the event (`applied`), and of all
+        (`of`). `held_from`: partition of the transactions topic -> offset of the first transaction for which
+        the event was in force; empty if the progress records no longer name the event.
     """
     folded, held_from = 0, dict[str, int]()
     for record in groups.values():

@@ -24,7 +24,7 @@ FENCED = (
 
 @dataclass(frozen=True)
 class Line:
-    """A record in the same transaction as the events, for example of the audit."""
+    """A further record of the events' Kafka transaction, for example an audit record."""
 
     topic: str
     key: bytes
@@ -65,8 +65,8 @@ class RolloutWriter:
 
         Raises:
             StaleError: another writer has been opened since; nothing was written.
-            UnansweredError: the brokers do not answer; repeat it with the same idempotency key to learn
-                whether it was written.
+            UnansweredError: the brokers do not answer; repeat the request with the same idempotency key to
+                learn whether it was written.
         """
         offsets: dict[int, int] = {}
         topic = self._settings.topics.model_rollouts
@@ -91,10 +91,10 @@ class RolloutWriter:
     def _refused(self, fault: KafkaException) -> StaleError | UnansweredError:
         if fault.args[0].code() in FENCED:
             return StaleError(
-                "race", "another writer was opened meanwhile, nothing was written; look, then repeat"
+                "race", "another writer was opened meanwhile, nothing was written; repeat the request"
             )
         return UnansweredError(
             "brokers",
             f"{self._settings.topics.model_rollouts} at {self._settings.bootstrap_servers} did not take the "
-            f"event: {describe(fault)}; check the brokers, then repeat it with the same idempotency key",
+            f"event: {describe(fault)}; check the brokers, then retry with the same idempotency key",
         )

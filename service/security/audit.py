@@ -2,7 +2,7 @@
 
 The chain reveals that a record was changed, removed, inserted or moved, if later records follow it. The chain
 alone does not reveal that the last records are missing, or that all records from some point on were
-rewritten. To detect that, keep a digest elsewhere and give it to `verify` (decision 51).
+rewritten. To detect these, keep the last digest elsewhere and give it to `verify` (decision 51).
 """
 
 import hashlib
@@ -36,7 +36,7 @@ class Entry:
     target: str
     """Object of the change, for example a rollout's id."""
     origin: str
-    """The client's address, or `cli`. In records: `from`."""
+    """The client's address, the command line's host, or, for guards, the job's name. In records: `from`."""
     outcome: str
     """For example `done` or `refused`."""
     detail: Mapping[str, Any] = field(default_factory=dict)
@@ -118,7 +118,7 @@ def next_record(previous: bytes | None, entry: Entry) -> bytes:
 
 
 def link(value: bytes) -> str:
-    """Return the next record's `previous`: the digest computed from this content, not the stated one."""
+    """Return the next record's `previous`: the digest computed from this record, which may state another."""
     return _link(value, read(value))
 
 

@@ -24,7 +24,9 @@ app = typer.Typer(no_args_is_help=True, help="List and verify the audit log of c
 @app.command("list")
 def list_records(
     limit: Annotated[int, typer.Option(min=1, help="Number of newest records")] = 50,
-    as_json: Annotated[bool, typer.Option("--json", help="Unchanged records, one per line")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the stored JSON, one record per line")
+    ] = False,
 ) -> None:
     """List the changes and their authors, newest first."""
     settings = environment.settings(ServiceSettings)

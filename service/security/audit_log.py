@@ -10,7 +10,7 @@ from streaming_job.log import topic_reader
 
 PARTITION = 0
 PER_RECORD = 4
-"""Offsets read for each requested record: a record and its transaction's marker take two, aborted ones more."""
+"""Offsets read per requested record: record and commit marker take two; aborted transactions take more."""
 
 
 class NoAuditError(LookupError):

@@ -85,7 +85,9 @@ def _refuse_strangers(origin: str, headers: Headers) -> None:
     browser sends the attacker's name as Host.
     """
     if not is_loopback(origin):
-        raise Problem(403, "local_only", "without a tokens file only this machine is served; make one")
+        raise Problem(
+            403, "local_only", "without a tokens file only this machine is served; make one: fraud tokens add"
+        )
     if any(name in headers for name in OF_PROXIES):
         raise Problem(403, "local_only", "the request came through a proxy: that needs a tokens file")
     if not is_loopback(_host(headers.get("host", ""))):

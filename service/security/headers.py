@@ -15,7 +15,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-"""Only the sidecar's own scripts and styles: injected code neither runs nor contacts other hosts."""
+"""Allows only the sidecar's own scripts and styles: injected code neither runs nor contacts other hosts."""
 
 SAFE = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,

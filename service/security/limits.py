@@ -19,7 +19,7 @@ MOST_CALLERS = 10_000
 
 
 class BodyLimit:
-    """ASGI middleware that reads a body before the application sees the request, or refuses it (413, 408)."""
+    """ASGI middleware that buffers each request's body; one too large (413) or too slow (408) is refused."""
 
     def __init__(self, app: ASGIApp, *, max_bytes: int) -> None:
         self._app, self._max = app, max_bytes
@@ -81,7 +81,8 @@ class TokenBuckets:
         Args:
             rate_per_s: tokens refilled per second.
             burst: tokens of a full bucket, at least 1.
-            most: most buckets kept. Dropping a bucket refills it: in a flood each address gains one burst.
+            most: most buckets kept. The caller of a dropped bucket gets a full one with its next request, so
+                in a flood from many addresses each address gains one burst.
         """
         self._rate, self._burst, self._most = rate_per_s, max(1.0, burst), most
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
@@ -134,7 +135,7 @@ class RateLimit:
 
 
 def key_of(scope: Scope) -> str:
-    """Return the bucket key of a request: its token, or without one its address (IPv6: the /64 network)."""
+    """Return the bucket key of a request: the token's name, else the address (of IPv6 the /64 network)."""
     caller = scope.get(CALLER)
     client = (scope.get("client") or ("",))[0]
     if isinstance(caller, Caller) and caller.name != "local":

@@ -13,7 +13,7 @@ class ListenError(FraudError):
 
 
 def check(host: str, settings: ServiceSettings) -> None:
-    """Check that an address reachable from outside has tokens and TLS, and that the TLS files are valid.
+    """Check the TLS files, and that an address beyond this machine has tokens and TLS (or `insecure_http`).
 
     Args:
         host: address or name to listen on.

@@ -87,7 +87,7 @@ Viewer = Annotated[Caller, Depends(require(Role.VIEWER))]
 Operator = Annotated[Caller, Depends(require(Role.OPERATOR))]
 Admin = Annotated[Caller, Depends(require(Role.ADMIN))]
 Anyone = Annotated[Caller | None, Depends(Require(None))]
-"""For routes without a required token: probes, and the page itself. None if the caller is unauthenticated."""
+"""For routes that need no token: probes, API docs, the web page. None if the caller is unauthenticated."""
 
 
 def declared(context: RouteContext) -> list[Require]:
@@ -121,7 +121,7 @@ def require_declared_roles(app: FastAPI) -> None:
     """Check that each route of an application declares a role.
 
     Raises:
-        RuntimeError: a route declares none; mounted applications cannot declare one.
+        RuntimeError: a route declares no role, or an application is mounted, which cannot declare one.
     """
     for context in iter_route_contexts(app.routes):
         needed(context)

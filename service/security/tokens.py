@@ -1,8 +1,8 @@
 """The tokens file: hashes of the tokens of the sidecar's callers.
 
-A token is 256 random bits, so its SHA-256 is enough: slow, salted hashes make guessing costly where people
-choose secrets, and random bits cannot be guessed (decision 50). The file is replaced atomically, so no reader
-sees it half-written.
+A token is 256 random bits, which cannot be guessed, so a plain SHA-256 is enough; only secrets that people
+choose need slow, salted hashes (decision 50). The file is replaced atomically, so no reader sees it
+half-written.
 """
 
 import fcntl
@@ -97,7 +97,7 @@ def add(path: Path, name: str, role: Role, by: str, now_ms: int, expires_at: int
     """Add a token; return its secret, which is not stored.
 
     Raises:
-        TokensError: a token of that name exists, or the name is invalid.
+        TokensError: a token of that name exists and is not revoked, or the name is invalid.
     """
     secret = PREFIX + secrets.token_urlsafe(32)
     with _changing(path) as tokens:
@@ -125,7 +125,7 @@ def revoke(path: Path, name: str, by: str, now_ms: int) -> None:
     """Revoke the token of a name; it stays in the file, to be listed.
 
     Raises:
-        TokensError: there is no active token of that name.
+        TokensError: there is no token of that name, or it is revoked already.
     """
     with _changing(path, must_exist=True) as tokens:
         for index, token in enumerate(tokens):

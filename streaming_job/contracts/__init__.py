@@ -20,7 +20,7 @@ class ContractError(FraudError):
 
 
 class Contract(StrEnum):
-    """The record types, by the name of their schema; those of members named ..._V1 are only read."""
+    """The record types, by the name of their schema; types of members named ..._V1 are no longer written."""
 
     TRANSACTION = "transaction.v1"
     PROFILE = "profile.v1"
@@ -82,10 +82,10 @@ def _validator(contract: Contract) -> jsonschema.Draft202012Validator:
 def validate(contract: Contract, record: Any) -> None:
     """Check one decoded record against its schema.
 
-    For tests, tools and control events; the hot path has vectorised checks that are tested against it.
+    For tests, tools and control events; the hot path has vectorised checks, tested against the schema.
 
     Raises:
-        ContractError: the record does not keep its contract; gives path and fault of the worst violation.
+        ContractError: the record breaks its contract; the error names the worst violation and its path.
     """
     fault = jsonschema.exceptions.best_match(_validator(contract).iter_errors(record))
     if fault is not None:

@@ -72,8 +72,9 @@ class Topics(BaseModel):
             replay: take record timestamps from the producer (CreateTime) on the input topics, so that an
                 archive can be replayed with its original arrival times; otherwise the broker sets them.
             replicas: number of replicas of each partition.
-            any_size: remove the limit of size from the topics that are read again, because the limit would
-                delete records before their retention time; otherwise the brokers' limit holds.
+            any_size: remove the size limit (`retention.bytes`) from the topics whose old records are read
+                again; a size limit would delete records before their retention time. Otherwise the brokers'
+                limit holds.
         """
         # an archive is older than any retention
         arrival = CREATE_TIME if replay else LOG_APPEND_TIME
@@ -104,7 +105,7 @@ class Topics(BaseModel):
             self.dead_letters: {"max.message.bytes": str(1024 * 1024), "retention.ms": RETENTION_MS},
             # the newest note on each dead letter that was sent again, for ever
             self.dead_letter_replays: COMPACT,
-            # never compacted: every record is needed to audit the alerts of its transaction
+            # never compacted: every record is needed to audit the alerts of its commit
             self.job_progress: {"retention.ms": str(30 * DAY_MS)},
             # the audit log is kept for ever: each record contains the digest of the previous one
             self.audit_log: {"retention.ms": "-1"},

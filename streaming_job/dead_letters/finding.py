@@ -20,7 +20,7 @@ class LetterFilter:
     since: int | None = None
     """Earliest arrival of the refused record, ms."""
     until: int | None = None
-    """End of the arrivals of the refused record, exclusive, ms."""
+    """Latest arrival of the refused record, exclusive, ms."""
     partition: int | None = None
     """Partition of the dead-letters topic."""
     first: int = 0

@@ -11,13 +11,13 @@ from streaming_job.log import topic_reader
 
 NO_SUCH_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 AT_ONCE = {"fetch.wait.max.ms": "5", "fetch.error.backoff.ms": "5"}
-"""Client settings that keep fetches from waiting for new records, which would take half a second for each."""
+"""Client settings that keep a fetch from waiting for new records, which by default takes half a second."""
 MAX_NAMED = 10
 """Maximum number of letters that an error names."""
 
 
 def with_payloads(settings: LetterSettings, letters: Iterable[Letter]) -> Iterator[Letter]:
-    """Yield the letters with their missing keys and values from the log; unchanged if their records are gone.
+    """Yield the letters, completed from the log; a letter whose record is gone stays as it is.
 
     A record is gone if retention or compaction has removed it, or if a recreated topic has another record at
     its offset, which the SHA-256 shows.

@@ -1,11 +1,11 @@
 """The replay of dead letters to the topics of their records, each letter once.
 
 All records, and a note on each letter, are written in one Kafka transaction: an interrupted replay has sent
-all or nothing, and a repeated one finds the notes. A note is a record of `dead-letter-replays` (compacted),
+all or nothing, and the next replay finds the notes. A note is a record of `dead-letter-replays` (compacted),
 keyed by the letter's own topic, partition and offset.
 
 A transaction is sent to the partition that the producers' partitioner gives its card, the only one in which
-the job accepts it (`wrong_partition`). A rollout is sent to partition 0. Any other record is sent to
+the job accepts it (`wrong_partition`). A rollout event is sent to partition 0. Any other record is sent to
 its original partition or, if its key was changed, to the partition of the new key.
 """
 
@@ -167,7 +167,7 @@ def destination(letter: Letter, settings: LetterSettings, partitions: int) -> in
         return 0
     if not letter.key_changed or letter.key is None:
         return letter.partition
-    # Debezium and the ledger of labels use Java's partitioner, whatever the bank's producers use
+    # Debezium and `labels.ledger` use the partitioner of Java clients, whatever the bank's producers use
     by_key = KeyGroups(Partitioner.MURMUR2, partitions, groups=1)
     return int(by_key.partitions_of(pa.array([letter.key], pa.binary()))[0])
 

@@ -39,8 +39,8 @@ def alert(
         outcome: receives the alerts.
         topic: topic of the transactions.
         block: records of TRANSACTION, shape (n,).
-        quotes: the texts of the transactions that alerts contain (`transactions.quote`), n rows.
-        cards: card numbers of the transactions, shape (n,).
+        quotes: the text fields that an alert copies from its transaction (`transactions.quote`), n rows.
+        cards: indices of the transactions' cards in the state (`card_numbers`), shape (n,).
         applied: features and flags of the transactions.
         rulings: the rulings of all accepted transactions.
 
@@ -88,7 +88,7 @@ def alert(
 
 
 def _terms(n: int, rulings: Sequence[Ruling], rows: NDArray[np.int64]) -> AlertTerms:
-    """Return the policies' terms for some of a block's n rows."""
+    """Return the terms of the deciding policies for some of a block's n rows."""
     declined = np.zeros(n, np.bool_)
     escalate_after, cooldown_ms = np.zeros(n, np.int64), np.zeros(n, np.int64)
     for ruling in rulings:

@@ -59,7 +59,7 @@ class AlertContext(NamedTuple):
     profile: np.void | None
     """The profile version in force (PROFILE); None without one."""
     late: bool
-    """Whether a later event of the card had been decided before."""
+    """Whether an event of the card with a later event time was decided before."""
     conflicting: bool
     """Whether the transaction id had been accepted before, with other content."""
     suspicious_day: int
@@ -112,7 +112,7 @@ def build(
         "threshold": decider.policy.threshold,
         "policy": digest_of(decider.policy),
         "reasons": top_features,
-        # without merchant facts there are the first columns only
+        # a job without merchant facts has only the first columns of ALL_NAMES
         "features": dict(zip(ALL_NAMES, ruling.features[row].tolist(), strict=False)),
         "model": model_of(decider),
         "rollout_id": decider.rollout_id,

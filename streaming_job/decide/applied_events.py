@@ -1,4 +1,4 @@
-"""For each rollout event, the first transaction of each partition to which it applied; part of the state."""
+"""Offsets of the first transactions to which each rollout event applied, by partition; part of the state."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ class AppliedEvents:
         self._encoded = None
 
     def observe(self, batch: NDArray[np.void]) -> bool:
-        """Record the events that apply from one of these transactions on.
+        """Record, for each event and partition, the first transaction to which the event applies.
 
         Args:
             batch: records of TRANSACTION, each partition in log order, shape (n,).

@@ -60,7 +60,7 @@ def count_units(
 
     Args:
         units: the key group's units; updated in place.
-        trials: the counts; added to.
+        trials: counts of the trials; updated in place.
         block: records of TRANSACTION, shape (n,).
         plans: the plans that are or were in force.
         numbers: index into `plans` for each transaction, shape (n,).

@@ -39,7 +39,7 @@ class Stopwatch:
         self._last = time.perf_counter()
 
     def lap(self, phase: str) -> None:
-        """End a phase."""
+        """Add the time since the previous call to a phase."""
         now = time.perf_counter()
         self._outcome.phases[phase] += 1000 * (now - self._last)  # type: ignore[assignment]
         self._last = now
@@ -75,7 +75,7 @@ class Decisions:
     conflicting: NDArray[np.bool_]
     """Whether it is accepted although its id had been used with other content, shape (n,)."""
     late: NDArray[np.bool_]
-    """Whether a later event of the card had been accepted before, shape (n,)."""
+    """Whether an event of the card with a later event time was accepted before, shape (n,)."""
     version: NDArray[np.int32]
     """Profile version in force as an index into `GroupState.profiles`, or -1, shape (n,)."""
 
@@ -103,8 +103,8 @@ class Decider:
 
         Args:
             batch: records of TRANSACTION in log order, shape (n,).
-            quotes: the texts of the transactions that alerts contain (`transactions.quote`), n rows.
-            cards: card numbers of the transactions, shape (n,).
+            quotes: the text fields that an alert copies from its transaction (`transactions.quote`), n rows.
+            cards: indices of the transactions' cards in the state (`card_numbers`), shape (n,).
 
         Raises:
             NoRolloutError: no model has been rolled out.

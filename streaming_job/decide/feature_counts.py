@@ -53,7 +53,7 @@ class FeatureCounts:
             plans: the plans that are or were in force.
             number: index of the champion's plan.
             scorer: the champion's scorer.
-            features: shape (n, c).
+            features: all features of the transactions, shape (n, c).
             block: records of TRANSACTION, shape (n,).
         """
         reign = self._first(plans, number)
@@ -110,7 +110,7 @@ class FeatureCounts:
         return self.hours[hour]
 
     def to_json(self) -> dict[str, Any] | None:
-        """Return the contract's `feature_counts`, for OPT_SERIALIZE_NUMPY of orjson; None without a model."""
+        """Return the progress record's `feature_counts`, with numpy arrays; None if nothing is counted."""
         if not self.model:
             return None
         newest = max(self.hours, default=0)

@@ -24,7 +24,7 @@ class ModelJudge:
 
         Args:
             load: returns a model's scorer; retries for a while before it raises ModelUnavailableError.
-            judged_up_to: Q of the rollouts: an earlier run has reported its verdicts on events before Q.
+            judged_up_to: Q of the rollout topic: an earlier run has reported its verdicts on events before Q.
             reasons: offset -> reason, for each proposal before Q that the earlier run set aside.
         """
         self._load, self._judged_up_to, self._reasons = load, judged_up_to, reasons
@@ -36,7 +36,7 @@ class ModelJudge:
             ModelUnavailableError: the model's files cannot be read, and no other champion could decide.
         """
         reason = self._reasons.get(offset)
-        # a release without a feature refuses a version 1 record before it judges the model: so judge it now
+        # a release that lacks features sets a version 1 record aside without judging its model: judge it now
         is_open = reason == Reason.INCOMPATIBLE_FEATURES and proposal.schema_version == 1
         if offset < self._judged_up_to and not is_open:
             return Verdict() if reason is None else Verdict(reason)

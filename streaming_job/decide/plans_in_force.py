@@ -17,7 +17,7 @@ class Step:
     """An accepted event, with the champions and the plan after it."""
 
     since: int
-    """Arrival from which it applies, ms: its own, or that of an earlier event with a later timestamp."""
+    """Arrival from which the event applies, ms: its own, or that of a preceding event if later."""
     offset: int
     event: Event
     champions: tuple[Decides, ...]

@@ -2,7 +2,7 @@
 
 The plan of a transaction follows from the rollout events that had arrived before it. Events are folded in the
 order of their offsets by `models.rollouts.machine`. The verdict on an event (accepted, or refused with a
-reason) is kept with it in the state, so a restart, another release or a changed registry folds the same
+reason) is kept with it in the state, so a restart, another release or a changed registry does not change the
 history. The only exception: a champion that needs features that a release does not compute is passed over
 until a release computes them.
 """
@@ -29,7 +29,7 @@ from streaming_job.decide.plans_in_force import Step, plans_in_force
 from streaming_job.decode.strict import MAX_RECORD_BYTES
 
 GOOD, UNJUDGED = "good", ""
-"""Verdict codes beside the reasons. UNJUDGED: not judged yet, or the verdict follows from the log alone."""
+"""Verdict codes that are no reasons. UNJUDGED: not judged yet, or the verdict follows from the log alone."""
 
 
 class NoRolloutError(FraudError):
@@ -100,7 +100,7 @@ class RolloutHistory:
 
     @property
     def newest(self) -> Plan | None:
-        """The plan in force."""
+        """The plan now in force; None if no plan can decide."""
         return self._in_force[-1][1] if self._in_force else None
 
     def fold(self, records: Sequence[RolloutRecord], topics: Topics, judge: Judge) -> list[DeadLetter]:

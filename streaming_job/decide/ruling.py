@@ -1,4 +1,4 @@
-"""The ruling of a plan: verdicts of its champion and challengers, and which of them decides each card."""
+"""The ruling of a plan: verdicts of its champion and challengers, and which of them decides a transaction."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class Ruling:
     rows: NDArray[np.int64]
     """Rows of the transactions in the block, ascending, shape (m,)."""
     features: NDArray[np.float64]
-    """Shape (m, len(FEATURES))."""
+    """Shape (m, c); with merchant facts, c is greater than len(FEATURES)."""
     champion: ModelResult
     challengers: tuple[ModelResult, ...]
     canary: ModelResult | None
@@ -89,7 +89,7 @@ class Ruling:
 
     @property
     def differs(self) -> NDArray[np.bool_] | None:
-        """Whether any challenger's verdict differs from the champion's, shape (m,); None without any."""
+        """Whether a challenger's verdict is not the champion's, shape (m,); None without challengers."""
         if not self.challengers:
             return None
         champion_alerts = self.champion.verdicts.alerts
@@ -137,7 +137,7 @@ class Ruling:
             rows: rows of the ruling, shape (k,).
 
         Returns:
-            Contributions of the features, shape (k, len(FEATURES)), 0 where there is no explanation; and
+            Contributions of the features, shape (k, c), 0 where there is no explanation; and
             row -> how the deciding model failed, including UNEXPLAINED.
 
         Raises:
@@ -177,14 +177,14 @@ def rule(
     Args:
         plan: the plan that was in force when they arrived.
         rows: rows of the transactions in the block, ascending, shape (m,).
-        features: shape (m, len(FEATURES)).
+        features: features of the transactions, shape (m, c).
         facts: other inputs of the rules, m rows.
         card_hashes: low halves of the cards' hashes, shape (m,).
         load_model: returns the champion's scorer.
         challengers: the challengers' models.
 
     Raises:
-        ModelError: the champion's model cannot be loaded, or not be run on this machine.
+        ModelError: the champion's model cannot be loaded, or cannot run on this machine.
     """
     champion = _evaluate(plan.champion, score_batch(load_model(plan.champion.model), features), facts)
     others = tuple(

@@ -1,8 +1,8 @@
 """Scoring of transactions by champion and challengers.
 
 A champion that cannot run because of the machine stops the group: if the rules decided alone for such a
-reason, no replay would repeat the decision. A challenger's failure never stops the group: where it gives no
-score the champion decides, and the failure is counted.
+reason, no replay would repeat the decision. A challenger's failure never stops the group: where a canary
+gives no score the champion decides, and the failure is counted.
 """
 
 import logging
@@ -31,9 +31,9 @@ class Answer:
     scorer: Scorer | None
     """The model; None if it could not be loaded."""
     scores: NDArray[np.float64]
-    """Shape (n,); NaN where it failed."""
+    """Shape (n,); NaN where the model failed."""
     failures: dict[int, str]
-    """Row -> how it failed (`models.guarded`, UNAVAILABLE)."""
+    """Row -> how the model failed (`models.guarded`, UNAVAILABLE)."""
     ms: float
     """Duration of scoring."""
 

@@ -12,7 +12,8 @@ from streaming_job.progress.outcome import Alert
 def build(context: AlertContext, ruling: Ruling, row: int) -> list[Alert]:
     """Build one shadow alert for each challenger whose verdict differs, in the plan's order.
 
-    Escalation follows from the card's real alerts, as if this verdict were the card's next alert.
+    The rule `escalated` counts the card's real alerts, whichever model decided them,
+    and this transaction as one more.
 
     Args:
         context: the transaction.

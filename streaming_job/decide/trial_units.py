@@ -34,7 +34,7 @@ _KINDS = (None, _ONLY_CHAMPION, _ONLY_CHALLENGER, _BOTH)
 
 Card = tuple[int, int]
 Change = tuple[Counter[str], Counter[str]]
-"""Changes of one challenger's counts: of card-hours and of cards, by PAIRED."""
+"""Changes of one challenger's counts: of card-hours and of cards, each by kind (PAIRED)."""
 
 
 @dataclass
@@ -56,7 +56,7 @@ class PartitionUnits:
             card: (lo, hi).
             arrival: ms.
             flags: flags of the models that alerted.
-            changes: by challenger; added to.
+            changes: changes of each challenger's counts; updated in place.
         """
         hour = arrival // HOUR_MS
         if hour > self.newest:
@@ -101,7 +101,8 @@ class TrialUnits:
 
         Args:
             partition: partition of the transactions.
-            rollout_id: the trial of its next transactions; None if there is none: then None is returned.
+            rollout_id: rollout that is on trial for the partition's next transactions; None without one, for
+                which None is returned.
         """
         current = self._partitions.get(partition)
         if current is not None and current.rollout_id == rollout_id:

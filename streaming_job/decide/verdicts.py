@@ -43,7 +43,7 @@ class Facts:
         """Hold the inputs; counts are computed on demand.
 
         Args:
-            features: shape (n, len(FEATURES)).
+            features: shape (n, c), c at least len(FEATURES).
             standing: status of the cards (index into STATUSES), shape (n,).
             version: profile version in force, or -1, shape (n,).
         """
@@ -64,12 +64,12 @@ class Verdicts:
 
     policy: Policy
     fired: Mapping[str, NDArray[np.bool_]]
-    """Rule of a single transaction -> whether it fired, shape (n,); in the order of RULES."""
+    """Rule (all but ESCALATED) -> whether it fired, shape (n,); in the order of RULES."""
     alerts: NDArray[np.bool_]
     """Whether a transaction is an alert by this policy, shape (n,)."""
 
     def rules(self, row: int, day: int) -> tuple[str, ...]:
-        """Return the rules that fired for a row, as the card's alert number `day` within a day."""
+        """Return the rules that fired for a row whose alert would be the card's `day`-th within a day."""
         after = self.policy.escalate_after
         fired = [rule for rule, rows in self.fired.items() if rows[row]]
         if fired and after is not None and day >= after:

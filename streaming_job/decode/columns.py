@@ -39,7 +39,7 @@ def present(column: pa.BinaryArray) -> NDArray[np.bool_]:
 
 
 def column(data: Bytes, offsets: NDArray[np.int32]) -> pa.BinaryArray:
-    """Return a column without nulls that shares the memory; inverse of `buffers`."""
+    """Return a column without nulls that shares the arrays' memory; inverse of `buffers`."""
     return pa.Array.from_buffers(
         pa.binary(), offsets.size - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     )

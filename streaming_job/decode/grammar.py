@@ -80,7 +80,7 @@ def _escape(data: Bytes, at: int, end: int) -> int:
 
 @njit(cache=True, inline="always")
 def string(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """Return the position of the closing quote (-1 if malformed) and the kind of the string at `at`."""
+    """Return the closing quote's position (-1 if malformed) and the kind; `at` is after the opening quote."""
     kind = PLAIN
     while at < end:
         byte = data[at]

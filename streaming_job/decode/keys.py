@@ -1,7 +1,8 @@
 """Kernels that select profile records by their keys, before the values are decoded.
 
-Each key group reads the whole profile topic and keeps the records of its own cards. Dropping the others must
-be cheap: a kernel reads the key, and searches the value for the mark that ends a snapshot.
+Each key group reads the whole profile topic and keeps the records of its own cards. Dropping the rest must be
+cheap: one kernel reads the keys, and another searches the values of the dropped records for the mark that
+ends a snapshot, which every group has to know.
 
 A plain key is an object whose only field is the card id: {"card_id":"..."}, with or without white space
 between the tokens; the id has neither escapes nor control characters. Debezium writes plain keys if its
@@ -17,13 +18,14 @@ from streaming_job.decode import columns
 from streaming_job.decode.grammar import Bytes, blank, byte_at
 
 LAST = b'"last"'
-"""Bytes in the value of every record that ends a snapshot (`snapshots.ends_snapshot` checks the field)."""
+"""Bytes in the value of every record that ends a snapshot. Other values may contain them, too, so
+`snapshots.ends_snapshot` checks the field."""
 _NAME = np.frombuffer(b'"card_id"', dtype=np.uint8)
 
 
 @njit(cache=True)
 def _find_card(data: Bytes, at: int, end: int) -> tuple[int, int]:
-    """Return first character and closing quote of the card id in a plain key; (0, 0) if it is not plain."""
+    """Return where the card id and the quotation mark after it are; (0, 0) if the key is not plain."""
     at = blank(data, at, end)
     if byte_at(data, at, end) != 0x7B:
         return 0, 0

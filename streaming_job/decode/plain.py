@@ -1,9 +1,10 @@
 """Kernel that validates and decodes plain transactions; all others go to `strict`.
 
 One pass over a record's bytes checks that it is one JSON object, finds the fields that decisions depend on,
-checks and converts them. Everything unusual (an identifier with an escape, a number that a double does not
-hold exactly, a repeated field) and everything invalid is left to `strict`. So the kernel may reject a good
-record, which then costs more time. It never accepts a bad record, and its values are those of `strict`.
+checks and converts them. Everything unusual (an identifier with an escape, a number with an exponent or with
+more digits than a double holds exactly, a repeated field) and everything invalid is left to `strict`. So the
+kernel may reject a good record, which then costs more time. It never accepts a bad record, and its values are
+those of `strict`.
 """
 
 from typing import Any
@@ -18,8 +19,9 @@ from streaming_job.decode.grammar import ESCAPED, Bytes, blank, byte_at, digits,
 from streaming_job.decode.strict import FIELDS, MAX_AMOUNT, MAX_ID_CHARACTERS, MAX_RECORD_BYTES, MAX_TIME_MS
 
 EXACT = 1 << 53
-"""Doubles represent integers below this, and powers of ten up to 10^22, exactly; so their quotient is rounded
-only once and is correct (W. Clinger, "How to read floating point numbers accurately", 1990)."""
+"""Doubles represent integers below this, and powers of ten up to 10^22, exactly; so an integer divided
+by a power of ten is rounded only once, to the nearest double (W. Clinger, "How to read floating point numbers
+accurately", 1990)."""
 POWERS = 10.0 ** np.arange(23)
 
 _LONGEST_NAME = 16
@@ -32,12 +34,13 @@ _TRANSACTION, _CARD, _MERCHANT, _AMOUNT, _CURRENCY, _COUNTRY, _TIME = range(7)
 _UNKNOWN = -1
 
 QUOTED = (_CARD, _TRANSACTION, _MERCHANT, _CURRENCY)
-"""Fields that an alert copies unchanged, in the order of a quote (`transactions.quote`)."""
+"""Fields that an alert copies unchanged; joined in this order by SEPARATOR, they are a record's quote."""
 SEPARATOR = 0x0A
 """Separator of a quote's fields: a control character, which no field may contain."""
 
 Spans = NDArray[np.int64]
-"""First character and closing quote of each field that is a string, shape (len(FIELDS), 2)."""
+"""Positions of the first character and of the closing quotation mark of each field that is a string, shape
+(len(FIELDS), 2)."""
 
 
 @njit(cache=True, inline="always")
@@ -116,7 +119,7 @@ def _figure(data: Bytes, at: int, end: int, field: int, record: Any) -> int:
         if at == whole + 1:
             return -1
     decimals = max(at - whole - 1, 0)
-    if at - start > 18 or byte_at(data, at, end) | 0x20 == 0x65:  # more than an int64 holds; e E
+    if at - start > 18 or byte_at(data, at, end) | 0x20 == 0x65:  # too many digits for int64, or e, E
         return -1
     value = np.int64(0)
     for i in range(start, at):
@@ -206,7 +209,7 @@ def read(
         offsets: record i is data[offsets[i]:offsets[i + 1]], shape (n + 1,).
         present: whether record i is not null, shape (n,).
         records: out, TRANSACTION[n]: identity, amount, country and event time of the plain records; the
-            others are undefined.
+            rows of other records are undefined.
         plain: out, bool[n]: whether record i is plain.
         quotes: out, the QUOTED fields of the plain records, SEPARATOR between them; at least as large as all
             records together.

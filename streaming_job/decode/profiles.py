@@ -45,17 +45,18 @@ class ProfileChanges:
     """The records of the profile topic, decoded for one key group."""
 
     changes: NDArray[np.void]
-    """Changes of the group's cards (PROFILE), in the records' order, before `snapshots.mark_later_rows`."""
+    """Changes of the group's cards (PROFILE), in the records' order; not yet marked by
+    `snapshots.mark_later_rows`."""
     dead_letters: list[DeadLetter]
     """Invalid records that this group reports, in the records' order."""
     snapshot_end: int | None
-    """Earliest arrival, ms, of a record that ends a snapshot, of any group's card; None without one."""
+    """Earliest arrival, ms, of a record that ends a snapshot, in whichever group; None without one."""
 
 
 def decode(records: Records, key_groups: KeyGroups, group: int) -> ProfileChanges:
     """Decode the rows of one key group.
 
-    Rows of other groups are dropped undecoded, except those that may end a snapshot.
+    Rows of other groups are only checked for the end of a snapshot, and dropped undecoded.
 
     Args:
         records: records of the profile topic.
@@ -94,7 +95,8 @@ def decode(records: Records, key_groups: KeyGroups, group: int) -> ProfileChange
                 changes[len(card_ids)] = change[0]
                 card_ids.append(card_id)
     changes = changes[: len(card_ids)]
-    changes["lo"], changes["hi"] = hash_strings(pa.array(card_ids, type=pa.string()))  # one by one: 8 us each
+    # all at once: hashing one by one takes 8 us for each
+    changes["lo"], changes["hi"] = hash_strings(pa.array(card_ids, type=pa.string()))
     return ProfileChanges(changes, dead_letters, min(ends, default=None))
 
 
@@ -111,7 +113,7 @@ def profile_change(
 
     Args:
         key: Debezium's key, an object with card_id.
-        value: Debezium's envelope; None is a tombstone, which deletes.
+        value: Debezium's envelope; None is a tombstone, which deletes the profile.
         partition: Kafka partition.
         offset: Kafka offset.
         arrival: Kafka timestamp, ms.
@@ -130,7 +132,7 @@ def profile_change(
 def _read(
     key: bytes | None, value: bytes | None, partition: int, offset: int, arrival: int
 ) -> tuple[NDArray[np.void], str]:
-    """Return a record as a change without the card's hash, and its card_id; see `profile_change`."""
+    """Return the change of `profile_change`, still without the card's hash, and the card_id."""
     change = np.zeros(1, dtype=PROFILE)
     change["partition"], change["offset"], change["arrival"] = partition, offset, arrival
     if value is None:
@@ -150,7 +152,7 @@ def _read(
         if kind != DELETE:
             _fill(change, row)
         if keys.card(key) not in (None, card_id.encode()):
-            # the key's group would keep a card of another group
+            # if accepted, the group of the key's card would keep a card of another group
             raise Rejected(Reason.INVALID_VALUE, "the key names another card than the value")
     return change, card_id
 
@@ -163,7 +165,7 @@ def _object(record: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _lsn(origin: dict[str, Any]) -> NDArray[np.uint8]:
-    """Return the position in Postgres's log as bytes, most significant first, shape (7,); 0 without one."""
+    """Return the position in Postgres's log as bytes, big-endian, shape (7,); zeros without one."""
     lsn = origin.get("lsn")
     number = lsn if type(lsn) is int and 0 < lsn < 1 << 8 * _LSN_BYTES else 0
     return np.frombuffer(number.to_bytes(_LSN_BYTES, "big"), dtype=np.uint8)

@@ -2,8 +2,9 @@
 
 Rows of the first snapshot are the profiles from before the log began: they count as known from the beginning.
 Rows of later snapshots (incremental ones, or of a recreated connector) count as known from their arrival on,
-like any change. Only the log distinguishes them: the record that ends the first snapshot is marked, and rows
-that arrive after it belong to a later one.
+like any change. Rows of incremental snapshots say so. Those of a recreated connector look like rows of the
+first snapshot, so their arrival decides: Debezium marks the last row of a snapshot, and snapshot rows that
+arrive after the first such row belong to a later snapshot.
 """
 
 from typing import Any
@@ -29,7 +30,7 @@ def source(envelope: dict[str, Any]) -> dict[str, Any]:
 
 def ends_snapshot(value: bytes | None) -> bool:
     """Return whether a value of the profile topic is a snapshot's last row, even if the row is invalid."""
-    # most records are not: avoid parsing them twice
+    # most records do not end a snapshot: avoid parsing them twice
     if value is None or LAST not in value:
         return False
     try:
@@ -39,7 +40,7 @@ def ends_snapshot(value: bytes | None) -> bool:
 
 
 def first_end(known: int | None, new: int | None) -> int | None:
-    """Return the earlier of two arrivals of a snapshot's last row, ms: the known one and a new one."""
+    """Return the earlier of two arrivals of a snapshot's last row, known and new, ms; None without any."""
     ends = [end for end in (known, new) if end is not None]
     return min(ends, default=None)
 

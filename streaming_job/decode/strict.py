@@ -14,14 +14,15 @@ from streaming_job.contracts import Reason
 
 MAX_RECORD_BYTES = 65_536
 MAX_NESTING = 256
-"""Depth of nested objects and arrays. The limit of Python's json module depends on the caller's stack."""
+"""Maximum depth of nested objects and arrays; fixed, because the limit of Python's json module depends on the
+caller's stack."""
 MAX_DIGITS = 4300
-"""Digits of an integer: Python's own limit."""
+"""Maximum number of digits of an integer: Python's own limit."""
 MAX_ID_CHARACTERS = 64
 SHORTEST_CARD_NUMBER, LONGEST_CARD_NUMBER = 13, 19
-"""Digits (ISO/IEC 7812)."""
+"""Numbers of digits (ISO/IEC 7812)."""
 MAX_DETAIL = 200
-"""Characters of a rejection's detail, which may quote a whole record."""
+"""Maximum characters of a rejection's detail, which could otherwise quote a whole record."""
 MAX_AMOUNT = 1e9
 MAX_TIME_MS = 99_999_999_999_999
 FIELDS = ("transaction_id", "card_id", "merchant_id", "amount", "currency", "country", "event_time")
@@ -190,7 +191,7 @@ def check_card_number(card_id: str) -> None:
     One in ten tokens of 13 to 19 digits is refused by chance.
 
     Raises:
-        Rejected: card_number.
+        Rejected: reason card_number.
     """
     if not (SHORTEST_CARD_NUMBER <= len(card_id) <= LONGEST_CARD_NUMBER and _DIGITS.fullmatch(card_id)):
         return
@@ -204,10 +205,10 @@ def check_card_number(card_id: str) -> None:
 
 
 def check_time(event_time: int, arrival: int, lateness_ms: int, skew_ms: int) -> None:
-    """Refuse a transaction that is too late, or further ahead of its arrival than clocks may differ.
+    """Refuse a transaction whose event time is too long before its arrival, or too long after it.
 
     Raises:
-        Rejected: too_late or future_event_time.
+        Rejected: reason too_late or future_event_time.
     """
     if event_time < arrival - lateness_ms:
         raise Rejected(

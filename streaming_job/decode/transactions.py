@@ -1,7 +1,7 @@
 """Decoder of transactions, an Arrow batch at a time.
 
-One kernel reads all plain records (`plain`). The records that it cannot decide go one by one to `strict`,
-which is authoritative. So bad records are slow, but do not slow down the others.
+One kernel reads all plain records (`plain`). All other records go one by one to `strict`, which is
+authoritative. So bad records are slow, but do not slow down the plain ones.
 """
 
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class Decoded:
     rows: NDArray[np.int64]
     """Row in the batch of each accepted transaction."""
     rejections: list[Rejection]
-    """The other rows."""
+    """The rows that are not accepted."""
 
 
 def _enter(record: np.void, fields: dict[str, Any]) -> None:
@@ -164,7 +164,7 @@ def _check_times(decoded: Decoded, limits: TimeLimits) -> Decoded:
 def _check_partitions(decoded: Decoded, key_groups: KeyGroups) -> Decoded:
     """Refuse transactions that are not in their card's partition, as the producers' partitioner defines it.
 
-    The key group of another partition does not have the card's history.
+    The key group that reads another partition may lack the card's history.
     """
     actual = decoded.records["partition"]
     expected = key_groups.partitions_of(_card_ids(decoded.quotes))
@@ -195,7 +195,7 @@ def _card_ids(quotes: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def _without(decoded: Decoded, refused: NDArray[np.bool_], rejections: list[Rejection]) -> Decoded:
-    """Return `decoded` without the accepted transactions that `refused` marks, shape (accepted,)."""
+    """Return `decoded` without the accepted transactions that `refused`, shape (accepted,), marks."""
     remaining = ~refused
     return Decoded(
         decoded.records[remaining],

@@ -1,9 +1,9 @@
 """The clock of a key group: the arrival up to which it has decided its part of the log. Pure.
 
 A partition's clock is the arrival of its first waiting transaction, or of its last decided one if none waits.
-Arrivals of a partition ascend, except when a broker's clock is set back. The clock of a partition that has
-been read to its end stands still, so it is left out: the caller then knows that the partition's next records
-will not arrive before the group's clock.
+Arrivals of a partition ascend, except when a broker's clock is set back. The clock of a partition
+that has been read to its end, and has no waiting transaction, stands still, so it is left out: the
+partition's next records will arrive after all that have been read so far.
 """
 
 from collections.abc import Collection, Iterable
@@ -18,7 +18,7 @@ SLACK_MS = 5 * MINUTE_MS
 """Time from the end of an hour until it counts as over: brokers' clocks differ, and producers send to
 several partitions at the same time."""
 BEGUN = -NEVER
-"""Clock of a partition without records so far."""
+"""Clock of a partition from which no record has been read yet."""
 IDLE = NEVER
 """Clock of a group that has read all its partitions to their ends."""
 
@@ -32,7 +32,7 @@ class LogClock:
         self._waiting: dict[int, int] = {}
 
     def advance(self, records: Records) -> None:
-        """Advance the clocks after transactions have been decided."""
+        """Advance the clocks past transactions, which must be decided before `time` is called."""
         for partition in np.unique(records.partitions).tolist():
             newest = int(records.arrivals[records.partitions == partition].max())
             self._decided[partition] = max(self._decided[partition], newest)
@@ -45,7 +45,7 @@ class LogClock:
         """Return the arrival before which all records have been decided, ms; IDLE if no partition remains.
 
         Args:
-            drained: partitions that have been read to their ends.
+            drained: partitions that have been read to their ends; left out unless a transaction waits.
         """
         clocks = [
             max(self._waiting.get(partition, BEGUN), decided)
@@ -56,7 +56,7 @@ class LogClock:
 
 
 def hour_to_come(time: int) -> int:
-    """Return the first hour that is not over at a time in ms."""
+    """Return the first hour, counted from 1970, that is not over at `time`, ms."""
     return (time - SLACK_MS) // HOUR_MS
 
 

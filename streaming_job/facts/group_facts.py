@@ -1,11 +1,13 @@
 """The merchant facts of a key group, which folds all groups' facts and writes its own exactly once. Pure.
 
+The group writes three kinds of facts:
+
     counts    of an arrival hour, once the hour is over in the group's part of the log
     reports   of each label, once the transactions that arrived before it are decided
-    promise   that all facts of the group that take effect up to some time are written
+    promise   that all facts of the group that take effect before some time are written
 
-A fact never takes effect before the time of a promise that its group has made: a fact that is too late for
-this takes effect later. So a group that has read the promises of all groups up to a time has all facts that
+A fact that a group writes after a promise never takes effect before the promised time: if it normally would,
+it takes effect later. So a group that has read the promises of all groups up to a time has all facts that
 take effect before that time.
 
 The facts of records before Q have been written: labels before Q are skipped; transactions before Q are
@@ -59,7 +61,7 @@ class GroupFacts:
             rules: rules of merchant facts.
             topics: topics of the job.
             key_groups: maps cards to groups.
-            state: state of the group's cards, which keeps ids.
+            state: state of the group's cards, which keeps the ids of transactions.
             store: the persisted pieces.
             extra: `Meta.extra`, persisted as JSON.
 
@@ -82,11 +84,11 @@ class GroupFacts:
 
     @property
     def promised(self) -> int:
-        """Greatest time that the group has promised, ms: its facts that take effect before are written."""
+        """Greatest time that the group has promised, ms: its facts that take effect before it are written."""
         return max(self._last_promise, self.table.promise(self._group))
 
     def fold(self, records: Records, silent_before: Offsets) -> None:
-        """Fold facts or labels; `silent_before` (Q) determines which labels are new."""
+        """Fold facts or labels; labels before `silent_before` (Q) are skipped."""
         contract = self._contracts.get(records.topic)
         if contract is None:
             self.table.fold(read(records, self._rules.job_id))
@@ -113,8 +115,8 @@ class GroupFacts:
         self._hours.add(merchants[is_open], arrivals[is_open])
         if silent or is_open.all():
             return
-        # counts of these hours are written: a transaction is added to its hour if that takes effect after the
-        # promise, else to the first hour that does
+        # counts of these hours have been written: a late transaction is added to its own hour if the hour's
+        # counts take effect after the promise, otherwise to the first hour whose counts do
         unseen = -(-(self.promised - self._rules.ripe_after_ms) // HOUR_MS) - 1
         late = hour_counts(merchant_hash(merchants[~is_open]), arrivals[~is_open])
         late["hour"] = np.maximum(late["hour"], unseen)

@@ -12,7 +12,7 @@ from streaming_job.log.records import Offsets, PartitionId
 @dataclass(frozen=True)
 class _Waiting:
     due_at: int
-    """Greatest arrival up to this label in its partition, ms, so that a partition's labels stay in order."""
+    """Greatest arrival of the partition's labels up to this one, ms; this keeps them in order."""
     item: Label | DeadLetter
 
 
@@ -43,6 +43,6 @@ class LabelQueue:
         return [waiting.item for waiting in due]
 
     def positions(self, read: Offsets) -> Offsets:
-        """Return the offset of the first waiting label by partition; without one, the position read."""
+        """Return by partition the offset of the first waiting label; its offset in `read` if none waits."""
         first = {tp: queue[0].item.offset for tp, queue in self._waiting.items() if queue}
         return {tp: first.get(tp, offset) for tp, offset in read.items()}

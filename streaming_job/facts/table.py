@@ -24,7 +24,8 @@ NEVER_PROMISED = -NEVER
 PROMISES = "promises"
 """Name in `Meta.extra`."""
 KEPT_LONGER_H = 8 * 24
-"""Hours for which facts are kept beyond the longest lookback from the horizon: arrivals may descend."""
+"""Hours for which facts are kept beyond the longest lookback from the horizon: if a broker's clock is set
+back, new transactions arrive long before the horizon."""
 
 
 @dataclass(frozen=True)
@@ -100,11 +101,11 @@ class FactTable:
         return max(self.promise(group) for group in range(self._groups))
 
     def features(self, merchants: NDArray[np.uint64], arrivals: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return merchant label features of n transactions, as of their arrivals, all before the horizon.
+        """Return merchant label features of n transactions, as of their arrivals.
 
         Args:
             merchants: hashes, shape (n,).
-            arrivals: ms, shape (n,).
+            arrivals: ms, all before the horizon, shape (n,).
 
         Returns:
             Shape (n, len(MERCHANT_FEATURES)); NaN where unknown.

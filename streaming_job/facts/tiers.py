@@ -1,8 +1,9 @@
-"""Append-only rows persisted in tiered pieces: each call adds a piece, and small pieces are merged.
+"""Append-only rows persisted in tiered pieces: each call of `add` adds a piece; small pieces are merged.
 
 A new piece is merged with the previous piece while the previous piece has less than twice as many rows, and
-both together have at most MOST_ROWS. So about log2(MOST_ROWS) pieces can still be merged, each row is written
-about log2(MOST_ROWS) times, and no write exceeds a piece of MOST_ROWS. Old rows are removed by whole pieces.
+both together have at most MOST_ROWS. So at any time about log2(MOST_ROWS) pieces can still be merged, each
+row is written about log2(MOST_ROWS) times, and merging writes no piece of more than MOST_ROWS rows. Old rows
+are removed by whole pieces.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,7 +42,7 @@ class Tiers:
         self._condense = condense
         self._prefix, self._dtype, self._time = prefix, dtype, time
         self._newest: dict[int, int] = {}
-        """Greatest time of each piece that was loaded or written here, by number."""
+        """Greatest time of each piece that this object has loaded or written, by the piece's number."""
         self._pieces: list[list[int]] = extra.setdefault(prefix, [])
         """[number, rows] of each piece."""
 
@@ -91,7 +92,7 @@ class Tiers:
             self._put(store, number, rows)
 
     def drop_before(self, store: PieceStore, time: int) -> None:
-        """Remove the pieces whose rows are all older than a time; pieces must have been loaded."""
+        """Remove the pieces whose rows are all older than a time; stored pieces must have been loaded."""
         kept = []
         for piece in self._pieces:
             if self._newest[piece[0]] < time:

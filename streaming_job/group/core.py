@@ -80,8 +80,8 @@ class GroupCore:
             self.outcome.set_aside = self._rollouts.set_aside
         self._new_rollouts = False
         self._trial = TrialPieces(store, self._rollouts.steps)
-        # replaces `applied` of the last progress record, which an aborted run from an older checkpoint may
-        # have written
+        # replace `applied` of the last progress record: an aborted run from an older checkpoint may have
+        # written that record
         if self._rollouts.steps:
             self.outcome.applied = self._trial.applied.to_json()
         challengers = Challengers(rules.load_challenger or rules.load_model)
@@ -273,12 +273,12 @@ class GroupCore:
         """Return the offsets up to which the state includes the tables.
 
         Args:
-            positions: the offsets up to which the tables have been read; some of these labels may wait.
+            positions: the offsets up to which the tables have been read; labels before them may still wait.
         """
         return positions if self.facts is None else self.facts.positions(positions)
 
     def append(self, store: PieceStore) -> int:
-        """Write new facts, and pending changes as a delta; return the bytes written, without the facts."""
+        """Persist new facts, and pending rows as a delta; return the bytes written, without the facts."""
         if self.facts is not None:
             self.facts.persist(store)
         if not self.pending:

@@ -56,7 +56,7 @@ class Gate:
         }
 
     def held(self) -> Offsets:
-        """Return the offset after the last transaction read, by partition with waiting transactions."""
+        """Return the offset after the last transaction read, for each partition with waiting transactions."""
         positions = self._transactions.positions
         return {tp: positions[tp] for tp in self._first()}
 
@@ -121,7 +121,7 @@ class Gate:
 def _split(batches: list[Records], horizon: int) -> tuple[list[Records], list[Records]]:
     """Split records into those before the horizon and those that wait, partition by partition.
 
-    The first transaction of a partition that waits makes all later ones of the partition wait.
+    Once a transaction waits, all later ones of its partition wait, too.
     """
     passed: list[Records] = []
     waiting: list[Records] = []

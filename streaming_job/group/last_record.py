@@ -16,7 +16,7 @@ Record = Mapping[str, Any]
 
 
 def newest(on_topic: Record | None, in_state: str | None) -> Record | None:
-    """Return the newer one of the record on the topic and the one in the state.
+    """Return the newer of the record on the topic and the one in the state; None if there is neither.
 
     Args:
         on_topic: the newest record on the topic; None without one.
@@ -29,13 +29,13 @@ def newest(on_topic: Record | None, in_state: str | None) -> Record | None:
 
 
 def positions(record: Record | None) -> Offsets:
-    """Return the positions that a record reports; it is the only source of the tables' positions."""
+    """Return Q of all inputs as a record reports it; for the tables, Q is stored nowhere else."""
     parts = record["partitions"] if record is not None else ()
     return {(part["topic"], part["partition"]): part["end_offset"] for part in parts}
 
 
 def set_aside(record: Record | None) -> dict[int, str]:
-    """Return the rollouts that a record sets aside, offset -> reason; these verdicts are final."""
+    """Return the rollouts that a record sets aside, offset -> reason, for `ModelJudge`."""
     reasons = record.get("rollouts_set_aside", {}) if record is not None else {}
     return {int(offset): reason for offset, reason in reasons.items()}
 

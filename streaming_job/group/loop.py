@@ -1,6 +1,6 @@
 """The loop of a key group, which runs one epoch. The order of its steps makes the output exactly-once.
 
-    Step 1  read      new transactions, in the order of their partitions
+    Step 1  read      new transactions, each partition in the order of offsets
     Step 2  tables    fold profiles and rollouts up to their current ends, after the transactions were read
     Step 3  decide    decode, features, scores, policy: updates the state, returns alerts and dead letters
     Step 4  commit    alerts, dead letters, progress and input offsets (Q) in one Kafka transaction
@@ -36,7 +36,7 @@ instead of 100."""
 IDLE_S = 0.05
 """Maximum wait for records before the loop checks whether its epoch is over."""
 HELD_S = 0.005
-"""The same while transactions wait for facts."""
+"""Maximum wait for records while transactions wait for facts."""
 LEAST_S = 0.1
 """Minimum seconds that a group runs in each epoch. A group that had to be opened, or waited for a slot, may
 start after the epoch's end; without time to fetch records it would never make progress."""
@@ -67,7 +67,7 @@ class Tables(Protocol):
         """Offset after the last record returned, by partition."""
 
     def lag(self) -> dict[str, int]:
-        """Return by topic the number of records to be read before the group decides."""
+        """Return by topic the number of records to be read before the group decides; empty if none."""
 
     def poll(self, wait_s: float = 0.0) -> list[Records]:
         """Return some new records."""
@@ -129,7 +129,7 @@ class Follower:
             pace: sizes and intervals.
             output_offsets: Q by partition of the transactions.
             silent_s: seconds since the group's last commit.
-            clock: seconds; determines only when a commit is made.
+            clock: seconds; determines when commits and deltas are written, but not what is decided.
         """
         self.core, self._transactions, self._tables, self._committer = core, transactions, tables, committer
         self._pace, self._clock = pace, clock
@@ -141,7 +141,7 @@ class Follower:
         self._silent = self._behind_q()
         self._set_limit()
         self._committed = self._positions()
-        """Positions at the last commit, before the first one P: all output before them is written."""
+        """Positions at the last commit; P, if there was none yet. All output before them is written."""
         self._last_commit = clock() - silent_s
 
     def run(self, epoch: Epoch, store: PieceStore) -> Offsets:

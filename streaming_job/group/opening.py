@@ -157,7 +157,7 @@ def _checked(
     """Check that state, output and log belong together, before another instance is fenced.
 
     Returns:
-        P by partition of all inputs, and when the first snapshot of the profiles ended (None: unknown).
+        P by partition of all inputs, and the answer of `_snapshot_end`.
     """
     topics = opening.rules.topics
     with EndOffsets(opening.client, (topics.transactions, *opening.rules.tables)) as ends:
@@ -203,10 +203,13 @@ def _inputs(opening: Opening, own_partitions: set[PartitionId], offsets: Offsets
 
 
 def _snapshot_end(opening: Opening, positions: Offsets, ends: Offsets) -> int | None:
-    """Return when the first snapshot of the profiles ended, read ahead before any profile is folded.
+    """Read the profiles ahead from P, and return when their first snapshot ended.
 
-    Otherwise a partition with rows of a later snapshot might be folded before the partition that holds the
-    last row of the first snapshot.
+    If profiles were folded without this, a partition with rows of a later snapshot might be folded before the
+    partition that holds the last row of the first snapshot.
+
+    Returns:
+        Arrival of that row, ms; None if it is not after P.
     """
     topic = opening.rules.topics.profiles
     remaining = {tp: end for tp, end in ends.items() if tp[0] == topic and positions[tp] < end}
@@ -227,7 +230,7 @@ def _snapshot_end(opening: Opening, positions: Offsets, ends: Offsets) -> int | 
 
 
 def _earliest_end(records: Records) -> int | None:
-    """Return the earliest arrival of a record that ends a snapshot."""
+    """Return the earliest arrival of a record that ends a snapshot, ms; None without one."""
     candidates = np.flatnonzero(keys.may_end_snapshot(records.values, np.ones(len(records), dtype=np.bool_)))
     ends = [row for row in candidates.tolist() if snapshots.ends_snapshot(records.values[row].as_py())]
     return min(records.arrivals[ends].tolist(), default=None)

@@ -42,16 +42,17 @@ SUMMARY_SCHEMA = (
 )
 """Schema of the summary rows: one row for each group and epoch."""
 NOTHING: dict[str, Any] = {"commits": 0, "transactions": 0, "alerts": 0, "dead_letters": 0, "positions": "{}"}
-"""Summary of a group's first epoch."""
+"""Summary of a group's first epoch, which only stores P."""
 # type objects, because each task would send a DDL string to the JVM for parsing
 _NAME = StructType().add("name", StringType())
 _BLOB = StructType().add("blob", BinaryType())
 MODEL_PATIENCE_S, MODEL_RETRY_S = 60.0, 2.0
-"""Seconds for which loading a model is retried while its registry does not answer, and between retries."""
+"""Seconds for which loading a model is retried while its registry does not answer, and seconds between
+retries."""
 STATE_TIMEOUT_S = 60.0
 """Longest wait for an answer of Spark's state store."""
 EPOCH, QUERY = "streaming.sql.batchId", "sql.streaming.queryId"
-"""Spark's local properties of a task."""
+"""Names of Spark's local properties that give a task its epoch and its query id."""
 
 
 class StateStoreError(FraudError):

@@ -1,4 +1,4 @@
-"""The rollout pieces of the state beside the history: trial units, applied events, feature counts."""
+"""The state's pieces about rollouts, except their history: trial units, applied events, feature counts."""
 
 from feature_store.state.journal import PieceStore
 from streaming_job.decide.applied_events import AppliedEvents
@@ -18,7 +18,7 @@ class TrialPieces:
 
         Args:
             store: the persisted pieces.
-            steps: the rollout events folded so far; this list grows.
+            steps: the rollout events folded so far; the owner appends later ones to this list.
         """
         self._steps = steps
         units, applied, features = (store.get(name) for name in (UNITS, APPLIED, FEATURES))

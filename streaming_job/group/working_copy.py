@@ -3,7 +3,7 @@
 Any worker may get any key group, so the arrays are in mapped files. A copy is valid only for the state that
 its token names; the state store holds the same token. After a failure (a killed worker, a failed commit, a
 lost file) the tokens differ, and the copy is rebuilt from the store. A crash of the machine invalidates the
-copy, too: the files are not synced, so they may mix several batches. Therefore a token is valid only until
+copy, too: the files are not synced, so they may mix several epochs. Therefore a token is valid only until
 the machine is booted again.
 """
 

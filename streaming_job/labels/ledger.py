@@ -133,6 +133,8 @@ class Ledger:
 def of_card(settings: LetterSettings, card_id: str) -> Iterator[dict[str, Any]]:
     """Yield the labels of a card, then its chargebacks; each has arrival time, source and record.
 
+    A value that is no JSON has `unreadable_bytes`, its size, in place of the record.
+
     Raises:
         LedgerUnansweredError: a topic cannot be read.
     """

@@ -21,7 +21,7 @@ from feature_store.errors import FraudError
 #   int err; rd_kafka_topic_t *rkt; int32_t partition; void *payload; size_t len; void *key; size_t key_len;
 #   int64_t offset; void *_private;
 WORDS = 8
-"""Eight-byte words of a message, without the private one."""
+"""Number of eight-byte words of a message, without `_private`."""
 ERROR, TOPIC, PARTITION, PAYLOAD, SIZE, KEY, KEY_SIZE, OFFSET = range(WORDS)
 """Indices of a message's words; ERROR and PARTITION use only the low four bytes."""
 END_OF_PARTITION = KafkaError._PARTITION_EOF

@@ -14,7 +14,8 @@ from streaming_job.log.message_kernels import NO_LIMIT, PARTITION_STATE
 from streaming_job.log.records import Offsets, PartitionId, Records
 
 SLICE = 4096
-"""Maximum number of messages read together; fewer records than that may exceed the limit of bytes."""
+"""Maximum number of messages requested from the queue at once. `take` exceeds its limit of bytes by fewer
+records than this."""
 FIRST_SIZE = 1024
 """Estimated bytes of a record, until records have been read."""
 PAUSE_S = 0.1
@@ -23,8 +24,8 @@ GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaErro
 
 TUNING = {
     "log_level": "2",  # errors are raised
-    # a fetch returns with its first record; only an empty fetch reports the end of the partition, which moves
-    # positions past transaction markers
+    # a fetch returns with its first record; only an empty fetch reports the end of the partition, and this
+    # report moves positions past transaction markers
     "fetch.wait.max.ms": "50",
     # limits of the queue that all partitions share; each record takes 400 bytes in addition to its size
     "queued.min.messages": "50000",
@@ -38,7 +39,7 @@ TUNING = {
 """The job's client settings; the operator's settings override them."""
 GUARANTEES = {
     "isolation.level": "read_committed",
-    # positions move past transaction markers, which are not returned as records
+    # reports of partitions' ends move positions past transaction markers, which are not returned as records
     "enable.partition.eof": "true",
     # records that are gone are never skipped silently
     "auto.offset.reset": "error",
@@ -91,7 +92,7 @@ class LogFollower:
 
         Args:
             most: maximum number of records.
-            most_bytes: limit of bytes of keys and values; fewer than SLICE records may exceed it.
+            most_bytes: limit of bytes of keys and values, exceeded by fewer than SLICE records.
             wait_s: how long to wait for the first record.
             linger_s: how long to wait for more after the first.
 
@@ -202,7 +203,7 @@ class LogFollower:
             )
 
     def _restart(self) -> float:
-        """Fetch the partitions that are due again; return the time at which the next one is due."""
+        """Restart the partitions that are due; return when the next one is due, infinity if none waits."""
         now = time.monotonic()
         for row in [row for row, due in self._restarts.items() if due <= now]:
             del self._restarts[row]

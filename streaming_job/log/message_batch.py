@@ -3,7 +3,7 @@
 1. `read`: librdkafka returns pointers to messages.
 2. `measure`: counts the records by partition, moves the positions, and drops messages that are no records or
    are beyond a limit.
-3. `take_records`: copies each topic's records to the rows of their partitions, and destroys the messages.
+3. `take_records`: copies each topic's records, ordered by partition, to arrays, and destroys the messages.
 """
 
 from collections.abc import Sequence

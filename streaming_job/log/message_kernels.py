@@ -1,4 +1,4 @@
-"""Kernels that read librdkafka's messages in place, of several partitions and topics in one queue."""
+"""Kernels that read librdkafka's messages, of several partitions and topics, in place."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ PARTITION_STATE = np.dtype(
         ("value_bytes", np.int64),
         ("partition", np.int32),
         ("topic_number", np.int32),  # in the order of names
-        ("is_cut", np.bool_),  # a record was left out: no more are returned until the partition is restarted
+        ("is_cut", np.bool_),  # after a record left out, or an error: no more are returned until a restart
         ("is_heard", np.bool_),  # a record or the partition's end was read; the owner resets it
     ]
 )
@@ -71,7 +71,10 @@ def _message(address):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _find(states, message, last):  # type: ignore[no-untyped-def]
-    """Return the row of the message's partition; `last` is that of the previous message, likely the same."""
+    """Return the row of the message's partition, UNUSED without one.
+
+    `last` is the row of the previous message's partition, likely the same.
+    """
     topic, partition = message[TOPIC], np.int32(message[PARTITION])
     if last >= 0 and states[last].topic == topic and states[last].partition == partition:
         return last
@@ -83,7 +86,7 @@ def _find(states, message, last):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def measure(states, messages, begin, end, owners, totals, taken, most):  # type: ignore[no-untyped-def]
-    """Measure messages[begin:end]; return their records, bytes, and whether an error or a cut occurred.
+    """Measure messages[begin:end]; return the numbers of records and bytes, and if an error or cut occurred.
 
     `owners` gets the row of each message's partition, or UNUSED or FAILED. `totals`, shape (topics, 3), is
     increased by the records, bytes of keys and bytes of values of each topic. `taken` is the number of bytes
@@ -183,7 +186,7 @@ def copy(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def destroy_unused(states, messages, count, owners, totals):  # type: ignore[no-untyped-def]
-    """Destroy the messages that `copy` has not, and begin a new batch."""
+    """Destroy the messages that `copy` has not destroyed, and begin a new batch."""
     for i in range(count):
         if owners[i] < 0:
             _destroy(messages[i])

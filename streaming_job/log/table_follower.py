@@ -1,4 +1,4 @@
-"""The follower of the tables. A group reads those that decisions depend on to their ends before it decides.
+"""The follower of the tables. Before it decides, a group reads the decisive tables to their ends.
 
 The end of a table is its last stable offset; for the topics in `awaited`, it is the high watermark. A record
 of such a topic takes effect at its own timestamp, a few milliseconds before its Kafka transaction is
@@ -40,10 +40,10 @@ class TableFollower:
         Args:
             client: settings of the Kafka client.
             topics: the tables' topics.
-            awaited: those whose open transactions are waited for.
+            awaited: the topics whose open Kafka transactions are waited for.
             positions: where to begin, by partition of every table.
             most: maximum records of a batch.
-            most_bytes: limit of keys and values of a batch, which the last record may exceed.
+            most_bytes: limit of bytes of keys and values of a batch; see `LogFollower.take`.
 
         Raises:
             LogError: the brokers do not answer.
@@ -52,7 +52,7 @@ class TableFollower:
         self._watermarks = EndOffsets(client, tuple(topics), committed=False)
         self._awaited, self._most, self._most_bytes = frozenset(awaited), most, most_bytes
         self._passed_over: Offsets = {}
-        """Last stable offset by partition with an open transaction that is not waited for any more."""
+        """Last stable offset of each partition whose open Kafka transaction is no longer waited for."""
         self._first_ends = self.ends()
         # partitions that were added since the positions were stored are read from their beginning
         self._log = LogFollower(client, {**dict.fromkeys(self._first_ends, 0), **positions})
@@ -71,7 +71,7 @@ class TableFollower:
         return with_retries(partial(self._ends.last, topics))
 
     def lag(self) -> dict[str, int]:
-        """Return by topic the records to be read before deciding; empty once the tables are loaded."""
+        """Return by topic the number of records to be read before deciding; empty once all are read."""
         lags: dict[str, int] = {}
         for tp, end in self._first_ends.items():
             if (remaining := end - self.positions.get(tp, 0)) > 0:
@@ -85,10 +85,10 @@ class TableFollower:
         return self._log.take(self._most, self._most_bytes, wait_s)
 
     def read_to_ends(self, topics: Collection[str]) -> Iterator[Records]:
-        """Yield records, in batches: all up to the current ends of some tables, and new ones of the others.
+        """Yield records, in batches: all of `topics` up to their current ends, and new ones of other tables.
 
-        A table that is written in Kafka transactions, as merchant facts are, costs up to 50 ms after each of
-        them: only the next fetch, which finds nothing, shows that the transaction's marker has been passed.
+        If a table is written in Kafka transactions, as merchant facts are, reading takes up to 50 ms longer
+        after each transaction: only the next fetch, which finds nothing, shows that its marker is passed.
 
         Args:
             topics: the tables to read to their ends.
@@ -128,7 +128,7 @@ class TableFollower:
         return ends
 
     def _are_open(self, missing: Offsets) -> bool:
-        """Return whether open transactions hold back all missing records; if so, pass them over."""
+        """Return whether only open transactions hold back the `missing` records; if so, pass them over."""
         if any(topic not in self._awaited for topic, _ in missing):
             return False
         ends = self.ends()

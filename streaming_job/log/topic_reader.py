@@ -19,7 +19,7 @@ RETRIED = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 def consumer(
     bootstrap_servers: str, kafka: Mapping[str, str], name: str, *, committed: bool = True
 ) -> Consumer:
-    """Return a consumer that reads committed records only.
+    """Return a consumer that joins no group, and by default reads committed records only.
 
     Args:
         bootstrap_servers: Kafka brokers.
@@ -121,7 +121,9 @@ def to_end(reader: Consumer, start: TopicPartition) -> Iterator[Message]:
 def newest(
     reader: Consumer, topic: str, partition: int, is_wanted: Callable[[Message], bool] = lambda _: True
 ) -> Message | None:
-    """Return a partition's last record for which `is_wanted` is true, searched in growing steps from the end.
+    """Return a partition's last record for which `is_wanted` is true; None if there is none.
+
+    The search goes back from the end in growing steps.
 
     Raises:
         KafkaException: no answer.

@@ -1,4 +1,4 @@
-"""The output of tools in a Kafka transaction; the job's own transactions are in streaming_job/transaction."""
+"""The writing of records in a tool's Kafka transaction; for the job's own see streaming_job/transaction."""
 
 from confluent_kafka import Producer
 

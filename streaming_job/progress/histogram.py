@@ -15,7 +15,7 @@ class Histogram:
     bounds: tuple[float, ...] = ()
     """Ascending upper bounds, b of them."""
     counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
-    """Values in each bucket alone (not cumulative), shape (b + 1,); the last bucket is open."""
+    """Number of values in each bucket alone (not cumulative), shape (b + 1,); the last bucket is open."""
     total: float = 0.0
     """Sum of the values."""
 
@@ -67,7 +67,7 @@ class Histogram:
 def _spread(
     bounds: Sequence[float], counts: NDArray[np.int64] | Sequence[int], union: tuple[float, ...]
 ) -> NDArray[np.int64]:
-    """Return counts by the buckets of `union`, a superset of `bounds`; each keeps its upper bound."""
+    """Return counts by the buckets of `union`, a superset of `bounds`; each count keeps its upper bound."""
     spread = np.zeros(len(union) + 1, dtype=np.int64)
     spread[[*np.searchsorted(union, bounds).tolist(), len(union)]] = counts
     return spread

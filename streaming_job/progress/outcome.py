@@ -13,7 +13,7 @@ from streaming_job.dead_letters.record import DeadLetter
 from streaming_job.progress.trials import Trials
 
 LATENESS_MS = (0.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 6e4, 3e5, 6e5, 3.6e6, 2.16e7, 8.64e7, 6.048e8)
-"""Upper bounds of the lateness histogram: arrival less event time, ms."""
+"""Upper bounds of the lateness histogram: arrival minus event time, ms."""
 LATENCY_MS = (5.0, 10.0, 20.0, 50.0, 100.0, 150.0, 200.0, 300.0, 500.0, 1e3, 2e3, 5e3, 1e4, 6e4, 3.6e6)
 """Upper bounds of the latency histogram: arrival to commit, ms."""
 PROFILE_AGE_MS = (1e3, 6e4, 3.6e6, 8.64e7, 6.048e8, 2.592e9, 3.1536e10)

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from streaming_job.progress.outcome import LATENCY_MS, LATENESS_MS, PROFILE_AGE_MS, SCORES, Alert, Outcome
 
 RECORD_COUNTS = ("transactions", "duplicates", "profile_changes", "rollouts")
-"""Counts whose sum, with the dead letters, is the number of records read."""
+"""Counts whose sum, plus the dead letters and the count `labels`, is the number of records read."""
 OF_FACTS = ("labels", "late_facts")
-"""Counts of jobs that keep merchant facts: labels that became facts (also counted as records read), and
-facts that take effect late because they came after a promise."""
+"""Counts of jobs that keep merchant facts: labels whose transactions were found, and facts that take effect
+late because they came after a promise."""
 PLAIN_COUNTS = (
     *RECORD_COUNTS,
     "conflicting_repetition",
@@ -34,14 +34,14 @@ def alerts_digest(alerts: Iterable[Alert]) -> str:
 
 
 def latencies(arrivals: Iterable[NDArray[np.int64]], now: int) -> tuple[NDArray[np.int64], int]:
-    """Return the histogram of the times from arrival to commit, and their sum.
+    """Return the histogram of the times from arrival to commit, and the sum of these times.
 
     Args:
-        arrivals: of transactions, ms; several arrays of shape (n,).
+        arrivals: arrivals of the transactions, ms; several arrays of shape (n,).
         now: wall clock just before the commit, ms.
 
     Returns:
-        Counts by LATENCY_MS, shape (len(LATENCY_MS) + 1,); the sum in ms.
+        Number of transactions in each bucket of LATENCY_MS, shape (len(LATENCY_MS) + 1,); the sum in ms.
     """
     counts = np.zeros(len(LATENCY_MS) + 1, dtype=np.int64)
     total = 0
@@ -53,11 +53,11 @@ def latencies(arrivals: Iterable[NDArray[np.int64]], now: int) -> tuple[NDArray[
 
 
 def counts_of(outcome: Outcome) -> dict[str, int]:
-    """Return the field `counts` of the record."""
+    """Return the field `counts` of the progress record."""
     counts = {name: outcome.counts[name] for name in PLAIN_COUNTS}
     counts |= {name: outcome.counts[name] for name in OF_FACTS if outcome.counts[name]}
     letters = len(outcome.dead_letters)
-    # differences of offsets would count transaction markers, too
+    # not computed from offsets, because Kafka's transaction markers have offsets, too
     records = sum(counts[name] for name in RECORD_COUNTS) + outcome.counts["labels"] + letters
     return {
         "records": records,
@@ -78,10 +78,10 @@ def dead_letters_by_reason(outcome: Outcome) -> dict[str, int]:
 
 
 def histograms_of(outcome: Outcome, now: int) -> dict[str, dict[str, Any]]:
-    """Return the record's histograms by name (`totals.HISTOGRAMS`), each `{le, counts, sum}`.
+    """Return the progress record's histograms by name (`totals.HISTOGRAMS`), each `{le, counts, sum}`.
 
     Args:
-        outcome: outcome of the transaction.
+        outcome: outcome of the Kafka transaction.
         now: wall clock just before the commit, ms.
     """
     sums = outcome.sums

@@ -1,4 +1,4 @@
-"""Running totals of a key group since its first transaction, and sums over several groups. Pure.
+"""Running totals of a key group since its first Kafka transaction, and sums over several groups. Pure.
 
 Each progress record contains the totals, so a reader needs only one record of each group.
 """
@@ -20,10 +20,10 @@ class Totals:
     """Sums over the Kafka transactions of one key group, or of several."""
 
     since: int = 0
-    """Start of the first transaction, ms; 0 without one."""
+    """Start of the first Kafka transaction, ms; 0 if there is none."""
     commits: int = 0
     counts: Counter[str] = field(default_factory=Counter)
-    """The record's `counts` by name."""
+    """Sums of the progress records' `counts`, by name."""
     dead_letters: Counter[str] = field(default_factory=Counter)
     """Dead letters by reason."""
     rules: Counter[str] = field(default_factory=Counter)
@@ -31,11 +31,11 @@ class Totals:
     histograms: dict[str, Histogram] = field(
         default_factory=lambda: {name: Histogram() for name in HISTOGRAMS}
     )
-    """Histograms by their names in the record."""
+    """Histograms by name, see HISTOGRAMS."""
     elapsed_ms: float = 0.0
-    """Time from each commit to the next, summed over the groups."""
+    """Sum of the times from each commit to the next, over all groups."""
     phases_ms: Counter[str] = field(default_factory=Counter)
-    """Time by phase."""
+    """Processing time by phase, ms."""
     rebuilds: int = 0
     """Number of working copies rebuilt from the checkpoint."""
     trials: Trials = field(default_factory=Trials)
@@ -65,7 +65,10 @@ class Totals:
         return total
 
     def to_json(self) -> dict[str, Any]:
-        """Return the field `totals` of the record, for orjson with OPT_SERIALIZE_NUMPY; not a copy."""
+        """Return the field `totals` of the progress record, for orjson with OPT_SERIALIZE_NUMPY.
+
+        The result shares its counters and arrays with this object.
+        """
         return {
             "since": self.since,
             "commits": self.commits,
@@ -84,7 +87,7 @@ class Totals:
         """Parse what `to_json` returned.
 
         Raises:
-            KeyError, TypeError, ValueError, AttributeError: the record has no valid totals.
+            KeyError, TypeError, ValueError, AttributeError: the totals are invalid.
         """
         return Totals(
             since=int(record["since"]),

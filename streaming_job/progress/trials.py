@@ -1,4 +1,4 @@
-"""The paired counts of a rollout: verdicts of challengers and champion on the same transactions. Pure.
+"""The paired counts of a rollout: alerts of challengers and champion on the same transactions. Pure.
 
 A unit (a transaction, a card-hour or a card) with an alert is of one of three kinds: both models alerted,
 only the champion, or only the challenger.
@@ -14,11 +14,11 @@ import orjson
 from streaming_job.progress.histogram import Histogram
 
 PAIRED = ("both", "only_champion", "only_challenger")
-"""Kinds of units."""
+"""The three kinds of units."""
 NUMBERS = ("transactions", "decided", "failures", *PAIRED, "rows")
-"""Plain counts of a challenger; those named in PAIRED count transactions."""
+"""Plain counts of a challenger; those named in PAIRED count transactions by kind."""
 MAX_TRIALS = 3
-"""Maximum trials in totals: the open one, and the last finished ones."""
+"""Maximum number of trials in totals: the open trial, and the last finished trials."""
 
 
 @dataclass
@@ -26,16 +26,16 @@ class ChallengerCounts:
     """The counts of one challenger beside the champion."""
 
     numbers: Counter[str] = field(default_factory=Counter)
-    """Counts by name in NUMBERS: `failures` are rows without a score, `decided` are rows that the challenger
-    decided as canary."""
+    """Counts by name in NUMBERS: `rows` are transactions given to the challenger, `failures` those that got
+    no score, `decided` those that the challenger decided as canary."""
     card_hours: Counter[str] = field(default_factory=Counter)
-    """Card-hours by PAIRED; a unit that becomes `both` is subtracted from its earlier kind."""
+    """Card-hours by PAIRED; when a card-hour becomes `both`, the count of its earlier kind falls by one."""
     cards: Counter[str] = field(default_factory=Counter)
-    """Cards by PAIRED, counted in the same way."""
+    """Cards by PAIRED; when a card becomes `both`, the count of its earlier kind falls by one."""
     time_ms: float = 0.0
-    """Time in which the challenger scored its rows."""
+    """Time that the challenger took to score its rows."""
     champion_time_ms: float = 0.0
-    """Time in which the champion scored the same rows."""
+    """Time that the champion took to score the same rows."""
     scores: Histogram = field(default_factory=Histogram)
     champion_scores: Histogram = field(default_factory=Histogram)
     """Scores of the champion for the same transactions."""
@@ -53,7 +53,7 @@ class ChallengerCounts:
             histogram.add(more.bounds, more.counts, more.total)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the challenger's counts for the record, for orjson with OPT_SERIALIZE_NUMPY."""
+        """Return the challenger's counts for the progress record, for orjson with OPT_SERIALIZE_NUMPY."""
         return {
             **{name: self.numbers.get(name, 0) for name in NUMBERS},
             "card_hours": {name: self.card_hours.get(name, 0) for name in PAIRED},
@@ -87,12 +87,12 @@ class TrialCounts:
     """The counts of one rollout."""
 
     seq: int = 0
-    """Sequence number of the newest event of the rollout under which transactions were counted."""
+    """Sequence number of the rollout's newest event that was in force for a counted transaction."""
     challengers: dict[str, ChallengerCounts] = field(default_factory=dict)
     """Counts by the challenger's name."""
 
     def of(self, challenger: str) -> ChallengerCounts:
-        """Return the counts of a challenger, which may be added to."""
+        """Return the counts of a challenger; the caller may add to them."""
         return self.challengers.setdefault(challenger, ChallengerCounts())
 
     def add(self, other: "TrialCounts") -> None:
@@ -102,7 +102,7 @@ class TrialCounts:
             self.of(name).add(counts)
 
     def to_json(self) -> dict[str, Any]:
-        """Return one rollout of the field `trials`."""
+        """Return the counts of this rollout as they stand in the field `trials` of the progress record."""
         return {"seq": self.seq, "challengers": {name: c.to_json() for name, c in self.challengers.items()}}
 
     @staticmethod
@@ -120,7 +120,8 @@ class Trials:
 
     by_rollout: dict[str, TrialCounts] = field(default_factory=dict)
     _encoded: dict[str, orjson.Fragment] = field(default_factory=dict)
-    """JSON of rollouts that have not changed since; so a finished rollout is encoded only once."""
+    """JSON of rollouts whose counts have not changed since it was encoded; so a finished rollout is encoded
+    only once."""
 
     def __bool__(self) -> bool:
         """Whether any rollout was counted."""
@@ -140,7 +141,7 @@ class Trials:
             self._encoded.pop(rollout_id, None)
 
     def to_json(self) -> dict[str, orjson.Fragment]:
-        """Return the field `trials` of the record, for orjson."""
+        """Return the field `trials` of the progress record, for orjson."""
         for rollout_id, counts in self.by_rollout.items():
             if rollout_id not in self._encoded:
                 encoded = orjson.dumps(counts.to_json(), option=orjson.OPT_SERIALIZE_NUMPY)

@@ -1,8 +1,9 @@
 """Per-partition watermark estimates. Pure.
 
 A partition's watermark is an estimate: 99 of 100 transactions with earlier event times have arrived. It is
-the newest arrival less the 99th percentile of the lateness of the partition's recent transactions. It delays
-and decides nothing; it shows a person up to what time a view of the past is complete.
+the newest arrival less the 99th percentile of the lateness of the partition's recent transactions. No
+decision waits for it or depends on it; it shows a person up to what event time a view of the past is
+complete.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,17 +16,17 @@ from streaming_job.progress.outcome import LATENESS_MS, PartitionTimes
 
 SHARE = 0.99
 RECENT = 10_000
-"""Number of transactions after which the weight of older ones is halved."""
+"""If a lateness histogram holds more transactions than this, its counts are halved before more are added."""
 
 
 class Partitions:
-    """The field `partitions` of progress records, each of which continues the previous one."""
+    """The field `partitions` of a group's progress records; each record continues the previous record."""
 
     def __init__(self, last: Iterable[Mapping[str, Any]] = ()) -> None:
-        """Continue after a record.
+        """Continue after a progress record.
 
         Args:
-            last: `partitions` of that record.
+            last: `partitions` of that record; empty: there is none.
         """
         self._entries: dict[PartitionId, dict[str, Any]] = {
             (entry["topic"], entry["partition"]): dict(entry) for entry in last
@@ -42,10 +43,10 @@ class Partitions:
         """Return the next record's `partitions`; valid until the next call.
 
         Args:
-            starts: by partition: end offset of the previous transaction; 0 if absent.
+            starts: by partition: end offset of the previous Kafka transaction; 0 for absent partitions.
             ends: by partition: the first offset not read; each partition gets an entry.
-            transactions_topic: topic of `times`.
-            times: by partition, for partitions with transactions.
+            transactions_topic: topic to whose partitions `times` refers.
+            times: event times and arrivals by partition, for partitions with transactions.
             now: wall clock, ms.
         """
         if self._entries.keys() != ends.keys():

@@ -1,7 +1,7 @@
-"""The writer of one key group's progress records; running totals continue from its last committed record.
+"""The writer of a key group's progress records; totals continue from the group's last committed record.
 
 The totals are not part of the query's state: their only copy is on the topic, and it becomes visible with the
-alerts that it counts. A record is encoded for every Kafka transaction while its alerts wait, so encoding has
+alerts that it counts. The alerts of each Kafka transaction wait while its record is encoded, so encoding has
 to be cheap: totals are updated in place, and each value is encoded once.
 """
 
@@ -18,7 +18,7 @@ from streaming_job.progress.totals import Totals, add_counts
 from streaming_job.progress.watermarks import Partitions
 
 FEATURES_EVERY_MS = 10_000
-"""Interval whose first record carries the feature counts, which are larger than the rest of a record."""
+"""The first record of each interval of this length has the feature counts, which are larger than the rest."""
 _NO_SIZES = {"cards": 0, "cards_without_profile": 0, "events": 0, "local_bytes": 0}
 
 
@@ -44,8 +44,8 @@ class GroupProgress:
             key_group: number of the group.
             key_groups: number of key groups.
             last: the group's newest record on the topic, decoded; None: totals begin at 0.
-            commit_id: number of the group's last transaction according to its committed offsets; used if
-                greater than that of `last`.
+            commit_id: number of the group's last Kafka transaction according to its committed offsets; used
+                if greater than that of `last`.
             computed: features that models may use, name:version.
             label_delay_ms: label delay of merchant facts; None: the job keeps no merchant facts.
         """
@@ -56,16 +56,16 @@ class GroupProgress:
             "key_group": key_group,
             "key_groups": key_groups,
         }
-        if key_group == 0:  # only group 0 reports them
+        if key_group == 0:  # only group 0 reports what is the same for all groups
             self._names["features"] = computed
             if label_delay_ms is not None:
                 self._names["label_delay_ms"] = label_delay_ms
         last = last or {}
         self.commit_id = max(commit_id, last.get("commit_id", 0))
-        """Number of the last record; 0 before the first."""
+        """`commit_id` of the last record; 0 before the first."""
         self._totals = Totals.from_json(last["totals"]) if last else Totals()
         self._partitions = Partitions(last.get("partitions", ()))
-        # unchanged by a transaction without decisions
+        # a Kafka transaction without decisions repeats the previous values
         self._sizes: Mapping[str, int] = {**_NO_SIZES, **last.get("state", {})}
         self._rollout = {name: last.get(name) for name in ("rollout_id", "model")}
         self._applied: Any = last.get("applied", [])
@@ -83,19 +83,21 @@ class GroupProgress:
         transactions_topic: str,
         table_lag: Mapping[str, int],
     ) -> bytes:
-        """Encode the next record; to be called once for each transaction, because it updates the totals.
+        """Encode the next record and update the totals; call it exactly once for each Kafka transaction.
 
-        If the transaction fails for good, a new object has to continue from the last committed record.
+        If the Kafka transaction fails for good, a new object has to continue from the last committed record.
 
         Args:
             outcome: outcome of the records between `starts` and `ends`.
-            epoch: epoch of the transaction.
+            epoch: epoch of the Kafka transaction.
             started_at: wall clock at the previous commit, ms.
             now: wall clock just before the commit, ms.
-            starts: by partition: end offset of the previous transaction; 0 if absent.
-            ends: by partition of the group's transactions and of all tables: the first offset not read.
-            transactions_topic: name of the topic, to which the outcome's times belong.
-            table_lag: by topic: records to be read before the group decides; empty once tables are loaded.
+            starts: by partition: end offset of the previous Kafka transaction; 0 for absent partitions.
+            ends: by partition (the group's partitions of the transactions, all of the tables): the first
+                offset not read.
+            transactions_topic: topic to whose partitions `outcome.partitions` refers.
+            table_lag: by topic: records still to be read before the group decides; empty once the tables are
+                loaded.
 
         Returns:
             JSON of contract job-progress.v2.

@@ -1,6 +1,6 @@
 """Spark's checkpoint directory: its query id, its epochs, and the removal of damaged last epochs.
 
-Beside Spark's files it contains `job.json`, the settings that the job's first start has fixed.
+Beside Spark's files it contains `job.json`: the settings that the job's first start fixed for later starts.
 """
 
 import json
@@ -22,7 +22,7 @@ class CheckpointError(FraudError):
 
 @dataclass(frozen=True)
 class Fixed:
-    """The settings that a job's first start fixes, because the key groups of cards depend on them."""
+    """The settings that a job's first start fixes for later starts, because its state depends on them."""
 
     job_id: str
     partitioner: str
@@ -78,9 +78,9 @@ class Checkpoint:
             ) from fault
 
     def fixed(self) -> Fixed | None:
-        """Return the settings that the first start has fixed; None before the first start.
+        """Return the settings that the first start fixed; None before the first start.
 
-        Without epochs a damaged file counts as absent: the first start was killed while writing it.
+        Before the first epoch a damaged file counts as absent: the first start was killed while writing it.
 
         Raises:
             CheckpointError: the file is damaged or missing although epochs exist.
@@ -99,7 +99,7 @@ class Checkpoint:
         """Write the settings that the first start fixes."""
         stream = self._files.create(self._at(FIXED), True)
         try:
-            # unset fields are left out: earlier releases do not know them
+            # fields that are None are left out, so that earlier releases without these fields read the file
             fields = {name: value for name, value in asdict(fixed).items() if value is not None}
             stream.write(bytearray(json.dumps(fields).encode()))
         finally:
@@ -156,7 +156,7 @@ class Checkpoint:
         return version.startswith("v") and bool(lines)
 
     def drop_after(self, epoch: int) -> None:
-        """Drop the epochs after `epoch`; their state files have unique names and are never read."""
+        """Drop the epochs after `epoch`; their state files stay, but have unique names and are never read."""
         for log in ("commits", "offsets"):
             for number in self.epochs(log):
                 if number > epoch:

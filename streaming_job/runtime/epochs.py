@@ -31,8 +31,8 @@ CONNECT_TIMEOUT_S = 20.0
 GREETING_S = 10.0
 """Time in which a client has to send its secret; a task does so at once."""
 MAX_STRANGERS = 64
-"""Maximum number of connections that have not sent the secret, beyond one for each task; above it, the oldest
-is dropped."""
+"""Maximum number of connections that have not sent the secret yet, in addition to one for each task; beyond
+the sum, the oldest is dropped."""
 
 
 class EpochError(FraudError):
@@ -52,7 +52,7 @@ class EpochServer:
     """The driver's side of the connections."""
 
     def __init__(self, host: str, port: int, must_end: Callable[[], bool], tasks: int = 1) -> None:
-        """Listen.
+        """Listen, and start the thread that ends epochs.
 
         Args:
             host: an address of this machine that the executors can reach.
@@ -110,7 +110,7 @@ class EpochServer:
                 self._welcome()
             elif key.fileobj in self._tasks:
                 self._hear(key.fileobj)
-            elif key.fileobj in self._strangers:  # not dropped meanwhile to make room
+            elif key.fileobj in self._strangers:  # else it was dropped meanwhile, to make room
                 self._greet(key.fileobj)
         self._drop_strangers(self._max_strangers)
         with self._lock:
@@ -176,7 +176,7 @@ class EpochServer:
         connection.close()
 
     def _end(self) -> None:
-        """End every task."""
+        """End the epoch: send every connected task the byte."""
         self._ended = True
         for connection in self._tasks:
             _send_end(connection)

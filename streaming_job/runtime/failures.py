@@ -31,7 +31,7 @@ class DamagedCheckpointError(CheckpointError):
 
 
 def classify(fault: Exception) -> FraudError:
-    """Return the worker's own error, else one for a known cause (such as a full disk), else the root cause.
+    """Return the project's own error if a worker raised one, else one for a known cause, else the root cause.
 
     Args:
         fault: the exception that Spark raised.

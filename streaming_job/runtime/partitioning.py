@@ -79,7 +79,7 @@ class PartitionWatch:
                 self._current = count_partitions(self._settings)
 
     def require_same(self) -> None:
-        """Check that the last count is the same as when the job began.
+        """Check that the last count equals the number of partitions when the job began.
 
         Raises:
             StartUpError: there are more partitions now.
@@ -123,7 +123,8 @@ def require_partitioner(settings: JobSettings, partitions: int) -> None:
     """Check at a first start that records are in the partitions that the partitioner computes for them.
 
     Raises:
-        StartUpError: they are not, or there are more key groups than partitions.
+        StartUpError: more than a quarter of the sampled records are in other partitions, and with another
+            partitioner fewer than half as many would be; or there are more key groups than partitions.
     """
     if settings.key_groups > partitions:
         raise StartUpError(

@@ -33,7 +33,7 @@ LOOPBACK = "127.0.0.1"
 END_S = 30.0
 """Time that a JVM has to exit after its stdin is closed; then it is killed."""
 GONE_S = 0.5
-"""Time that a process has to exit after its socket is closed."""
+"""Time that a JVM may take to exit after its connections have broken."""
 
 
 def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> dict[str, str]:
@@ -118,7 +118,7 @@ class Launch:
         self._session: SparkSession | None = None
 
     def begin(self) -> None:
-        """Start the JVM and return."""
+        """Start the JVM without waiting for it."""
         self._gateway = self._launcher.submit(launch_gateway, self._conf)
 
     def session(self) -> SparkSession:
@@ -184,7 +184,7 @@ def launching(settings: JobSettings, jars: Sequence[Path]) -> Iterator[Launch]:
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     # one thread for each task: the tasks share the cores already
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    # otherwise Spark finds it by a shell script that fails for paths with blanks
+    # otherwise Spark finds this directory by a shell script that fails for paths with blanks
     os.environ.setdefault("SPARK_HOME", str(SPARK_HOME))
     temporary = temp_dir.prepare(settings.work_dir.resolve())
     conf = SparkConf().setMaster(settings.master)

@@ -15,8 +15,8 @@ SLOTS_S = 0.5
 class Slots:
     """The count of Spark's task slots, of which each key group needs one.
 
-    A group without a slot waits until another group's epoch is over. So epochs are short until a lost
-    executor has been replaced.
+    A group without a slot waits until another group's task has ended with the epoch. So the driver keeps
+    epochs short until a lost executor has been replaced.
     """
 
     def __init__(self, spark: Any, groups: int) -> None:
@@ -27,7 +27,7 @@ class Slots:
         self.are_short()
 
     def are_short(self) -> bool:
-        """Return whether there are fewer slots than groups; counts them every SLOTS_S."""
+        """Return whether there are fewer slots than groups; counts them every SLOTS_S (locally once)."""
         now = time.monotonic()
         if now - self._counted_at > SLOTS_S and not (self._is_local and self._counted_at):
             self._counted_at, before = now, self._short

@@ -1,7 +1,7 @@
 """Temporary directories of the job's processes; those of killed processes are removed at the next start.
 
 Spark's block files, its copies of artifacts and the libraries that the JVM unpacks (15 MB) are removed when a
-process ends normally. In the system's temporary directory each kill would leave them for ever.
+process ends normally. In the system's temporary directory a killed process would leave them for ever.
 """
 
 import fcntl
@@ -24,7 +24,7 @@ def prepare(work_dir: Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     parent_lock = os.open(directory, os.O_RDONLY)
     try:
-        # one start at a time: another one would remove a directory whose lock file is not locked yet
+        # one start at a time: a concurrent start would remove a directory whose lock file is not locked yet
         fcntl.flock(parent_lock, fcntl.LOCK_EX)
         for lock in directory.glob(f"*/{LOCK}"):
             descriptor = os.open(lock, os.O_RDWR)

@@ -1,8 +1,9 @@
 """The wait for Debezium's first snapshot of the profiles, at a first start.
 
 A group reads every table to its end before it decides, so only the rest of a running snapshot can be missing.
-A snapshot is still running while the last record of every partition of the profile topic is a snapshot row,
-but not the snapshot's last one (docs/decisions/011-snapshots-of-the-profiles.md).
+The first snapshot counts as running while the profile topic is empty, and while the last record of each of
+its partitions that has records is a snapshot row but not the snapshot's last row
+(docs/decisions/011-snapshots-of-the-profiles.md).
 """
 
 import logging
@@ -31,9 +32,9 @@ class Profiles:
     """The state of the profile topic."""
 
     records: int
-    """Number of offsets between first and end offsets."""
+    """Number of offsets between first and end offset, over all partitions."""
     loaded: bool
-    """Whether a first snapshot is over."""
+    """Whether the first snapshot is over."""
 
     def __str__(self) -> str:
         return f"{self.records} records, the last row not among them" if self.records else "it is empty"

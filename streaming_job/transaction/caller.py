@@ -16,10 +16,15 @@ class Caller:
         threading.Thread(target=_make, args=(self._calls, self._answers), name="offsets", daemon=True).start()
 
     def call(self, call: Callable[[], None], limit_s: float) -> None:
-        """Make a call.
+        """Make a call in the thread, and wait for its end.
+
+        Args:
+            call: the function to call.
+            limit_s: the call's own timeout; a call that takes longer is abandoned.
 
         Raises:
-            KafkaException: raised by the call, or it did not return in time; then no other call is possible.
+            KafkaException: the call raised it; or the call was abandoned, and the thread can make no other
+                call.
         """
         self._calls.put(call)
         try:

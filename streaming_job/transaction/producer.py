@@ -1,9 +1,9 @@
-"""The transactional producer of a key group, recreated after any doubtful transaction.
+"""The transactional producer of a key group, replaced after any transaction that failed or was slow.
 
 librdkafka repeats a request by itself when a connection breaks, and the first copy may still be on its way. A
 late copy of an EndTxn would end the *next* transaction while it is half-written (librdkafka 5423; Jepsen on
-Bufstream 0.1.0 shows it). The epoch of a new producer fences late requests, so a doubtful producer is
-replaced (decision 12).
+Bufstream 0.1.0 shows it). A producer whose requests may have been repeated is therefore replaced: the new one
+has a higher producer epoch, so the brokers refuse late requests of the old one (decision 12).
 """
 
 import time
@@ -73,7 +73,7 @@ class TransactionalProducer:
         self._caller = Caller()
 
     def _ready(self) -> Producer:
-        """Initialise a client; replace it while the brokers still end an earlier producer's transaction.
+        """Initialise a client, with a new one for each attempt while an earlier transaction is being ended.
 
         librdkafka retries only every 500 ms; a new client tries at once.
         """
@@ -106,8 +106,8 @@ class TransactionalProducer:
                 "retry.backoff.ms": RETRY_BACKOFF_MS,
             }
         )
-        # the second answer comes from a broker whose id is known: without it, the client would look for the
-        # coordinator again only after 500 ms
+        # asked twice, because the second answer comes from a broker whose id is known: without such a broker,
+        # the client would look for the coordinator again only after 500 ms
         for topic in (self._settings.topics.fraud_alerts, self._settings.topics.job_progress):
             client.list_topics(topic, CALL_TIMEOUT_S)
         return client
@@ -127,7 +127,7 @@ class TransactionalProducer:
         self._client.begin_transaction()
 
     def produce(self, topic: str, key: bytes | None, value: bytes, headers: Headers) -> None:
-        """Add a record; if it cannot be delivered, `send_offsets` or `commit` fails.
+        """Add a record; if it cannot be delivered, `flush`, `send_offsets` or `commit` fails.
 
         Raises:
             KafkaException: the producer is no longer usable, or the brokers are too slow.
@@ -142,10 +142,10 @@ class TransactionalProducer:
     def flush(self) -> None:
         """Wait until the brokers have all records, within half of the transaction timeout.
 
-        The commit would wait for them, too. But while the brokers finish the previous transaction, they
-        refuse records and offsets; librdkafka repeats the request for records after 20 ms, that for offsets
-        only after 200 ms. (No delivery callbacks: confluent-kafka would call them with the exception of a
-        fatal error set.)
+        `commit` would wait for the records, too. But while the brokers finish the previous transaction, they
+        refuse records and offsets; librdkafka repeats a refused request for records after 20 ms, one for
+        offsets only after 200 ms. So the offsets are sent once the records are accepted. (Delivery callbacks
+        are not used: after a fatal error confluent-kafka would call them while an exception is set.)
 
         Raises:
             KafkaException: some records were not acknowledged in time.
@@ -165,7 +165,7 @@ class TransactionalProducer:
             group: metadata of the consumer group.
 
         Raises:
-            KafkaException: raised by the call, or a timeout.
+            KafkaException: the call raised it, or did not return in time.
         """
         limit_s = min(OFFSETS_TIMEOUT_S, self._left_s(3 / 4) / 2)
         self._caller.call(partial(self._client.send_offsets_to_transaction, offsets, group, limit_s), limit_s)
@@ -180,7 +180,7 @@ class TransactionalProducer:
         self.disturbed = self.open_s > UNDISTURBED_S
 
     def cause(self, error: KafkaError) -> KafkaError:
-        """Return the cause of a "fatal error", the error of a producer that was fenced in the background."""
+        """Return the error behind librdkafka's general "fatal error", such as fencing; others unchanged."""
         if error.code() == KafkaError._FATAL:
             try:
                 self._client.begin_transaction()  # a local call: a fatally failed producer reports the cause
@@ -200,10 +200,10 @@ class TransactionalProducer:
         return self._producer
 
     def _left_s(self, share: float) -> float:
-        """Return the seconds until a share of the transaction timeout is over.
+        """Return the seconds until this share of the transaction timeout is over.
 
         Raises:
-            KafkaException: it is over.
+            KafkaException: the share is over already.
         """
         left = share * self._limit_s - self.open_s
         if left <= 0:

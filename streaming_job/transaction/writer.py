@@ -1,9 +1,10 @@
 """The writer of a key group's output, in Kafka transactions. The order of its statements is the guarantee.
 
 Alerts, dead letters, progress record and input offsets become visible together or not at all. Each
-transaction has a number, which its offsets and its progress record contain. So these show whether a doubtful
-transaction (after a timeout, a lost answer, or fencing) was committed. Before the producer is renewed, the
-owner of the group is checked, because a new producer would fence an instance that has taken the group over.
+transaction has a number, which its offsets and its progress record contain. So offsets and progress record
+show whether a doubtful transaction (after a timeout, a lost answer, or fencing) was committed. Before the
+producer is renewed, the owner of the group is checked, because a new producer would fence an instance that
+has taken the group over.
 """
 
 import logging
@@ -39,20 +40,20 @@ class FencedError(SinkError):
 
 @dataclass(frozen=True)
 class Output:
-    """The contents of one transaction."""
+    """The contents of one Kafka transaction."""
 
     commit_id: int
-    """Number of the transaction: one more than that of the group's previous one."""
+    """Number of the Kafka transaction: one more than that of the group's previous one."""
     alerts: Sequence[Alert]
     dead_letters: Sequence[DeadLetter]
     progress: bytes
     """The progress record."""
     ends: Offsets
-    """Positions after the transaction: of the group's partitions of `transactions`, and of the tables."""
+    """Positions after this commit: of the group's partitions of `transactions`, and of the tables."""
     suppressed: Sequence[Alert] = ()
     """Alerts that a cooldown suppresses."""
     shadow_alerts: Sequence[Alert] = ()
-    """Verdicts of challengers that differ from the champion's."""
+    """Transactions on which a challenger and the champion differ, one for each such challenger."""
     facts: Sequence[bytes] = ()
     """Records of merchant facts."""
 
@@ -81,7 +82,7 @@ class GroupWriter:
         self._before: tuple[str | None, int] = (None, 0)
         """Owner and commit_id of the last commit before the group was taken over."""
         self._fenced_early = False
-        """Whether the last failure was that another process created a producer of this group."""
+        """Whether the last transaction failed because another process created a producer for this group."""
 
     def written(self) -> Written:
         """Return what the group has written, without fencing a running writer.
@@ -217,7 +218,7 @@ class GroupWriter:
             producer.commit()
 
     def _marked(self, ends: Offsets, commit_id: int) -> list[TopicPartition]:
-        """Return the offsets to commit: the group's own; from group 0 also the tables', for lag tools."""
+        """Return the offsets to commit: the group's own; in group 0 the tables', too, for lag tools."""
         mark = Mark(self._query_id, self._owner, commit_id).to_metadata()
         return [
             TopicPartition(topic, partition, end, mark)

@@ -1,8 +1,8 @@
 """What a key group has written, read from the brokers: Q, the number of its last transaction, and its owner.
 
 Each transaction commits the group's offsets and one progress record. The offsets' metadata names the owner.
-But tools may move or delete offsets, and brokers let them expire. So both are read, and the greater position
-of each partition counts.
+But tools may move or delete offsets, and brokers let them expire. So offsets and progress record are both
+read, and the greater position of each partition counts.
 """
 
 import json
@@ -48,7 +48,7 @@ class Mark:
 
     query_id: str
     owner: str
-    """instance/writer."""
+    """Instance of the job and its writer: instance/writer."""
     commit_id: int
 
     def to_metadata(self) -> str:
@@ -72,7 +72,7 @@ class Written:
     offsets: Offsets = field(default_factory=dict)
     """Q of the group's partitions of the transactions; without partitions that were never committed."""
     commit_id: int = 0
-    """Number of its last transaction; 0 before the first."""
+    """Number of the group's last Kafka transaction; 0 before the first."""
     owner: str | None = None
     """Writer of the last commit, instance/writer; None if no committed offset names it."""
     query_id: str | None = None
@@ -179,7 +179,7 @@ class WrittenReader:
         )
 
     def running(self, known: Mapping[str, Any] | None = None, *, stable: bool = False) -> Written:
-        """Return what the group has written at least, without waiting for its open transaction.
+        """Return what the group has written at least: its open transaction, if any, is not waited for.
 
         Args:
             known: a progress record of the group. The topic is not read if the committed offsets show that

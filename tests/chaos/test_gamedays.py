@@ -9,7 +9,7 @@ from thoroughness import only_thorough
 from loadtests.gamedays.catalogue import DAYS
 from loadtests.gamedays.commands import run_all
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.chaos, pytest.mark.without_stack, pytest.mark.timeout(900)]
 
 
 @only_thorough

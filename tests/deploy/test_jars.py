@@ -7,6 +7,7 @@ import pytest
 from deploy.local import jars
 from deploy.local.errors import StackError
 
+pytestmark = pytest.mark.without_stack
 SHA = "0" * 64
 
 

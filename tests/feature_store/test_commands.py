@@ -16,6 +16,7 @@ from feature_store.training import training_set
 from feature_store.training.merchant_payments import MerchantLabels, build
 from feature_store.training.training_files import FEATURE_HASH
 
+pytestmark = pytest.mark.without_stack
 NOW = 1_780_000_200_000
 DAY = 86_400_000
 

@@ -7,27 +7,29 @@ from typing import Any
 
 from xdist.scheduler import LoadFileScheduling
 
-PROCESSES_WITH_SERVERS = ("gw0", "gw1")
-UNIT = re.compile(r"^pytestmark = \[?pytest\.mark\.unit\b", re.MULTILINE)
+PROCESSES_WITH_STACK = ("gw0", "gw1")
+WITHOUT_STACK = re.compile(
+    r"^pytestmark = \[?\s*(pytest\.mark\.\w+,\s*)*pytest\.mark\.(unit|without_stack)\b", re.MULTILINE
+)
 
 
 class Scheduling(LoadFileScheduling):
-    """Two processes take the files that need servers first, the other ones the files that need none.
+    """Two processes take the files that use the stack first, the other ones the files that do not.
 
-    Each process that needs servers starts its own. Tests with servers wait a third of their time, in
+    Each process that needs a stack starts its own. Tests on a stack wait a third of their time, in
     which the other processes compute. A process whose kind of file is used up takes the other kind.
     """
 
     def _assign_work_unit(self, node: Any) -> None:
-        with_servers = node.gateway.id in PROCESSES_WITH_SERVERS
+        with_stack = node.gateway.id in PROCESSES_WITH_STACK
         for file in self.workqueue:
-            if needs_servers(self.config.rootpath / file) == with_servers:
+            if may_use_stack(self.config.rootpath / file) == with_stack:
                 self.workqueue.move_to_end(file, last=False)
                 break
         super()._assign_work_unit(node)
 
 
 @cache
-def needs_servers(path: Path) -> bool:
-    """Return whether a test file may need servers: not all of its tests are marked as unit tests."""
-    return UNIT.search(path.read_text()) is None
+def may_use_stack(path: Path) -> bool:
+    """Return whether tests of a file may use the session's stack: its marks do not exclude it."""
+    return WITHOUT_STACK.search(path.read_text()) is None

@@ -11,7 +11,7 @@ from thoroughness import only_thorough
 from loadtests.compare.engines import VARIANTS
 from loadtests.compare.kafka_streams.build import compiler
 
-pytestmark = [pytest.mark.integration, only_thorough, pytest.mark.timeout(1_800)]
+pytestmark = [pytest.mark.integration, pytest.mark.without_stack, only_thorough, pytest.mark.timeout(1_800)]
 
 
 @pytest.mark.skipif(compiler() is None, reason="there is no javac beside java")

@@ -24,7 +24,7 @@ from loadtests.simulator import parquet
 from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.without_stack, pytest.mark.timeout(900)]
 ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 420.0
 

@@ -21,6 +21,7 @@ from deploy.prometheus.absence import used
 
 pytestmark = [
     pytest.mark.integration,
+    pytest.mark.without_stack,
     pytest.mark.skipif(which("prometheus") is None, reason="needs prometheus: apt install prometheus"),
 ]
 PANELS = [

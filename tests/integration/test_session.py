@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import spark_probe
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.without_stack, pytest.mark.timeout(600)]
 
 SECRET = "not for the screen"
 

@@ -21,7 +21,7 @@ from models.percentiles import LEVELS
 from models.registry import ModelRef
 from models.scoring import Scorer
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.without_stack]
 
 FEATURES = tuple(f"f{i}:1" for i in range(4))
 

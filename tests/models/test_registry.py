@@ -21,7 +21,7 @@ from models.registry import ModelRef, register
 from models.training_record import TrainingRecord
 from models.trees import Trees
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.without_stack]
 
 NAMES = tuple(f"f{i}" for i in range(6))
 FEATURES = tuple(f"{name}:1" for name in NAMES)

@@ -1,4 +1,4 @@
-"""Spark's Python processes: the processes that fork them, and the modules and kernels they preload."""
+"""Spark's Python processes, and the processes that preload modules and kernels and then fork them."""
 
 PRIVATE = 0o077
 """Umask of all processes of the job. The state contains card data, and a process that can connect to the

@@ -1,7 +1,7 @@
 """The fork server: forks each Python process of Spark on the driver's machine from a preloaded process.
 
 Spark's Python executable is set to a shell script that runs `launcher` in a bare interpreter. The server ends
-with the process that started it; only this user can reach its socket.
+with the process that started it; only the job's user can reach its socket.
 """
 
 import json
@@ -35,7 +35,7 @@ def running(directory: Path) -> Iterator[Path]:
     """Run a server in a separate process.
 
     Args:
-        directory: private directory for its socket and the executable.
+        directory: private directory for the server's socket and the executable.
 
     Yields:
         Path of the executable to use as Python. It is usable at once; early requests wait for the server.
@@ -61,11 +61,11 @@ def running(directory: Path) -> Iterator[Path]:
             # as Spark does for its Python processes
             env={"PYTHONHASHSEED": "0", **os.environ, "PYTHONUNBUFFERED": "YES"},
         )
-    with server:  # the exit closes the server's stdin, which ends it in any case
+    with server:  # leaving this context closes the server's stdin, which ends the server in any case
         try:
             yield script
         finally:
-            server.terminate()  # even while it is loading
+            server.terminate()  # ends the server even while it is still loading
 
 
 def wait(python: Path) -> None:
@@ -74,13 +74,13 @@ def wait(python: Path) -> None:
     Args:
         python: the executable that `running` yields.
     """
-    # a module that does nothing, and is already loaded
+    # forked only once the server is ready; running this module has no effect
     subprocess.run([python, "-m", warm_up.__name__], stdin=subprocess.DEVNULL, check=False)
 
 
 def _listener(path: Path) -> socket.socket:
     if sys.platform != "linux":
-        raise OSError("only Linux ends a process with its launcher")
+        raise OSError("only on Linux can the kernel end a process with its launcher")
     listener = socket.socket(socket.AF_UNIX)
     with chdir(path.parent):  # a socket's path has to be short
         listener.bind(path.name)
@@ -121,7 +121,7 @@ def _become(connection: socket.socket) -> NoReturn:
         paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         sys.path[:0] = [path for path in paths if path and path not in sys.path]
         endings.end_with(life)
-        # children of this process have no connection to the launcher
+        # children of this process must not keep the connections to the launcher open
         os.register_at_fork(after_in_child=connection.close)
         os.register_at_fork(after_in_child=lambda: os.close(life))
         _name("-m", *request["arguments"])
@@ -152,7 +152,7 @@ def _name(*arguments: str) -> None:
 
 def main() -> None:
     """Run the server; argument: file descriptor of the listening socket."""
-    # Ctrl-C is ignored: Spark ends its processes
+    # Ctrl-C is ignored: Spark ends its Python processes itself
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _name("-m", __spec__.name, *sys.argv[1:])  # setproctitle has to run before the environment changes
     from streaming_job.runtime.workers.preload import preload

@@ -1,8 +1,8 @@
-"""The shim that Spark starts as `python` on the driver's machine: asks the fork server for a process.
+"""The shim that Spark starts as `python` on the driver's machine; it asks the fork server for a process.
 
 Spark starts several interpreters, each for a module whose imports take a second or two. A forked process has
 these imports already. The shim passes arguments, environment and standard streams to the forked process, and
-exits when that process exits; killing the shim kills the process. The shim imports little, to start quickly.
+exits when that process exits; killing the shim ends the process. The shim imports little, to start quickly.
 Without a server it becomes the interpreter itself.
 """
 
@@ -26,8 +26,8 @@ def main() -> None:
 
 
 def _ask(connection: socket.socket, arguments: list[str]) -> bool:
-    """Request a process; return False if the server is gone before it starts."""
-    # however this process ends, the kernel closes its end of the pipe, which ends the forked process
+    """Request a process; return False if the server is gone before the process starts."""
+    # however the shim ends, the kernel closes the end of the pipe that it keeps; this ends the forked process
     life, _ = os.pipe()
     request = {"arguments": arguments, "environment": dict(os.environ), "directory": os.getcwd()}
     try:

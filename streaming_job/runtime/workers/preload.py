@@ -1,7 +1,7 @@
 """The preloading of all modules and kernels of Spark's Python processes, before they are forked.
 
-Otherwise each process would import for a second or two and load compiled kernels for another, at the start of
-a job and after each worker's death. Forked processes also share the memory.
+Otherwise each process would take one to three seconds to import modules and load compiled kernels, at the
+start of a job and after each worker's death. Forked processes also share the memory of what is preloaded.
 """
 
 import gc
@@ -62,7 +62,7 @@ class _ZeroClassifier:
 
 
 NOW = 1_700_000_000_000
-"""Arrival of all records, ms."""
+"""Arrival of the records unless another is given, ms."""
 
 
 def load_kernels() -> None:

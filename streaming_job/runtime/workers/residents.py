@@ -1,4 +1,4 @@
-"""Resident processes: the tasks of a partition always run in the same process.
+"""Resident processes: the tasks of a Spark partition (a key group) always run in the same process.
 
 Spark gives a task to any idle Python worker. But a process that has run a key group's tasks holds the group
 open: its consumers, its producer, and tables that take long to load. So a worker of this daemon runs no task
@@ -6,9 +6,9 @@ itself. It looks at the task's partition, which is the first number that Spark s
 connection on to the resident of that partition, a process that the daemon forks for the partition's first
 task. Data then flows between Spark and the resident directly.
 
-A resident ends when the worker whose task it runs ends, as the task itself would in the worker; when the
-daemon ends; after a task that raised; and after IDLE_S without a task, for example because Spark has moved
-the partition to another machine.
+A resident ends when the worker whose task it runs ends (so Spark can still kill the task by killing the
+worker); when the daemon ends; after a task that raised; and after IDLE_S without a task, for example because
+Spark has moved the partition to another machine.
 """
 
 import os
@@ -26,11 +26,12 @@ from streaming_job.runtime.workers import endings
 
 spark_worker = daemon.worker
 _secret = ""
-"""Random part of the addresses: containers that share a network may have processes with the same id."""
+"""Random part of the residents' addresses. A process id would not be unique: containers that share a network
+share the addresses, but not the process ids."""
 
 NUMBER = struct.Struct("!i")
 RESIDENT = struct.Struct("!ii")
-"""First message on a connection to the daemon that asks for a resident: BECOME, and the partition."""
+"""First message on a connection that asks the daemon for a resident: BECOME, and the partition."""
 BECOME = -7
 """Sent in place of a partition; not -1, which Spark's own tests send."""
 CREDENTIALS = struct.Struct("3i")
@@ -51,14 +52,14 @@ def install() -> None:
 
 
 def worker(sock: socket.socket, authenticated: bool) -> int:
-    """Have the next task of a connection run by its partition's resident; replaces `pyspark.daemon.worker`.
+    """Have a connection's next task run by the resident of its partition; replaces `pyspark.daemon.worker`.
 
     Args:
         sock: connection to the JVM, or to a worker that asks for a resident.
         authenticated: whether the JVM has proved that it may use this process.
 
     Returns:
-        0 if the connection can be used for another task.
+        0 if the connection can be used for another task, else 1.
     """
     if sock.family != socket.AF_UNIX or not authenticated:
         return spark_worker(sock, authenticated)
@@ -80,7 +81,7 @@ def worker(sock: socket.socket, authenticated: bool) -> int:
 
 
 def _name(partition: int) -> str:
-    """Return the address of a resident; an abstract one, which vanishes with its process."""
+    """Return the address of a resident: an abstract socket, which vanishes with its process."""
     return f"\0card-fraud-resident-{_secret}-{partition}"
 
 
@@ -130,7 +131,7 @@ def _reside(partition: int) -> NoReturn:
     """Run the tasks of a partition, one after another; ends the process."""
     setproctitle(f"{getproctitle()} partition {partition}")
     with suppress(OSError), socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(_name(partition))  # fails if two workers have asked for the resident at once
+        listener.bind(_name(partition))  # fails if another request has created the resident meanwhile
         listener.listen()
         listener.settimeout(IDLE_S)
         is_reusable = True
@@ -144,7 +145,7 @@ def _reside(partition: int) -> NoReturn:
 def _serve(client: socket.socket) -> bool:
     """Run the task that a worker passes on; return whether the process can run another one."""
     _, descriptors, _, _ = socket.recv_fds(client, 1, 1)
-    if not descriptors:  # the worker was killed before
+    if not descriptors:  # the worker was killed before it sent the connection
         return True
     endings.end_with(client.fileno())
     with socket.socket(fileno=descriptors[0]) as connection:

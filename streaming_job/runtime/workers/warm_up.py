@@ -1,9 +1,9 @@
-"""The garbage collector's freeze in a key group's process, once its long-lived objects exist."""
+"""The exclusion of a process's long-lived objects from garbage collection, once they exist."""
 
 import gc
 
 FREEZE_AT = (3, 20)
-"""Numbers of the calls that freeze all objects."""
+"""Which calls of `freeze_after_warm_up`, counted from 1, freeze all objects."""
 
 _calls = 0
 
@@ -11,7 +11,7 @@ _calls = 0
 def freeze_after_warm_up() -> None:
     """Exclude the objects of imports, model and first epochs from garbage collection.
 
-    A full collection would walk all of them, which takes longer than a small batch.
+    A full collection would walk all of them, which takes longer than deciding a small mini-batch.
     """
     global _calls
     _calls += 1

@@ -178,8 +178,10 @@ def test_an_open_transaction_on_the_topic_is_awaited(settings: ServiceSettings) 
     producer.flush(30)
     with pytest.raises(StaleError, match="has not ended"):
         desk_of(settings).propose(proposal(), ADA)
-    producer.abort_transaction(30)
+    ending = threading.Timer(0.5, producer.abort_transaction, [30])
+    ending.start()
     assert desk_of(settings).propose(proposal(), ADA).seq == 1
+    ending.join()
 
 
 def test_every_change_and_refusal_is_in_the_audit_log(settings: ServiceSettings) -> None:
@@ -199,7 +201,8 @@ def test_every_change_and_refusal_is_in_the_audit_log(settings: ServiceSettings)
     assert entries[1]["detail"]["check"] == "rollout_conflict"
 
 
-def test_a_missing_broker_is_one_clear_error() -> None:
+def test_a_missing_broker_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "TIMEOUT_S", 2.0)
     settings = ServiceSettings(bootstrap_servers="127.0.0.1:1", kafka={"socket.timeout.ms": "1000"})
     with pytest.raises(DeskError, match="cannot be read") as fault:
         reading.history(settings, {}, History())

@@ -13,7 +13,7 @@ from harness.sidecar_process import SidecarProcess
 from service.security import tokens
 from service.security.roles import Role
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.without_stack]
 
 
 def test_the_process_serves_tokens_over_tls(tmp_path: Path) -> None:

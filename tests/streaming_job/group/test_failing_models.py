@@ -21,6 +21,8 @@ from models.registry import ModelRef
 from models.scoring import Scorer
 from streaming_job.contracts import Contract, validate
 
+pytestmark = pytest.mark.without_stack
+
 Array = NDArray[np.float64]
 Load = Callable[[ModelRef], Scorer]
 

@@ -11,7 +11,7 @@ from models import tracking
 from models.errors import ModelMissingError, ModelUnavailableError
 from streaming_job.group import processor
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.without_stack]
 
 
 @pytest.fixture(autouse=True)
