@@ -54,6 +54,10 @@ def load(path: Path) -> tuple[Policy, Mapping[str, Any] | None, str]:
             content = file.read(LARGEST + 1)
         if len(content) > LARGEST:
             raise PolicyFileError(path, 1, f"more than {LARGEST} bytes; keep only the policy and its guards")
+        for event in yaml.parse(content.decode(), Loader=yaml.SafeLoader):
+            if isinstance(event, yaml.AliasEvent):  # values could contain themselves
+                reason = f"*{event.anchor} repeats other lines; write the values out"
+                raise PolicyFileError(path, _line(event), reason)
         root = yaml.compose(content.decode(), Loader=yaml.SafeLoader)
     except (OSError, UnicodeDecodeError) as error:
         raise PolicyFileError(path, 1, f"cannot be read: {error}; give a UTF-8 text file") from error

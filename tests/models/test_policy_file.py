@@ -65,6 +65,7 @@ def test_layout_and_order_do_not_change_the_digest(tmp_path: Path) -> None:
         ("cooldown_s: 600", "cooldown_s: !!python/name:os.system x", 8, "no plain value"),
         ("cooldown_s: 600", "\tcooldown_s: 600", 8, "no YAML"),
         ("  alpha: 0.01", "  alpha: 0.01\n  alpha: 0.02", 11, "is there twice"),
+        ("guards:", "guards: &all\n  again: *all", 10, "write the values out"),
     ],
 )
 def test_bad_line_is_named(tmp_path: Path, old: str, new: str, line: int, why: str) -> None:
