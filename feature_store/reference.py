@@ -13,11 +13,12 @@ _COLUMNS = """| feature | of | unit | window | version | meaning |
 _HEAD = """# Features
 
 Made from `feature_store/catalogue.py` by `make docs`; a test fails when the two differ. All features are
-float64. *t* is the transaction's event time, *a* its arrival (Kafka's timestamp); "before" means: accepted
-before it in the order of the log. A window at *t* is (*t* - length, *t*], the transaction itself included.
-`arrivals_...` count by *a*, which no sender can choose.
+float64, NaN where unknown; the unit 1 is a plain number. *t* is the transaction's event time, *a* its arrival
+(Kafka's timestamp); "before" means: accepted before the transaction, in the order of the log. A window at *t*
+is (*t* - length, *t*], the transaction itself included. `arrivals_...` count by *a*, which no sender can
+choose.
 
-A model asks for features by name and version, in any order; any release that computes them runs it.
+A model asks for features by name and version, in any order; any release that computes them runs the model.
 
 """
 
@@ -35,8 +36,8 @@ _TAIL = """
 ## Hot cards, forgotten cards
 
 Cards with more than 512 transactions within 37 days are *hot*: their windows come from rings of buckets with
-a bounded error, see [decision 5](decisions/005-hot-cards.md). For all other cards every number
-is exact.
+a bounded error, see [decision 5](decisions/005-hot-cards.md). For all other cards every
+feature is exact.
 
 A card starts afresh after 90 days without a transaction; a card with one transaction and no profile does so
 after the allowed lateness plus a day, 8 days by default, see [decision
@@ -44,8 +45,8 @@ after the allowed lateness plus a day, 8 days by default, see [decision
 
 ## Against the handbook's definitions
 
-The Fraud Detection Handbook (Le Borgne et al., 2022) is the yardstick: these nine features equal the authors'
-own columns of its sample days to 1e-6, for cards with a profile
+The Fraud Detection Handbook (Le Borgne et al., 2022) is the yardstick: for cards with a profile, the nine
+features below equal the authors' own columns of its sample days to within 1e-6
 (`tests/feature_store/test_training_parity.py`).
 
 | handbook | here | difference |
@@ -56,10 +57,11 @@ own columns of its sample days to 1e-6, for cards with a profile
 | `CUSTOMER_ID_NB_TX_1DAY_WINDOW` (7, 30) | `count_24h` (7d, 30d) | none: pandas rolls over (t - w, t] |
 | `CUSTOMER_ID_AVG_AMOUNT_1DAY_WINDOW` (7, 30) | `mean_24h` (7d, 30d) | sums are exact integers here |
 
-Both windows include the current transaction. Transactions of one card in the same millisecond are taken in
-the order of the table by the handbook, in the order of the log here; later transactions see earlier ones and
-not the other way round. The handbook's terminal risk columns look at labels that become known a week later;
-they are not card features, and belong to the key `merchant` of the catalogue.
+Windows include the current transaction, in the handbook as here. The handbook takes transactions of one card
+in the same millisecond in the order of its table, this project in the order of the log; the later one sees
+the earlier one, and not the other way round. The handbook's terminal risk columns use labels that become
+known a week later; they describe merchants ("terminals"), so their counterparts are among the merchant
+features above.
 """
 
 _LENGTHS = ((DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "min"))

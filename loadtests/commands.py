@@ -1,4 +1,4 @@
-"""`fraud verify`: audits a job's output against its input: all of it, a sample continuously, or one alert."""
+"""`fraud verify` audits a job's output against its input: the whole, a sample continuously, or one alert."""
 
 import json
 import logging
@@ -39,7 +39,7 @@ def verify(
     ] = None,
     report: Annotated[Path | None, typer.Option(help="Write the verdict to this JSON file.")] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Audit a sample, --behind the running job, until stopped.")
+        bool, typer.Option("--follow", help="Audit a sample of the running job's output until stopped.")
     ] = False,
     share: Annotated[
         float, typer.Option(help="Share of the cards; with --follow.", min=0.0001, max=1.0)

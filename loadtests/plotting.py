@@ -1,4 +1,4 @@
-"""Axes for the plots of measurements, and latency distributions, as SVG."""
+"""SVG plots of measurements: axes with labels, and distributions of latencies."""
 
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ mpl.rcParams["svg.hashsalt"] = "fraud"  # the same figures give the same bytes
 
 @contextmanager
 def figure(x: str, y: str) -> Iterator[tuple[Any, Callable[[], str]]]:
-    """Yield axes with these labels, and a function that returns the SVG afterwards."""
+    """Yield axes with these labels, and a function that returns the SVG once everything is plotted."""
     plot = Figure(figsize=SIZE, layout="constrained")
     canvas: Any = FigureCanvasSVG(plot)
     axes = plot.add_subplot()
@@ -45,10 +45,10 @@ def latency_curve(latencies_ms: NDArray[np.float64]) -> list[tuple[float, float]
 
 
 def latency_plot(lines: Iterable[tuple[Sequence[tuple[float, float]], dict[str, Any]]], of: str) -> str:
-    """Plot ms over the share that was slower, both axes logarithmic, as SVG.
+    """Return an SVG plot of the latency (ms) over the share that was slower, both axes logarithmic.
 
     Args:
-        lines: (curve, look): the curve as (percentile, ms), plotted without its maximum; label and style.
+        lines: (curve, look): the curve as (percentile, ms), whose maximum is not plotted; label and style.
         of: what was slower: alerts, transactions.
     """
     with figure(f"share of {of} that were slower", "ms") as (axes, svg):

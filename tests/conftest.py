@@ -1,4 +1,4 @@
-"""Real servers for the tests: one embedded stack a session, on free ports, in a temporary directory."""
+"""Real servers for the tests: one embedded stack per session, on free ports, in a temporary directory."""
 
 import itertools
 import os
@@ -17,16 +17,16 @@ from streaming_job.contracts.topics import Topics
 
 WaitFor = Callable[..., object]
 
-# a test's JVM lives for some minutes at most: the second compiler would not pay, and to verify the archives'
-# byte code after their checksums is one second in six of a start
+# a test's JVM lives for some minutes at most, so the second compiler would not pay; verifying the byte code
+# of the archives, whose checksums have been checked, takes one of the six seconds of a start
 os.environ.setdefault(
     "JAVA_TOOL_OPTIONS",
     "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
 )
 # OpenMP's threads wait in loops; beside other processes they would compute for nothing most of the time
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# a job of a minute or two gains nothing from compiled Java code; the short epochs would take half of the
-# processors
+# a job of a minute or two gains nothing from compiled Java code, and the short epochs of the warm-up would
+# take half of the processors
 os.environ.setdefault("FRAUD_WARM_UP_EPOCHS", "3")
 
 
@@ -52,7 +52,7 @@ def stack(stack_dir: Path) -> Iterator[Endpoints]:
 
 @pytest.fixture(scope="session")
 def topic_names() -> Callable[[], Topics]:
-    """Function that creates unique topic names; the profiles topic is Debezium's, which has one connector."""
+    """Function that creates unique topic names; all share the profiles topic of Debezium's connector."""
     numbers = itertools.count()
 
     def fresh() -> Topics:
@@ -64,9 +64,10 @@ def topic_names() -> Callable[[], Topics]:
 
 @pytest.fixture(scope="session")
 def wait_for() -> WaitFor:
-    """Function that waits for a condition and returns its true value; fails after the deadline.
+    """Function that waits for a condition and returns its first true value; fails after the deadline.
 
-    The default is twice the timeout of Kafka's requests: one lost answer delays a test and does not fail it.
+    The default deadline is twice the timeout of Kafka's requests: one lost answer delays a test and does not
+    fail it.
     """
 
     def wait(

@@ -10,7 +10,7 @@ only_thorough = pytest.mark.skipif(not THOROUGH, reason="takes minutes: FRAUD_HY
 
 
 def examples(moderate: int, thorough: int = 10_000) -> settings:
-    """Settings of one property test; no deadline, for the first call may compile a kernel.
+    """Settings of one property test; no deadline, as the first call may compile a kernel.
 
     Args:
         moderate: examples in an everyday run.

@@ -18,7 +18,7 @@ class Breached(NamedTuple):
 
 
 Totals = Callable[[int, int], TrialCounts | None]
-"""(key group, commit_id) -> running totals of the commit's progress record; None if it is not audited."""
+"""(key group, commit_id) -> trial totals in the commit's progress record; None if that is not audited."""
 
 
 def problems(breaches: Iterable[Breached], totals: Totals) -> Iterator[str]:
@@ -27,8 +27,8 @@ def problems(breaches: Iterable[Breached], totals: Totals) -> Iterator[str]:
     Evidence of older releases has no `commits`, so only its verdict is recomputed.
 
     Args:
-        breaches: accepted events, in log order.
-        totals: totals of the progress records.
+        breaches: accepted `breached` events, in log order.
+        totals: returns the running trial totals of a commit.
     """
     for breach in breaches:
         name = f"the breach of {breach.rollout_id} by {breach.challenger}"

@@ -21,7 +21,7 @@ class CardLog:
     """The records that an alert depends on."""
 
     alerts: list[Record]
-    """All records of the alert, on either alert topic."""
+    """Records of fraud-alerts and suppressed-alerts with the alert's id."""
     alert: dict[str, Any]
     transactions: list[Record]
     """Records that may be of the card, up to the alert's transaction, in the order of offsets."""
@@ -40,10 +40,11 @@ class CardLog:
 
 
 def collect(log: Log, topics: Topics, alert_id: str) -> CardLog:
-    """Read the records that an alert depends on; transactions only from its partition, up to its offset.
+    """Read the records that an alert depends on; transactions only up to the alert's, in its partition.
 
     Raises:
-        AlertError: there is no such alert, or its transaction was deleted.
+        AlertError: there is no such alert, it does not name its card and transaction, or transactions of its
+            partition were deleted.
         TopicReadError: a topic cannot be read.
     """
     alerts = [

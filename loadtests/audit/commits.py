@@ -46,7 +46,7 @@ def source(record: Record) -> tuple[int, int]:
 
 
 def source_of_letter(record: Record) -> tuple[TopicPartition, int]:
-    """Return ((topic, partition), offset) of a dead letter's input; numbers are -1 if it names none."""
+    """Return ((topic, partition), offset) of a dead letter's input; ("", -1), -1 if it names none."""
     try:
         letter = json.loads(record.value or b"")
         return (str(letter["topic"]), int(letter["partition"])), int(letter["offset"])

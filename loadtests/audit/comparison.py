@@ -122,9 +122,13 @@ class Found:
             self.findings.add(topic, DIFFERENT, text)
 
     def finish(self, ends: Mapping[tuple[str, int], int]) -> None:
-        """Report the remaining records as unexpected, except those beyond the audited part of the log.
+        """Report the remaining records as unexpected, except those whose input is not audited yet.
 
         May be called repeatedly: each record is reported once.
+
+        Args:
+            ends: (topic, partition) of inputs -> first offset that is not audited; a partition without an
+            entry is audited whole.
         """
         for topic, alerts in self._alerts.items():
             for source in [source for source in alerts if _is_before(source, ends)]:
@@ -148,7 +152,7 @@ class Found:
 
 
 class Settled:
-    """Sources of the records that were already compared; recognises a second record as a duplicate."""
+    """Sources of the output records already compared: a second record of such a source is a duplicate."""
 
     def __init__(self) -> None:
         self._places: dict[str, set[Source]] = {}
@@ -174,7 +178,7 @@ def _is_before(source: Source, ends: Mapping[tuple[str, int], int]) -> bool:
 
 
 def _content(letter: dict[str, Any], name: str) -> Part | None:
-    """Return size and SHA-256 of the record's key or value; computed if the letter carries the bytes."""
+    """Return size and SHA-256 of the input's key or value (of its bytes if carried); None if it is null."""
     carried = letter[f"{name}_base64"]
     if carried is not None:
         return part(base64.b64decode(carried))

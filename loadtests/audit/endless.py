@@ -17,7 +17,7 @@ from streaming_job.settings import JobSettings
 
 logger = logging.getLogger(__name__)
 LINES_PER_STEP = 20
-"""Findings of a step that are logged in full; the rest are only counted."""
+"""Maximum number of findings of a step that are logged in full; the rest are only counted."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Plan:
     """Parameters of a continuous audit."""
 
     share: float = 0.05
-    """Share of the cards."""
+    """Share of the cards that is audited."""
     behind_s: float = 60.0
     """Minimal age of audited records, seconds."""
     every_s: float = 5.0
@@ -84,7 +84,8 @@ def follow(
     try:
         saved = clock()
         while not stop.is_set():
-            # these two errors leave no chunk half judged; after any other the state must not be saved
+            # TopicReadError and _StoppedError leave no chunk half judged; after any other error the
+            # state must not be saved
             try:
                 follower.step(after_chunk)
                 metrics.advance(follower.checked, follower.audited_until_s)

@@ -11,7 +11,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class AuditMetrics:
-    """Metrics of a continuous audit. All label values start at 0, so `increase` counts the first finding.
+    """Metrics of a continuous audit. Each topic's counters start at 0, so `increase` counts a first finding.
 
     Args:
         topics: names of the output topics.
@@ -61,7 +61,11 @@ class AuditMetrics:
             self._until.set(until_s)
 
     def serve(self, port: int) -> tuple[int, Callable[[], None]]:
-        """Serve /metrics on the loopback interface, port 0: any; return the port and a stop function."""
+        """Serve /metrics on the loopback interface; return the port and a function that stops the server.
+
+        Args:
+            port: port to listen on; 0: any free port.
+        """
         server: WSGIServer
         server, thread = start_http_server(port, LOOPBACK, self.registry)
 

@@ -23,7 +23,7 @@ class Findings:
     """Records of the right source with other content; each also counts as missing and unexpected."""
     examples: list[str] = field(default_factory=list)
     topics: dict[str, Counter[str]] = field(default_factory=dict)
-    """The same counts by output topic."""
+    """Counts by output topic and kind of finding."""
     on_finding: Callable[[str, str, str], None] | None = None
     """Called with topic, kind and text of every finding."""
 

@@ -70,13 +70,14 @@ class Follower:
         self.findings = memory.found.findings
         """Findings since this follower was created."""
         self.checked = 0
-        """Transactions judged since this follower was created, except those that only build up cards."""
+        """Transactions judged since this follower was created, except those that only build up cards; dead
+        letters do not count."""
         self.point: Point | None = None
         """Settled point of the last completed step."""
         self.audited_until_s = 0.0
         """Arrivals up to this time were audited, seconds since 1970-01-01 UTC; 0: none yet."""
         self._arrived: list[tuple[float, dict[TopicPartition, int]]] = []
-        """(time, ends of the log) of moments that are not yet audited."""
+        """(time, ends of the transactions at that time), for the times that the audit has not reached yet."""
         self._require_whole_log()
 
     def _load(self, scorer: Scorer) -> Model:
@@ -240,7 +241,7 @@ class Follower:
             if self._sample.has_card(tx.card_id):
                 in_sample.append(record)
         outcomes += zip(in_sample, oracle.judge(in_sample), strict=True)
-        oracle.trials = Trials()  # dropped: the job's trial counts cover all cards
+        oracle.trials = Trials()  # dropped: the job's trial counts cover all cards, these only the sample
         for record, outcome in outcomes:
             self.checked += record.timestamp >= memory.told_from_ms and outcome.kind is not Kind.DEAD_LETTER
             self._compare(record.timestamp, outcome)

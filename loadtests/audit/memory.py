@@ -1,7 +1,8 @@
 """State of a continuous audit between its steps, in memory and in a file; only of the cards in its sample.
 
-Added up by object sizes, a transaction takes about 0.8 kB and a card another 1 kB. Transactions are kept for
-38 days, as far as a window reaches, so an audit needs share x transactions in 38 days x 0.8 kB.
+By the sizes of the Python objects, a transaction takes about 0.8 kB and a card another 1 kB. Transactions are
+kept for 38 days (the longest window, the lateness and a day), so an audit needs share x transactions in 38
+days x 0.8 kB.
 """
 
 import io
@@ -59,7 +60,7 @@ class Memory:
     arrivals: dict[TopicPartition, int] = field(default_factory=dict)
     """Newest judged arrival, by partition of the transactions, ms."""
     days: list[tuple[int, dict[TopicPartition, int]]] = field(default_factory=list)
-    """(day of arrival since 1970-01-01, the audit's positions when it reached that day)."""
+    """(day of arrival since 1970-01-01, the audit's transaction positions when it reached that day)."""
 
     @classmethod
     def empty(cls, settings: JobSettings, share: float, behind_s: float) -> "Memory":

@@ -35,9 +35,9 @@ from streaming_job.settings import JobSettings
 
 LoadModel = Callable[[ModelRef], Scorer]
 SHOWN = 10
-"""Number of the card's newest transactions whose offsets are listed."""
+"""Number of the card's newest transactions, and of its profile records, whose offsets are listed."""
 EVERYTHING = 1 << 62
-"""An offset beyond all rollout events: they are replayed as events that the job accepted or refused."""
+"""Q of the rollout topic, beyond all events: the job's own verdicts on them apply, none is judged again."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,14 @@ class Rebuilt:
     is_equal: bool
     """Whether the job's code gives the same bytes."""
     differences: list[str]
-    """Fields in which those bytes differ; all fields if no alert was rebuilt."""
+    """Fields in which the alert rebuilt by the job's code differs; all fields if it rebuilt none."""
     oracle_differences: list[str]
-    """Fields in which the oracle's alert differs."""
+    """Fields in which the oracle's alert differs; one text about everything if it finds no alert."""
     rests_on: dict[str, Any]
 
     @property
     def is_clean(self) -> bool:
-        """Whether the alert was written once and both rebuilt alerts agree."""
+        """Whether the alert was written once and both rebuilt alerts agree with it."""
         return self.is_equal and not self.oracle_differences and len(self.places) == 1
 
     def report(self) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def rebuild(log: Log, settings: JobSettings, load: LoadModel, alert_id: str) -> 
 
 
 def _is_same(record: Record, card: CardLog) -> bool:
-    """Return whether an alert is of the card log's transaction: a repeated one can have the same alert id."""
+    """Return whether an alert is of the card log's transaction; a repetition's alert can have the same id."""
     return bool(json.loads(record.value or b"")["source"] == card.alert["source"])
 
 
@@ -145,7 +145,7 @@ def _by_job(card: CardLog, settings: JobSettings, partitions: int, load: LoadMod
                 try:
                     core.decide(records)
                     break
-                except NoRolloutError:  # the first champion also decides earlier transactions
+                except NoRolloutError:  # the first champion also decides transactions that arrived before it
                     first = next((row for row in tables if row[1].topic == topics.model_rollouts), None)
                     if first is None:
                         raise
@@ -160,7 +160,7 @@ def _by_job(card: CardLog, settings: JobSettings, partitions: int, load: LoadMod
 
 
 def _as_written(records: Iterable[Record]) -> list[tuple[int, Record]]:
-    """Return (earliest time at which it can have been written, record) of table records, sorted by time."""
+    """Return (earliest time at which the record can have been written, record), sorted, for table records."""
     newest: dict[tuple[str, int], int] = {}
     dated = []
     for record in records:
@@ -171,7 +171,7 @@ def _as_written(records: Iterable[Record]) -> list[tuple[int, Record]]:
 
 
 def _set_aside(refused: dict[int, str]) -> dict[int, str]:
-    """Return the rollout events refused for their models; the other refusals follow from the log."""
+    """Return offset -> reason of events refused for their models; other refusals follow from the log."""
     reasons = {
         reason.value
         for reason in (Reason.MODEL_UNAVAILABLE, Reason.MODEL_REFUSED, Reason.INCOMPATIBLE_FEATURES)

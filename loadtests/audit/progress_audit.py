@@ -29,7 +29,7 @@ class _Progress(NamedTuple):
     """Time at which the running totals begin, ms."""
     commits: int
     total: Counter[str]
-    """Running totals of the counts."""
+    """Running totals of `counts`."""
     trials: TrialCounts
     trial_totals: TrialCounts
 
@@ -85,7 +85,7 @@ class ProgressAudit:
         self._dead_letters[commit_of(record)].append(source_of_letter(record))
 
     def table_ends(self) -> tuple[Ends, Ends]:
-        """Return how far the furthest key group and the slowest one have read the tables, as offsets."""
+        """Return the offsets up to which the furthest and the slowest key group have read the tables."""
         furthest: dict[TopicPartition, dict[int, int]] = defaultdict(dict)
         for commit, progress in self._progress.items():
             for partition, _, end in progress.spans:

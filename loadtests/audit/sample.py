@@ -8,7 +8,7 @@ _CARD = re.compile(rb'"card_id"[ \t\r\n]*:[ \t\r\n]*"([^"]*)"')
 
 
 class Sample:
-    """A share of the cards, and of the records without a card, chosen by (topic, partition, offset).
+    """A share of the cards, chosen by id, and of the refused records, chosen by (topic, partition, offset).
 
     The hash differs from that of canary membership, so members are in the sample as often as other cards.
 
@@ -18,7 +18,7 @@ class Sample:
 
     def __init__(self, share: float) -> None:
         if not 0 < share <= 1:
-            raise ValueError(f"a share of {share} is not above 0 and up to 1")
+            raise ValueError(f"a share of {share} is out of range; give a number above 0, at most 1")
         self.share = share
         self._below = round(share * 2**64)
 

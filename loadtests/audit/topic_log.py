@@ -20,7 +20,7 @@ FETCH = 5_000
 """Records per call of the client."""
 POLL_S = 0.2
 SILENCE_S = 60.0
-"""The broker counts as lost when it has sent no record and no end of a partition for this long."""
+"""The broker is considered lost if it sends neither a record nor an end-of-partition event for this long."""
 TIMEOUT_S = 30.0
 STARTING = (
     KafkaError.NOT_COORDINATOR,
@@ -102,8 +102,8 @@ class TopicLog:
         Raises:
             TopicReadError: the broker does not answer.
         """
-        # an admin client crashes while the group's coordinator starts (librdkafka #5040); a read_committed
-        # consumer would wait for the transaction that a killed job has left open
+        # not an admin client, which crashes while the group's coordinator starts (librdkafka #5040); not a
+        # read_committed consumer, which would wait for the transaction that a killed job has left open
         consumer = self._offset_consumer(group, "read_uncommitted")
         try:
             partitions = [
@@ -203,7 +203,7 @@ class TopicLog:
                 "enable.partition.eof": True,
                 "auto.offset.reset": "earliest",
                 "allow.auto.create.topics": False,
-                # librdkafka reports the end of a partition only after a fetch that came back empty
+                # short, because librdkafka reports the end of a partition only after an empty response
                 "fetch.wait.max.ms": 10,
                 "queued.max.messages.kbytes": 65_536,
                 **self._client,

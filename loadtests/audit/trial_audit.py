@@ -1,4 +1,4 @@
-"""Audit of the trial counts in progress records: running totals, and all counts against the oracle's."""
+"""Audit of the trial counts in progress records: checks running totals, and compares sums with the oracle."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -69,7 +69,7 @@ def nested(trials: TrialCounts) -> dict[str, Any]:
 class TrialAudit:
     """Collects trial counts of progress records, then compares them.
 
-    A later commit may turn an `only_...` count into a `both` count, so its own counts may be negative.
+    A commit may turn an earlier `only_...` count into a `both` count, so a commit's counts may be negative.
     """
 
     def __init__(self, problems: list[str]) -> None:
@@ -77,7 +77,7 @@ class TrialAudit:
         self._sums: dict[Pair, Counter[str]] = {}
 
     def check_group(self, commits: Iterable[CommitTrials]) -> None:
-        """Check that each record's totals are the previous record's totals plus its own counts.
+        """Check that each record's totals are its own counts plus the totals of the record before it.
 
         Args:
             commits: the commits of one key group, in their order.

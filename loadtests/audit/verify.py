@@ -1,10 +1,10 @@
 """The audit behind `fraud verify`: compares all output records with those that the oracle computes.
 
-The order of reads matters while the job runs. First the offsets that the key groups have committed. Then the
-outputs, which are complete up to those offsets because one transaction writes both. Then the inputs up to
-those offsets. The progress records tell how far each group has read the tables: dead letters of table records
-are expected as far as the slowest group has read, and decisions may depend on table records as far as the
-furthest group has read.
+The order of reads matters while the job runs: first the offsets that the key groups have committed; then the
+outputs, which are complete up to those offsets because one Kafka transaction writes outputs and offsets; then
+the inputs up to those offsets. The progress records tell how far each group has read the tables: dead letters
+of table records are expected as far as the slowest group has read, and decisions may depend on table records
+as far as the furthest group has read.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ from streaming_job.contracts.topics import Topics
 from streaming_job.settings import JobSettings
 
 Progress = Callable[[str, int, int], None]
-"""(description, records so far, records in all or 0 if unknown)."""
+"""(description, number of records so far, total number; 0: unknown)."""
 STEP = 1_000
 
 
@@ -51,7 +51,7 @@ class Verdict:
     problems: list[str] = field(default_factory=list)
     """Differences between the progress records and the outputs or the oracle."""
     late_table_changes: int = 0
-    """Table changes read too late for transactions that they should have affected; the job's count."""
+    """Table changes read too late for transactions that they should have affected, as counted by the job."""
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
     """First offset that was not audited, by input partition."""
 
@@ -107,7 +107,7 @@ def verify(
     """Audit everything that the job has committed.
 
     The profile topic is compacted, at the earliest when a segment is a week old or full. Decisions that used
-    a profile version which compaction has removed can no longer be checked.
+    a profile version can no longer be checked once compaction has removed that version.
 
     Args:
         log: reads the topics.
@@ -201,5 +201,5 @@ def _counted(log: Log, topic: str, progress: Progress, *, may_lack: bool = False
             if done % STEP == 0:
                 progress(f"reading {topic}", done, 0)
     except MissingTopicError:
-        if not may_lack:  # older releases lack these topics; expected records count as missing then
+        if not may_lack:  # older releases lack these topics; their expected records then count as missing
             raise

@@ -1,1 +1,1 @@
-"""Benchmarks; docs/benchmarks.md has results with command and load."""
+"""Benchmarks; docs/benchmarks.md gives each result with its command and the machine's load average."""

@@ -28,14 +28,14 @@ class AlertReader:
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
-                # fetch responses as soon as there is a record, because this consumer measures latency
+                # the broker is to respond as soon as it has a record, because this consumer measures latency
                 "fetch.wait.max.ms": 5,
                 "fetch.error.backoff.ms": 5,
             }
         )
         partitions = topic_reader.partitions(self._consumer, topic, TIMEOUT_S)
         assigned = [TopicPartition(topic, partition) for partition in partitions]
-        for partition in assigned:  # "latest" would be resolved only by the first fetch
+        for partition in assigned:  # "latest" would be resolved by the first fetch, too late
             partition.offset = self._consumer.get_watermark_offsets(partition, TIMEOUT_S)[1]
         self._consumer.assign(assigned)
         self._stopped = threading.Event()

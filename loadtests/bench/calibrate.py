@@ -23,7 +23,7 @@ LIMITS = TimeLimits(lateness_ms=7 * 86_400_000, skew_ms=300_000)
 
 
 def calibrate(rounds: int) -> Figure:
-    """Measure events per second on one core: decoding JSON records, and scoring features with 100 trees."""
+    """Measure how many events per second one core decodes from JSON and scores with 100 trees."""
     world = World.create(seed=1, cards=CARDS, merchants=1_000)
     stream = Stream(world, RATE, START_MS, disturbances=Disturbances.none())
     batches = list(stream.blocks(events=EVENTS))

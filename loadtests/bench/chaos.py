@@ -27,12 +27,12 @@ from streaming_job.contracts.topics import Topics
 
 Say = Callable[[str], None]
 CARDS = 2_000
-"""Number of cards: few enough that each is used often, enough that none becomes hot (approximate windows)."""
+"""Number of cards: few, so that each is used often, but enough that none gets hot (approximate windows)."""
 KILLS_SHARE = 0.75
 """Share of `Plan.within_s` for kills; network faults get the rest."""
 WRONG = "has to be 0"
 TRANSACTION_TIMEOUT_MS = 10_000
-"""The least that the job allows, so that a fault can last as long as a transaction's timeout."""
+"""Minimum that the job's settings allow; a network fault lasts at most this long."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Plan:
 
 
 def measure(plan: Plan, say: Say) -> Iterator[Result]:
-    """Yield the seconds of each kind of kill and fault, then the audit's findings, which have to be 0.
+    """Yield the seconds of each kind of kill and fault, then the audit's counts; its differences must be 0.
 
     Raises:
         FaultError: the job did not survive a kill or fault.

@@ -38,14 +38,14 @@ def _group() -> None:
 @app.command()
 def features(
     to: Report = None,
-    cards: Annotated[list[int], typer.Option(help="Numbers of cards to run the kernel with")] = [  # noqa: B006
+    cards: Annotated[list[int], typer.Option(help="Sizes of the kernel's runs, in cards")] = [  # noqa: B006
         1_000,
         100_000,
         5_000_000,
     ],
     rounds: Annotated[int, typer.Option(min=3, help="Number of rounds; the median counts")] = 15,
     transactions: Annotated[
-        Path | None, typer.Option(help="Parquet file whose training set is timed")
+        Path | None, typer.Option(help="Parquet file of transactions, to time computing its training set")
     ] = None,
 ) -> None:
     """Measure the feature engine: kernel, hot card, bytes per card, deltas, snapshots, decoding, drift."""
@@ -120,7 +120,7 @@ def throughput(
     verify: Annotated[bool, typer.Option(help="Audit the result against the oracle")] = True,
     data_dir: DataDir = DATA_DIR,
 ) -> None:
-    """Measure how fast the job works off a backlog, exactly once; FRAUD_... variables configure it."""
+    """Measure how fast the job works off a backlog, exactly once; FRAUD_... variables set up the job."""
     from loadtests.bench import throughput as bench
     from loadtests.bench.calibrate import calibrate
     from loadtests.bench.rig import Plan, rig
@@ -207,7 +207,7 @@ def restart(
     profiles: Profiles = True,
     data_dir: DataDir = DATA_DIR,
 ) -> None:
-    """Measure the time from a killed job's start to its first alert; FRAUD_... configure the job."""
+    """Measure the time from a killed job's start to its first alert; FRAUD_... set up the job."""
     from loadtests.bench import history
     from loadtests.bench import restart as bench
     from loadtests.bench.rig import Plan, rig
@@ -226,10 +226,10 @@ def restart(
 def chaos(
     to: Report = None,
     kills: Annotated[
-        int, typer.Option(min=0, help="SIGKILLs: workers, job, driver, JVM, broker, Postgres, Connect")
+        int, typer.Option(min=0, help="SIGKILLs to workers, job, driver, JVM, broker, Postgres, Connect")
     ] = 200,
     faults: Annotated[int, typer.Option(min=0, help="Kafka requests and responses lost or delayed")] = 100,
-    seed: Annotated[int, typer.Option(help="Seed of kinds, order and moments")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the random kills, faults and moments")] = 1,
     within: Annotated[str, typer.Option(help="Time after which no kill or fault begins: 30m")] = "24h",
     data_dir: DataDir = DATA_DIR,
 ) -> None:
@@ -242,7 +242,7 @@ def chaos(
 
 @app.command()
 def plot(
-    reports: Annotated[list[Path], typer.Argument(help="Reports by --report; plots label them by file name")],
+    reports: Annotated[list[Path], typer.Argument(help="Files written by --report; plots show their names")],
     into: Annotated[Path, typer.Option(help="Directory of the SVG files")] = Path(),
 ) -> None:
     """Plot reports: latency distribution, throughput against calibration, cost against cards."""
@@ -259,7 +259,7 @@ def run(name: str, measured: Callable[[Say], Iterator[Result]], to: Path | None)
 
     Args:
         name: name of the benchmark.
-        measured: generator of the results; calls its argument to print its status.
+        measured: yields the results; its argument is a function that prints a status.
         to: file of the report; None: no report.
 
     Returns:

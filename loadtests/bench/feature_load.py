@@ -1,4 +1,4 @@
-"""Synthetic transactions for the feature engine's benchmarks, as the records that kernels take."""
+"""Synthetic transactions for the feature engine's benchmarks, as record arrays for the kernels."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 class FeatureLoad:
-    """Load of cards with two transactions a day, at any time, mostly at one of their 20 regular merchants.
+    """Transactions of cards that pay at random times, mostly at one of each card's 20 regular merchants.
 
     Ids are hashed, so that they are as incompressible on disk as real ones.
 
@@ -58,13 +58,13 @@ class FeatureLoad:
         regular = (card * REGULAR + (rng.random(events) ** 2 * REGULAR).astype(np.int64)) * 7
         merchant = np.where(rng.random(events) < 0.8, regular, rng.integers(0, MERCHANTS, events)) % MERCHANTS
         records["merchant"] = _mixed((merchant + 1).astype(np.uint64) * _ODD)
-        # nine of ten at home
+        # nine of ten transactions are in the card's home country
         home = card % 10
         records["country"] = np.where(rng.random(events) < 0.9, home, rng.integers(0, 30, events))
         return records
 
     def warm(self, state: GroupState, days: float, batch: int) -> None:
-        """Apply the transactions of some days to a state."""
+        """Apply the next transactions to a state, as many as the cards make in `days` days at two a day."""
         remaining = int(self._cards * 2 * days)
         while remaining > 0:
             records = self.next(min(batch, remaining))

@@ -37,7 +37,7 @@ SMALL_BATCH = 2_000
 KEPT_DAYS = 40
 """After this many days the state of a card with two transactions a day no longer grows."""
 FEW_DAYS = 3
-"""Days for MANY or more cards: forty days of theirs exceed a machine's memory."""
+"""Days of history for MANY or more cards, whose forty days would exceed a machine's memory."""
 MANY = 1_000_000
 BUSY_CARDS, BUSY_PER_DAY = 20_000, 4_000.0
 """926 events per second; nine tenths of them are 50,000 per minute."""
@@ -46,7 +46,7 @@ RESTART_CARDS = 500_000
 
 
 def kernel(cards: int, rounds: int) -> Figure:
-    """Measure looking up the card, all features, and the insertion of one event."""
+    """Measure the time per event to look up its card, compute all features and insert the event."""
     load, state = FeatureLoad(cards), GroupState(MemoryArena())
     days = KEPT_DAYS if cards < MANY else FEW_DAYS
     load.warm(state, days, batch=min(2 * cards, 100_000))
@@ -158,11 +158,11 @@ def _bytes(name: str, value: float, detail: str) -> Figure:
 
 
 def restart(cards: int) -> Iterator[Figure]:
-    """Measure the rebuild of one key group of many cards into mapped files."""
+    """Measure writing deltas and snapshots of a large key group, and rebuilding it in mapped files."""
     load, state, store, meta = FeatureLoad(cards), GroupState(MemoryArena()), MemoryPieces(), Meta()
     load.warm(state, KEPT_DAYS, batch=200_000)
     times = []
-    # until every piece was written: then the store is as if it had stored all events
+    # until every snapshot is written: the store is then as if it had received all events, warm-up included
     while not meta.pieces or min(meta.pieces) < 2:
         delta = _batch(load, state, SMALL_BATCH)
         start = time.thread_time()
@@ -217,7 +217,7 @@ def decoding(rounds: int) -> Figure:
 
 
 def counting(rounds: int) -> Figure:
-    """Measure counting the features of a block of transactions in the bins of the training."""
+    """Measure counting the features of a block of transactions in the histogram bins set by training."""
     load, state = FeatureLoad(BUSY_CARDS), GroupState(MemoryArena())
     load.warm(state, FEW_DAYS, batch=BATCH)
     records = load.next(BATCH)
@@ -233,7 +233,7 @@ def counting(rounds: int) -> Figure:
 
 
 def training_set(path: Path, rounds: int) -> Figure:
-    """Measure computing the training set of a Parquet file into a file, in this process."""
+    """Measure computing a training set from a Parquet file of transactions in this process and writing it."""
     task = Task(TransactionFiles(path))
     with tempfile.TemporaryDirectory() as directory:
         return per_item(

@@ -30,7 +30,7 @@ class Live:
 
 
 def measure(rig: Rig, live: Live, say: Say) -> Iterator[Result]:
-    """Feed transactions at a rate, and read their alerts.
+    """Feed transactions at a rate, and measure the time until their alerts are received.
 
     Raises:
         FraudError: the job ended, or the machine cannot send at this rate.
@@ -48,7 +48,7 @@ def measure(rig: Rig, live: Live, say: Say) -> Iterator[Result]:
     yield Figure("job cpu", usage.cores(), "cores", (), "driver, JVM and workers, in the measured time")
     yield Figure(
         "memory", usage.peak_memory / 2**20, "MiB", (),
-        "of these processes, shared pages counted once; maximum of before and after the measured time",
+        "driver, JVM and workers, shared pages counted once; the larger of the values before and after",
     )  # fmt: skip
 
 

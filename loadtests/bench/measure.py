@@ -1,4 +1,4 @@
-"""Measuring in rounds, and the report with versions, machine and load."""
+"""Measurement in rounds, and the report with versions, machine and load average."""
 
 import os
 import platform
@@ -21,10 +21,10 @@ class Figure:
 
     name: str
     value: float
-    """Median of the rounds."""
+    """The result: usually the median of the rounds."""
     unit: str
     rounds: tuple[float, ...]
-    """Every round, in order."""
+    """Value of each round, in order; empty for a single measurement."""
     detail: str = ""
     """Explanation beside the name."""
     elapsed: float | None = None
@@ -82,7 +82,7 @@ def per_item(
 
 
 def surroundings() -> dict[str, Any]:
-    """Return machine, versions and load for a report."""
+    """Return machine, versions and load average for a report."""
     return {
         "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
         "machine": {"cpu": _cpu(), "cores": os.cpu_count(), "system": platform.platform()},

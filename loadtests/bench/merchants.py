@@ -56,7 +56,7 @@ class Traffic:
 
 
 def measure(traffic: Traffic, rounds: int, say: Callable[[str], None]) -> Iterator[Figure]:
-    """Fill one key group's table, then measure an hour of facts, lookups, writes, and opening it again.
+    """Fill one key group's table; measure adding and writing an hour of facts, lookups, and reopening it.
 
     Args:
         traffic: the traffic that the facts count.

@@ -1,4 +1,4 @@
-"""Restart benchmark: from the start of a killed job to its first alert, with the state of many cards."""
+"""Restart benchmark: time from the start of a killed job to its first alert, with the state of many cards."""
 
 import shutil
 import statistics
@@ -19,7 +19,7 @@ SETTLE_S = 20.0
 """How long a job runs before it is killed, seconds."""
 POLLED_S = 0.5
 KINDS = {"working copies at hand": False, "working copies lost": True}
-"""Kinds of restarts: on the same machine, and on another one that only has the checkpoint."""
+"""Kind of restart -> whether the working copies are deleted first, as if the machine were a new one."""
 
 
 def measure(rig: Rig, events: int, rounds: int, say: Say) -> Iterator[Figure]:
@@ -82,7 +82,7 @@ def _wait_for_alert(rig: Rig, reader: AlertReader, after: float) -> float:
 
 
 def _restarted(rig: Rig, lost: bool, say: Say) -> float:
-    """Kill and start the job; returns the seconds until a read_committed consumer receives an alert."""
+    """Kill and start the job; returns the seconds from the start to an alert's receipt (read_committed)."""
     installed = rig.installed
     rig.kill_job()
     if lost:

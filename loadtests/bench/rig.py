@@ -30,7 +30,7 @@ from streaming_job.contracts.topics import Topics
 
 Say = Callable[[str], None]
 PAST_S = 3_600.0
-"""Minimal event time of the training history, seconds."""
+"""Minimal length of the training history in event time, seconds."""
 FEWEST_CARDS = 200
 """Minimal number of cards in the training history."""
 ACTOR = "fraud bench"
@@ -57,7 +57,7 @@ class Plan:
     shadows: int = 0
     """Number of challengers in shadow, with as many trees as the champion."""
     archive: bool = False
-    """Whether transactions have past Kafka timestamps, as in a `History`, and rollouts an earlier one."""
+    """Whether transactions have past Kafka timestamps, as in a `History`; then rollouts have earlier ones."""
 
 
 class Commit(NamedTuple):
@@ -227,8 +227,8 @@ def _roll_out(plan: Plan, installed: Installation) -> Champion:
     policy = Policy(champion.threshold, champion.max_count_5m)
     timestamp_ms = None
     if plan.archive:
-        # Kafka timestamps are the event times: stamped by the broker, all transactions would be one burst; a
-        # rollout with the present timestamp would not apply to them
+        # Kafka timestamps are the event times, because with timestamps from the broker all transactions
+        # would be one burst; the rollout's is earlier, because it applies only to transactions after it
         broker.create(servers, installed.topics, replay=True)
         timestamp_ms = now_ms - int(2_000 * SPAN_S)
     events = [*installation(champion.ref, policy, "bench", ACTOR, now_ms)]

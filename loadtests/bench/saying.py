@@ -14,7 +14,7 @@ PAUSE_S = 2.0
 
 def stop_on_signals() -> None:
     """Let SIGTERM and SIGINT raise KeyboardInterrupt, so that the processes of a command are stopped."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore the first
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background jobs ignore SIGINT
         signal.signal(number, signal.default_int_handler)
 
 

@@ -18,11 +18,11 @@ from models.trees import compile_trees
 ROWS = 100_000
 CARDS = 2_000
 RATE, START_MS = 0.05, 1_750_000_000_000
-"""Three weeks of traffic, so that labels take effect."""
+"""At this rate ROWS transactions span three weeks, so that labels take effect."""
 
 
 def measure(rounds: int) -> Iterator[Figure]:
-    """Score ROWS transactions of all features, merchant label features included."""
+    """Measure scoring ROWS transactions on all features, including those of merchants' labels."""
     stream = Stream(World.create(1, CARDS), RATE, START_MS, disturbances=Disturbances.none())
     history = pa.concat_tables([batch.table for batch in stream.blocks(events=ROWS)])
     x = merchant_payments.build(history, merchant_payments.MerchantLabels.of(None, DAY_MS))

@@ -1,4 +1,4 @@
-"""Sidecar benchmark: response times with many clients, and their effect on the job's latency."""
+"""Sidecar benchmark: response times with many clients, and the clients' effect on the job's latency."""
 
 import http.client
 import threading
@@ -39,7 +39,7 @@ class RequestLoad:
 
 
 class Client(threading.Thread):
-    """A client that sends at fixed times over one connection, however long earlier responses took."""
+    """A client with fixed sending times and one connection; a slow response delays its later requests."""
 
     def __init__(self, url: str, first_at: float, every_s: float, until: float) -> None:
         """Start nothing yet; times are seconds of `time.monotonic`."""
@@ -83,8 +83,9 @@ def measure(rig: Rig, requests: RequestLoad, say: Say) -> Iterator[Figure]:
     stretches: list[tuple[bool, float, float]] = []
     settings, log = rig.installed.settings, rig.plan.data_dir / "logs" / "sidecar.log"
     with (
-        # a process of low priority: fifty threads in this process would delay the reader, which records when
-        # alerts arrive, and a bank's clients are on other machines, where they take no CPU time from the job
+        # the clients run in another process, because fifty threads in this one would delay the reader, which
+        # records when alerts arrive; and at low priority, because a bank's clients run on other machines and
+        # so take no CPU time from the job
         ProcessPoolExecutor(1, get_context("spawn"), priority.lower) as clients,
         http_servers.sidecar(log, settings.variables()) as url,
         rig.feeding(requests.rate, requests.warm_up_s + 2 * requests.turns * requests.for_s + 60),

@@ -38,8 +38,8 @@ class Backlog:
 def measure(rig: Rig, backlog: Backlog, say: Say, *, verify: bool = True) -> Iterator[Figure]:
     """Run the job at a low rate, then give it a backlog, all at once.
 
-    Spark's JVM compiles code that has run often, and most of its code runs once per epoch. Without the time
-    at a low rate, its compilers would take a share of the backlog's time.
+    Spark's JVM compiles code once it has run often, and most of Spark's code runs only once per epoch.
+    Without the time at a low rate, the JVM would compile, and so take CPU time, during the backlog.
 
     Raises:
         FraudError: the job ended, or its results are wrong.
@@ -75,7 +75,7 @@ def _figures(commits: list[Commit], backlog: Backlog) -> Iterator[Figure]:
         for commit, done in zip(commits, done_before, strict=False)
         if commit.decided + commit.repeated and done >= backlog.warm_up
     ]
-    # the first commit of a key group is left out, because its beginning is unknown
+    # each key group's first commit of the backlog is left out, because its beginning is unknown
     firsts = {commit.key_group: commit for commit in reversed(drain)}
     measured = [commit for commit in drain if commit is not firsts[commit.key_group]]
     if not measured:

@@ -19,7 +19,7 @@ class Agreement:
     duplicated: int
     """Number of this engine's alerts beyond the first of a transaction."""
     greatest_difference: float
-    """Greatest difference of two scores of one transaction."""
+    """Greatest difference between the two engines' scores of a transaction."""
 
     @property
     def holds(self) -> bool:

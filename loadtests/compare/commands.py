@@ -32,11 +32,11 @@ VENVS = Path(".fraud/compare-venvs")
 
 def compare(
     only: Annotated[
-        str, typer.Option(help="Engines, separated by commas; reference: the first in the default's order")
+        str, typer.Option(help="Engines (a,b,...); the first in the default's order is the reference")
     ] = engines.ALL,
     rate: Annotated[float, typer.Option(min=1, help="Transactions per second of the steady load")] = 1_000.0,
     length: Annotated[str, typer.Option("--for", help="Length of the latency measurement: 60s, 5m")] = "45s",
-    warm_up: Annotated[str, typer.Option(help="Warm-up at that rate before the measurement")] = "30s",
+    warm_up: Annotated[str, typer.Option(help="Warm-up at --rate before the measurement")] = "30s",
     backlog: Annotated[int, typer.Option(min=1, help="Transactions of the backlog, sent at once")] = 150_000,
     prime: Annotated[int, typer.Option(min=1, help="Transactions before the measurements")] = 50_000,
     cards: Annotated[int, typer.Option(min=100, help="Number of cards")] = 20_000,
@@ -44,7 +44,7 @@ def compare(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the simulated world")] = 1,
     to: Annotated[
         Path | None,
-        typer.Option("--report", help="Write the results to this JSON file; FILE.md and two plots beside it"),
+        typer.Option("--report", help="Write results to this JSON file; FILE.md and two plots go beside it"),
     ] = None,
     data_dir: Annotated[Path, typer.Option(help="Directory of all data; emptied first")] = DATA_DIR,
 ) -> None:
@@ -63,7 +63,7 @@ def compare(
         say("recording the input")
         start = time.time() - (prime + backlog) / rate
         tape = record(system.installed.world, load, int(start * 1_000))
-        gc.freeze()  # permanent objects must not be traversed while latency is measured
+        gc.freeze()  # the garbage collector must not traverse the tape while latency is measured
         model = _export(system)
         runs: list[Run] = []
         for variant in variants:
@@ -108,7 +108,7 @@ def _deployment(variant: Variant, system: Rig, model: Path) -> Deployment:
 
 
 def _write(to: Path | None, results: dict[str, Any]) -> None:
-    """Write the results so far, so that a failing engine does not lose those of the others."""
+    """Write the results so far; they remain if a later engine fails."""
     if to is None:
         return
     to.write_text(json.dumps(results, indent=2) + "\n")

@@ -59,7 +59,7 @@ TUNED_STREAMS = {
     "commit.interval.ms": 10,
     "statestore.cache.max.bytes": 64 << 20,
     "producer.linger.ms": 1,
-    # a transaction soon after another often has to be retried, after 100 ms by default
+    # a Kafka transaction that soon follows another must often be retried, by default after 100 ms
     "producer.retry.backoff.ms": 5,
 }
 TUNED_QUIX = {

@@ -1,4 +1,4 @@
-"""Sender of a tape: parts of it at once, the rest at its own times."""
+"""Sender of a tape: first parts of it all at once, then each remaining transaction at its own time."""
 
 import time
 from collections.abc import Callable
@@ -34,10 +34,10 @@ class Feed:
         self._fault: KafkaError | None = None
         self._at = 0
         self.slips_ms: npt.NDArray[np.float64] = np.empty(0)
-        """Delays from the intended to the actual sending of the transactions of `live`, ms."""
+        """Delays from the intended to the actual sending of the transactions that `live` sends, ms."""
 
     def at_once(self, events: int) -> None:
-        """Send the next transactions in one Kafka transaction, which read_committed consumers see at once.
+        """Send the next transactions in one Kafka transaction; read_committed consumers see them all at once.
 
         Raises:
             CompareError: records were not delivered.

@@ -1,4 +1,4 @@
-"""Measurement of one engine on the tape: a backlog, then a steady rate."""
+"""Measurement of one engine on the tape, the recorded input: a backlog, then a steady rate."""
 
 import time
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ PATIENCE_S = 180.0
 POLL_S = 0.01
 SAY_S = 2.0
 LOOK_S = 1.5
-"""Time before the end of the warm-up at which processes are sampled, outside the measured time, seconds."""
+"""Processes are sampled this long before the warm-up ends, so that sampling is not measured, seconds."""
 LEAD_S = 0.5
 """Time before the first transaction of the steady rate, seconds."""
 SHARED = ("profiles", "model_rollouts")
@@ -119,7 +119,7 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
 
 
 class _Live:
-    """Sampler of the processes at the steady rate; only two samples, as each delays the sender by ms."""
+    """Sampler of the processes at the steady rate; only two samples, because each delays sending by ms."""
 
     def __init__(
         self, engine: Engine, engine_usage: JobUsage, broker_usage: JobUsage, load: Load, title: str, say: Say

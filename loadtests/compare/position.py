@@ -29,7 +29,8 @@ class Position:
         """Read the offset after the last record of each partition.
 
         Args:
-            marked: whether the last record is a transaction marker, which not every client commits.
+            marked: whether the last record is a transaction marker; it is then left out, because not every
+            client commits it.
         """
         ends = [
             self._consumer.get_watermark_offsets(partition, TIMEOUT_S)[1] for partition in self._partitions

@@ -19,7 +19,7 @@ class Load:
     """Sizes and rates of the input."""
 
     prime: int
-    """Transactions before the measurements, which fill state and warm up compilers."""
+    """Transactions sent before the measurements to fill the state and to warm up compilers."""
     backlog: int
     """Transactions of the backlog, sent at once."""
     rate: float
@@ -30,7 +30,7 @@ class Load:
 
     @property
     def live_s(self) -> float:
-        """Time at the rate, seconds."""
+        """Time at `rate`, warm-up included, seconds."""
         return self.warm_up_s + self.for_s
 
 
@@ -43,7 +43,7 @@ class Tape:
     keys: Sequence[bytes]
     values: Sequence[bytes | None]
     live_from: int
-    """Index of the first transaction that is sent at its time."""
+    """Index of the first transaction that is sent at its own time; those before it are sent at once."""
 
     def __len__(self) -> int:
         return len(self.keys)

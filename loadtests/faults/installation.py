@@ -109,7 +109,7 @@ class Installation:
         """Start the job.
 
         Args:
-            release: directory of the packages to run; default: those of this process.
+            release: directory of a release, whose packages run; default: the packages of this process.
             changes: changed settings.
         """
         return JobProcess(self.environment(**changes), self.directory, release=release)
@@ -237,10 +237,10 @@ class Installation:
         )
 
     def audit(self) -> Verdict:
-        """Audit the outputs against the oracle, and require that all sent transactions are covered and agree.
+        """Audit the outputs against the oracle; require agreement, and that it covers all sent transactions.
 
         Raises:
-            FaultError: transactions are missing, or differ.
+            FaultError: the outputs differ, or not all transactions were audited.
         """
         verdict = self.verdict()
         report = verdict.report()

@@ -31,7 +31,7 @@ class JobProcess:
         Args:
             environment: the FRAUD_... variables.
             directory: gets its log and its armed crash points.
-            release: directory of the packages to run; default: those of this process.
+            release: directory of a release, whose packages run; default: the packages of this process.
         """
         self._crash_points = directory / "crash-points"
         self._crash_points.mkdir(parents=True, exist_ok=True)

@@ -17,7 +17,7 @@ IN_WORKER = tuple(step for step in Step if step is not Step.EPOCH_ENDED)
 
 
 def worker_at(step: Step) -> Callable[["Scene"], None]:
-    """Return a kill of the Python worker that reaches a step; Spark repeats its task."""
+    """Return a function that kills the Python worker that reaches a step; Spark repeats the worker's task."""
 
     def kill(scene: "Scene") -> None:
         scene.relay.hang_at(step).kill()
@@ -27,7 +27,7 @@ def worker_at(step: Step) -> Callable[["Scene"], None]:
 
 
 def job_at(step: Step) -> Callable[["Scene"], None]:
-    """Return a kill of driver, JVM and workers while one of them hangs at a step, with a restart."""
+    """Return a function that kills the whole job while a process of it hangs at a step, and restarts it."""
 
     def kill(scene: "Scene") -> None:
         relay = scene.relay
@@ -76,7 +76,7 @@ def job_any_time(scene: "Scene") -> None:
 
 
 def server(service: Service) -> Callable[["Scene"], None]:
-    """Return a kill and restart of a server, which the job has to survive."""
+    """Return a function that kills and restarts a server; the job has to survive this."""
 
     def kill(scene: "Scene") -> None:
         scene.busy()
@@ -117,7 +117,7 @@ class Scene:
     def busy(self) -> None:
         """Give the job transactions and profile changes, and return at a random moment of its work."""
         self.relay.change_profiles(self.chance)
-        # the job may have just started: half of the moments are at its first commits
+        # if the job has just started, half of the moments are within its first commits
         commits, before = self.chance.choice((0, 1, 2, 4)), self.relay.installed.commits()
         self.relay.burst()
         self.relay.until(lambda: self.relay.installed.commits() >= before + commits, f"{commits} commits")

@@ -1,4 +1,4 @@
-"""Newest progress record of each key group; reads new records at each call."""
+"""Reader of each key group's newest progress record; every call reads the records that are new."""
 
 import json
 from typing import Any
@@ -34,7 +34,9 @@ class ProgressFollower:
         return self._commits
 
     def tables_read(self) -> dict[tuple[str, int], int]:
-        """Return (topic, partition) -> offset up to which every key group has read a table.
+        """Return (topic, partition) -> offset up to which all key groups have read a table.
+
+        Empty until each key group has committed.
 
         Raises:
             FaultError: the broker does not answer.

@@ -1,4 +1,4 @@
-"""A TCP proxy in front of one Kafka broker, which injects network faults into single requests.
+"""A TCP proxy that injects network faults into single requests to one Kafka broker.
 
 A fault is armed for one API and hits the next request of that API. Frames are those of Kafka's protocol
 (https://kafka.apache.org/protocol): four bytes of length; then a request has its API key in two bytes, its
@@ -25,7 +25,7 @@ _NUMBER = struct.Struct(">i")
 
 
 class Api(IntEnum):
-    """APIs of a transaction's requests, by API key."""
+    """Kafka APIs that a producer's transaction calls, by API key."""
 
     PRODUCE = 0
     ADD_PARTITIONS = 24
@@ -68,7 +68,7 @@ def draw(chance: random.Random, count: int, longest_s: float) -> list[Fault]:
     Args:
         chance: random numbers.
         count: number of faults.
-        longest_s: upper bound of the delays.
+        longest_s: upper bound of the delays, seconds.
     """
     faults: list[Fault] = []
     while len(faults) < count:
@@ -166,7 +166,7 @@ class Proxy:
                 self._connections.discard(connection)
                 connection.cut()
                 await back
-        except (*_GONE, asyncio.CancelledError):  # cancelled at the end; the result is not read
+        except (*_GONE, asyncio.CancelledError):  # `_close` cancels; nothing reads the result
             writer.transport.abort()
         finally:
             self._tasks.discard(task)

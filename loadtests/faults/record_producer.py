@@ -18,7 +18,7 @@ class RecordProducer:
     """Idempotent producer with the partitioner that the job expects."""
 
     def __init__(self, bootstrap_servers: str, partitioner: Partitioner) -> None:
-        """Connect when the first record is produced.
+        """Create the client; it connects in the background.
 
         Args:
             bootstrap_servers: Kafka brokers.

@@ -44,7 +44,7 @@ class Relay:
         """Kill the job and start the next one on the same checkpoint.
 
         Args:
-            release: directory of the packages to run; default: those of this process.
+            release: directory of a release, whose packages run; default: the packages of this process.
             changes: changed settings.
         """
         self.job.kill()
@@ -60,7 +60,7 @@ class Relay:
         """Send transactions until a process of the job hangs at a step; returns that process.
 
         Raises:
-            FaultError: none reaches it.
+            FaultError: no process reaches the step.
         """
         # send some before the step is armed, so that the end of an epoch has something to save
         self.burst(BURST // 2)

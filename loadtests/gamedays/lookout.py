@@ -27,7 +27,7 @@ class Lookout:
         self._codes: set[str] = set()
         self._checks: set[str] = set()
         self._old = set(self._before.rules)
-        """Alerts that were active before the game day and still are."""
+        """Prometheus alerts that were active before the game day and still are."""
         self._pending: set[str] = set()
         self._firing: set[str] = set()
         self._signs: set[str] = set()

@@ -7,7 +7,7 @@ from loadtests.gamedays.scene import Scene
 from loadtests.gamedays.sight import Expected, Sign
 
 WELL_S = 240.0
-"""Time limit for a healthy system, before and after, seconds."""
+"""Time limit for the system to become healthy, before the symptom and after the remedy, seconds."""
 LEARNED_LIMITS = (
     Sign("fraud_limit_seconds", labels={"limit": "heartbeat"}),
     Sign("fraud_limit_seconds", labels={"limit": "epoch"}),

@@ -38,7 +38,7 @@ SETTINGS: dict[str, Any] = {
 
 
 VELOCITY = 1_000
-"""A card's transactions in 5 minutes beyond which it alerts: ten times a card's rate in the traffic."""
+"""A card with more transactions in 5 minutes alerts; the traffic has less than a tenth of this per card."""
 
 
 class Scene:
@@ -133,7 +133,7 @@ class Scene:
             self.installed.caught_up(self.job)
 
     def hang(self, step: Step) -> None:
-        """Make the next job process that reaches a step hang there."""
+        """Make the next job process that reaches a step hang there, and wait until one does."""
         self.job.arm(step)
         self.hanging = self.until(lambda: self.job.reached(step), f"step {step}")
         """The process that hangs at a step."""

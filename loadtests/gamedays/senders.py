@@ -1,4 +1,4 @@
-"""Transactions of additional senders, which may be changed before they are sent."""
+"""Transactions that additional senders may change before they send them."""
 
 import json
 import time

@@ -22,15 +22,15 @@ class Sight:
     reasons: Mapping[str, str]
     """Code -> detail of its first reason; the most severe code is first."""
     broken: frozenset[str]
-    """Failed checks of `/readyz`; unknown ones are left out."""
+    """Failed checks of `/readyz`; those with an unknown result are left out."""
     is_ready: bool
     samples: Samples
     rules: Mapping[str, str]
-    """Alert -> PENDING or FIRING; empty without Prometheus."""
+    """Name of a Prometheus alert -> PENDING or FIRING; empty without Prometheus."""
 
     @property
     def is_well(self) -> bool:
-        """Whether the sidecar reports nothing wrong; alerting rules may look back for longer."""
+        """Whether the sidecar reports nothing wrong; alerting rules look further back and are left out."""
         return self.verdict in FINE and not self.reasons and self.is_ready
 
 
@@ -44,7 +44,7 @@ class Sign:
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels that a sample must have."""
     grows: bool = False
-    """Whether to compare the growth of the samples' sum since the game day began instead."""
+    """Whether to compare, instead of the greatest sample, the growth of the sum since the game day began."""
 
     def value(self, now: Samples, before: Samples) -> float:
         """Return the value to compare; -inf without a sample."""
@@ -75,9 +75,9 @@ class Expected:
     """Failed checks of `/readyz`."""
     signs: tuple[Sign, ...] = ()
     rules: tuple[str, ...] = ()
-    """Alerts that are at least pending."""
+    """Prometheus alerts that are at least pending."""
     firing: tuple[str, ...] = ()
-    """Alerts that fire, and so have been pending for their `for` time."""
+    """Prometheus alerts that fire, and so have been pending for their `for` time."""
 
 
 def samples_of(page: str) -> Samples:
@@ -90,7 +90,7 @@ def samples_of(page: str) -> Samples:
 
 
 def rules_of(alerts: list[dict[str, Any]]) -> dict[str, str]:
-    """Return alert name -> most severe state of the alerts with it, from Prometheus' `/api/v1/alerts`."""
+    """Return alert name -> most severe state, from the alerts in Prometheus' `/api/v1/alerts`."""
     states: dict[str, str] = {}
     for alert in alerts:
         name, state = alert["labels"]["alertname"], alert["state"]
@@ -108,7 +108,7 @@ def sight_of(
         status: JSON of `/v1/status`.
         ready: JSON of `/readyz?verbose`.
         page: text of `/metrics`.
-        rules: states of alerts, see `rules_of`.
+        rules: states of Prometheus alerts, see `rules_of`.
     """
     reasons: dict[str, str] = {}
     for reason in status["reasons"]:

@@ -1,1 +1,1 @@
-"""Open-loop load tests with locust: latency from intended times, and an audit of every run."""
+"""Open-loop load tests with locust: latency from intended sending times, and an audit of every run."""

@@ -1,4 +1,4 @@
-"""Consumer (read_committed) that records when the alert of each transaction of a lane is received."""
+"""Consumer (read_committed) that records when alerts of one lane, a worker's transactions, are received."""
 
 import time
 from collections import deque
@@ -51,7 +51,7 @@ class AlertWatch:
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
-                # fetch responses as soon as there is a record
+                # the broker is to respond as soon as it has a record
                 "fetch.wait.max.ms": 5,
                 "fetch.error.backoff.ms": 5,
             }
@@ -71,7 +71,7 @@ class AlertWatch:
             ) from fault
         self.thread = NativeThread(self._run)
         self.seen: deque[Seen] = deque()
-        """Received alerts; the reader removes them."""
+        """Received alerts; `Lane` removes them."""
 
     def start(self) -> None:
         """Start to read."""

@@ -17,7 +17,7 @@ from loadtests.locust_run.transactions import rates
 
 @dataclass
 class Second:
-    """Reports of one second of the run."""
+    """Sums of the reports of one second of the run."""
 
     latency: Any = field(default_factory=histograms.empty)
     slip: Any = field(default_factory=histograms.empty)
@@ -94,7 +94,7 @@ class Collector:
         ]
 
     def silent(self, now: float, patience_s: float) -> list[int]:
-        """Return the lanes without a report for too long."""
+        """Return the lanes whose newest report is older than `patience_s`, or that have none."""
         return [lane for lane in range(self.lanes) if now - self.heard.get(lane, float("-inf")) > patience_s]
 
     def total(self, name: str) -> int:

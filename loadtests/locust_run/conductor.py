@@ -1,8 +1,8 @@
-"""Coordinator of a run on the master: lanes encode, start together and send, then the job's lag drains.
+"""Coordinator of a run on the master: lanes (workers) encode, start together and send; then the lag drains.
 
-    waiting -> taping -> running -> draining -> settling -> over
+    taping -> running -> draining -> settling -> over
 
-Each phase has a condition and a time limit; a worker that stops reporting ends the run within seconds.
+Each phase ends on a condition or at a time limit. A run with a silent worker ends within seconds.
 """
 
 import json
@@ -143,7 +143,7 @@ class Conductor:
             self._enter("settling")
 
     def _lag_at(self, moment: float) -> int | None:
-        """Return the first lag sampled at a moment or later, otherwise the newest."""
+        """Return the first lag sampled at a moment or later, otherwise the newest; None without a sample."""
         later = [lag for at, lag in self.lag.samples if at >= moment]
         return later[0] if later else self.lag.newest
 

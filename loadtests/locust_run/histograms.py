@@ -51,7 +51,7 @@ def percentile_ms(histogram: HdrHistogram, at: float) -> float | None:
 
 
 def curve(histogram: HdrHistogram, points: int = 5) -> list[tuple[float, float]]:
-    """Return (percentile, ms) of the distribution: `points` for each halving of the share above them."""
+    """Return (percentile, ms) pairs: `points` of them for each halving of the share of greater values."""
     if not histogram.get_total_count():
         return []
     return [

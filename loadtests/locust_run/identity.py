@@ -1,7 +1,8 @@
 """The transaction_id of a load test, which encodes run, lane, number and intended sending time.
 
-32 hex digits: run (6), lane (2), number within the lane (8), microseconds from the start of the run to the
-intended time (16). So a reader of an alert needs no lookup to know when its transaction was due.
+32 hex digits: run (6), lane, that is the worker (2), number within the lane (8), microseconds from the start
+of the run to the intended time (16). So a reader of an alert needs no lookup to know when its transaction was
+due.
 """
 
 from typing import NamedTuple
@@ -33,7 +34,7 @@ def encode(share: Share, numbers: npt.NDArray[np.int64], due_us: npt.NDArray[np.
     Args:
         share: run and lane.
         numbers: numbers within the lane, below 2**32, shape (n,).
-        due_us: intended times, microseconds from the start, shape (n,).
+        due_us: intended times, microseconds from the start of the run, shape (n,).
     """
     head = np.uint64(share.run << 40 | share.lane << 32)
     first = tokens.hexadecimal(head | numbers.astype(np.uint64))

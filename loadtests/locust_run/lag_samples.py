@@ -1,4 +1,4 @@
-"""Sampler of the job's lag: transactions on the topic that its consumer group has not committed."""
+"""Sampler of the job's lag: the number of transactions that the job's consumer group has not committed."""
 
 import time
 from typing import Any
@@ -64,7 +64,7 @@ class LagSamples:
             self._consumer.close()
 
     def _sample(self) -> int:
-        # read ends after commits, so that the lag is never too small
+        # committed offsets first, the partitions' ends afterwards, so that the lag is never too small
         committed = {
             partition.partition: partition.offset
             for partition in self._consumer.committed(self._partitions, TIMEOUT_S)

@@ -11,7 +11,8 @@ FEWEST = 6
 SURE = 3.0
 """Number of standard errors by which a significant slope exceeds 0."""
 SHARE = 0.01
-"""Minimal slope as a share of the rate; below it the job decides 99 of 100 transactions in time."""
+"""Minimal slope of a growing lag, as a share of the rate; below it the job decides 99 of 100 transactions
+in time."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def trend(samples: Sequence[tuple[float, int]]) -> Trend | None:
 
 
 def grows(samples: Sequence[tuple[float, int]], rate: float, from_s: float, to_s: float) -> bool:
-    """Return whether the lag grows between two times; without a trend it counts as stable.
+    """Return whether the lag grows between two times; with too few samples for a trend it counts as stable.
 
     Args:
         samples: (second, lag in records).

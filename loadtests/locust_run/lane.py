@@ -23,10 +23,11 @@ from streaming_job.settings import JobSettings
 
 TAPING, READY, RUNNING, SENT, FAILED = "taping", "ready", "running", "sent", "failed"
 SWITCH_S = 0.0005
-"""Switch interval, seconds: how long a thread may hold the GIL; Python's 5 ms equal the slip's bound."""
+"""Switch interval, seconds: how long a thread may hold the GIL. Python's default, 5 ms, is already the bound
+of the slip (the sender's delay)."""
 PRIORITY = -10
-"""Niceness of the sender, where the system permits it: the generator stands for another machine, which the
-system under test does not delay."""
+"""Niceness of the sender, where the system permits it: the generator stands for another machine, which
+the system under test could not slow down."""
 
 
 @dataclass
@@ -45,7 +46,7 @@ class Lane:
     """A lane in a locust worker; called from its greenlets only."""
 
     def __init__(self, plan: Plan, share: Share, settings: JobSettings) -> None:
-        """Start to encode.
+        """Start to encode the transactions.
 
         Args:
             plan: plan of the run.
@@ -73,7 +74,7 @@ class Lane:
         )
 
     def check(self) -> None:
-        """Advance the state if its condition holds; an error becomes the state `failed`."""
+        """Advance the state if the condition of the next state holds; an error becomes the state `failed`."""
         try:
             self._watch.check()
             self._sender.check()
@@ -96,7 +97,7 @@ class Lane:
         self.state = RUNNING
 
     def take_alerts(self) -> list[tuple[float, int]]:
-        """Return (latency in ms, bytes) of the alerts since the last call, which the next report counts."""
+        """Return (latency in ms, bytes) of each alert since the last call, counted in the next report."""
         alerts: list[Seen] = []
         while self._watch.seen:
             alerts.append(self._watch.seen.popleft())

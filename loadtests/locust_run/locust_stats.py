@@ -1,4 +1,4 @@
-"""Locust's own statistics, without rounding to two digits, and fed with latencies from intended times."""
+"""Locust's own statistics, without rounding to two digits, with latencies from intended sending times."""
 
 from collections.abc import Sequence
 from typing import Any

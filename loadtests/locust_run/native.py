@@ -1,7 +1,7 @@
 """Operating system threads beside gevent, which replaces Python's threads with greenlets of one thread.
 
-A C library called in a greenlet blocks all others. Threads of this module must use neither locks nor events
-of `threading` (they are gevent's): they share plain attributes and deques, which the GIL protects.
+A C library called in a greenlet blocks all other greenlets. `threading` is gevent's, so threads of this
+module must not use its locks or events: they share plain attributes and deques, which the GIL protects.
 """
 
 import traceback
@@ -16,7 +16,7 @@ _start_new_thread: Callable[..., Any] = monkey.get_original("_thread", "start_ne
 
 
 class NativeThread:
-    """A function in an operating system thread, which has to return once `stopped` is set."""
+    """A function that runs in an operating system thread and has to return once `stopped` is set."""
 
     def __init__(self, run: Callable[[], None]) -> None:
         self._run = run

@@ -38,7 +38,7 @@ class Peak:
 def find(
     probe: Callable[[float], Probe], first: float, *, most: float, precision: float = 0.05, probes: int = 12
 ) -> Peak:
-    """Find the highest passing rate: double it until it fails, then bisect.
+    """Find the highest passing rate: double it until it fails, or halve it until it passes; then bisect.
 
     Args:
         probe: function that tests a rate.

@@ -18,17 +18,18 @@ class Plan:
     for_s: float = 60.0
     """Measured seconds."""
     warm_up_s: float = 5.0
-    """Seconds before the measured ones, in which the rate rises; audited, but not in the percentiles."""
+    """Seconds before the measured ones, in which the rate rises; their transactions are audited, but not in
+    the percentiles."""
     shape: str = "steady"
     """steady, ramp, spike, soak or replay."""
     factor: float = 5.0
-    """Rate of a spike as a multiple of the rate."""
+    """Rate of a spike as a multiple of `rate`."""
     cards: int = 50_000
     """Number of simulated cards."""
     seed: int = 1
     """Seed of the simulated world."""
     replay: str = ""
-    """Parquet file of transactions for the shape replay; its own times apply instead of `rate`."""
+    """Parquet file of transactions for the shape replay; the times in the file apply instead of `rate`."""
     speed: float = 1.0
     """Speed of a replay as a multiple of the file's own time."""
     drain_s: float = 60.0
@@ -65,7 +66,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Share:
-    """One worker's share of a run: each `lanes`th event, beginning with `lane`."""
+    """One worker's share of a run: every event whose number modulo `lanes` is `lane`."""
 
     run: int
     """Number of the run, 24 bits, in every transaction_id."""

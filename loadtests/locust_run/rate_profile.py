@@ -1,4 +1,4 @@
-"""The rate of a load test over time, in pieces of linear rate, and the times at which events are due."""
+"""The rate of a load test over time, linear within each period, and the times at which events are due."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -36,13 +36,13 @@ class Piece:
 
 
 class RateProfile:
-    """Consecutive pieces, and when events are due: event i when the integral of the rate is i + 1/2."""
+    """Consecutive periods of linear rate; event i is due when the integral of the rate is i + 1/2."""
 
     def __init__(self, pieces: Iterable[Piece]) -> None:
-        """Join pieces.
+        """Join periods.
 
         Raises:
-            LoadTestError: a length or a rate is not positive.
+            LoadTestError: no period has a positive length, or a rate is not positive.
         """
         self.pieces = [piece for piece in pieces if piece.seconds > 0]
         if not self.pieces or any(min(piece.first, piece.last) <= 0 for piece in self.pieces):
@@ -66,7 +66,7 @@ class RateProfile:
         return max(max(piece.first, piece.last) for piece in self.pieces)
 
     def rate_at(self, second: float) -> float:
-        """Return the events per second at a time; 0 outside."""
+        """Return the events per second at a time; 0 before the start and after the end."""
         if not 0 <= second <= self.seconds:
             return 0.0
         at = min(int(np.searchsorted(self._seconds, second, side="right")) - 1, len(self.pieces) - 1)
@@ -98,7 +98,7 @@ class RateProfile:
         into = count - self._events[at]
         first = np.array([piece.first for piece in self.pieces])[at]
         slope = np.array([(piece.last - piece.first) / piece.seconds for piece in self.pieces])[at]
-        # the form of the quadratic's root without cancellation and division by a slope of 0
+        # this form of the quadratic's root avoids cancellation and division by a slope of 0
         under = np.maximum(first**2 + 2 * slope * into, 0.0)
         seconds = self._seconds[at] + 2 * into / (first + np.sqrt(under))
         due: I64 = np.round(seconds * 1e6).astype(np.int64)
@@ -108,7 +108,7 @@ class RateProfile:
 def profile(
     shape: str, rate: float, for_s: float, *, warm_up_s: float = 0.0, factor: float = 5.0
 ) -> RateProfile:
-    """Build the profile of a shape, after a warm-up in which the rate rises to the shape's first rate.
+    """Build the profile of a shape, preceded by a warm-up in which the rate rises to the shape's first rate.
 
     Args:
         shape: steady; ramp (a tenth of the rate to the rate); spike (`factor` times the rate for a fifth of

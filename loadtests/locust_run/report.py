@@ -74,13 +74,13 @@ class Report:
         if self.peak is not None:
             peak = self.peak
             text = "none passed" if peak.rate is None else f"{peak.rate:,.0f} transactions/s"
-            rows += [("peak", text), ("limited by", peak.limited_by or "not reached")]
+            rows += [("peak", text), ("limited by", peak.limited_by or "nothing: no rate failed")]
         rows += [
             ("offered", f"{result.offered_rate:,.1f} transactions/s"),
             ("achieved", f"{result.achieved_rate:,.1f} transactions/s"),
             ("sent", f"{result.acknowledged:,} of {result.events:,}; unsent {result.unsent:,}"),
             *((f"latency {name}", f"{ms:,.1f} ms") for name, ms in result.latency_ms.items()),
-            ("made of", f"{result.latencies:,} alerts, from intended time to a read_committed consumer"),
+            ("latency of", f"{result.latencies:,} alerts, from intended time to a read_committed consumer"),
             ("generator's slip p99", _or("not measured", result.slip_ms.get("p99"), "{:,.2f} ms")),
             ("generator's CPU cores", f"{result.generator_cores:.2f} by {result.workers} workers"),
             (

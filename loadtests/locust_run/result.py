@@ -11,7 +11,7 @@ HISTOGRAMS = "latency.hlog"
 
 @dataclass
 class Result:
-    """Result of all workers together. Times are seconds from the start of the schedule, with the warm-up."""
+    """Result of all workers together. Times are seconds from the start of the warm-up."""
 
     plan: dict[str, Any]
     workers: int
@@ -46,7 +46,7 @@ class Result:
     lag: list[tuple[float, int]] = field(default_factory=list)
     """(second, lag in records)."""
     seconds: list[dict[str, float]] = field(default_factory=list)
-    """Per second: at, offered, sent (per second), p50, p99, max (ms), slip_p99 (ms), alerts."""
+    """Row of each second: at (s), offered and sent (per second), p50, p99, max, slip_p99 (ms), alerts."""
 
     def write(self, directory: Path) -> None:
         """Write the result to its file, atomically."""

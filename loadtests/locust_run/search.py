@@ -1,4 +1,4 @@
-"""Search on a running job for the highest rate within the latency's bound and with a stable lag."""
+"""Search for the highest rate at which a running job keeps the latency's bound and a stable lag."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,7 +12,7 @@ from loadtests.locust_run.targets import Target
 from loadtests.locust_run.verdict import Bounds, failures
 
 OF_GENERATOR = ("generator's slip", "unsent", "achieved rate", "worker lost")
-"""Prefixes of failures of the generator, which say nothing about the job."""
+"""Prefixes of the failure messages that concern the generator and say nothing about the job."""
 Say = Callable[[str], None]
 
 
@@ -20,10 +20,10 @@ class Search:
     """The runs of one search; each is a separate load test."""
 
     def __init__(self, plan: Plan, target: Target, bounds: Bounds, workers: int, say: Say) -> None:
-        """Run nothing yet.
+        """Store the parameters; `find` and `probe` run the tests.
 
         Args:
-            plan: plan of each probe, except rate and directory.
+            plan: plan of each probe, which replaces rate and directory.
             target: the job to test.
             bounds: bounds, including one for the p99.
             workers: number of generator workers.
@@ -62,7 +62,7 @@ class Search:
 
 
 def assess(rate: float, result: Result, bounds: Bounds) -> Probe:
-    """Return whether a run at a rate passed, with the reasons if not."""
+    """Return a run at a rate as a probe: whether it passed, and the reasons if it did not."""
     why = failures(result, bounds)
     begin = float(result.plan["warm_up_s"])
     end = begin + float(result.plan["for_s"])

@@ -18,11 +18,11 @@ INTENDED_AT = "intended_at"
 """Record header with the intended sending time, microseconds since 1970-01-01 UTC, decimal."""
 TICK_S = 0.001
 CHUNK = 256
-"""Records between two readings of the clock, if there is a backlog."""
+"""Maximal number of records between two readings of the clock; reached when there is a backlog."""
 GRACE_S = 1.0
-"""Transactions not sent this long after the schedule's end are given up and count as unsent, seconds."""
+"""Seconds after the schedule's end at which sending ends; transactions not sent by then count as unsent."""
 SETTLE_S = 0.05
-"""Time for the last acknowledgements, seconds."""
+"""Time allowed for the last acknowledgements, seconds."""
 FLUSH_S = 10.0
 PRODUCER: dict[str, Any] = {
     "enable.idempotence": True,
@@ -113,7 +113,7 @@ class Sender:
         self.ended_us, self.acknowledged_at_end = self._now_us(), self.acknowledged
         self.cpu_s += time.process_time()
         unacknowledged = int(self._producer.flush(FLUSH_S))
-        # for a replay the number is known only now
+        # the number of a replay's events is known only now
         self.events = self._tape.events() or self.events
         self.unsent = self.events - self.sent + self.refused + unacknowledged
 
@@ -146,7 +146,7 @@ class Sender:
         due = segment.due_us[start:end]
         values = segment.values.slice(start, end - start).to_pylist()
         keys = segment.keys.slice(start, end - start).to_pylist()
-        # positional (partition, two callbacks, timestamp, headers), because keywords cost 0.4 us per record
+        # all arguments are positional (also the two callbacks, None), because keywords cost 0.4 us per record
         headers = [[(name, b"%d" % at)] for at in (due + wall).tolist()]
         nothing = repeat(None)
         rows = zip(
@@ -159,7 +159,7 @@ class Sender:
                     break
                 except (
                     BufferError
-                ):  # the brokers are slower; the schedule does not wait, so this counts as slip
+                ):  # the queue is full, as the brokers are slower than the schedule; the wait counts as slip
                     self._producer.poll(TICK_S)
                     if not self._may_send():
                         self._count(due[:sent])

@@ -23,7 +23,7 @@ from loadtests.locust_run.plan import Plan, Share
 AHEAD_BYTES = 512 << 20
 SEGMENT_ROWS = 32_768
 END = "end"
-"""Name of the file that ends the tape; it contains the number of transactions."""
+"""Name of the file that marks the end of the tape; it contains the number of transactions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class Segment:
 
     @classmethod
     def of(cls, table: pa.Table) -> "Segment":
-        """Create a segment of the rows of a table (`transactions.SCHEMA`)."""
+        """Create a segment from the rows of a table (`transactions.SCHEMA`)."""
         due, keys, values = (table.column(name).combine_chunks() for name in table.column_names)
         return cls(due.to_numpy(), keys, values)
 
@@ -87,7 +87,7 @@ class Tape:
         """Yield the segments; each is deleted when the next is requested.
 
         Args:
-            wait: called while the next segment is not there yet; False ends the iteration.
+            wait: called while the next segment does not exist yet; if it returns False, the iteration ends.
 
         Raises:
             LoadTestError: the writer ended early.

@@ -17,7 +17,7 @@ PAUSE_S = 0.2
 
 
 def write(directory: Path, pieces: Iterable[pa.Table], *, ahead_bytes: int = tape.AHEAD_BYTES) -> None:
-    """Write all pieces as segments, at most `ahead_bytes` ahead of the reader.
+    """Write the tables, gathered into segments, at most `ahead_bytes` ahead of the reader.
 
     Segments appear atomically. Returns early if the parent ends.
     """

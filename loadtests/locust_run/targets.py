@@ -1,4 +1,4 @@
-"""Targets of a load test: a stack and job of its own, or the cluster of the job's settings."""
+"""Targets of a load test: a stack and job of its own, or the cluster that the job's settings name."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -51,7 +51,7 @@ def embedded(plan: bench.Plan, say: Say, *, sidecar: bool = True) -> Iterator[Ta
 
 
 def cluster(*, allow_production: bool, sidecar: str = "") -> Target:
-    """Return the target of the FRAUD_... variables; its job must already run.
+    """Return the job that the FRAUD_... variables describe as a target; it must already run.
 
     Args:
         allow_production: whether to write to topics whose names do not begin with `loadtest`.

@@ -1,4 +1,4 @@
-"""A lane's encoded transactions: simulated at the intended times of a profile, or from a file."""
+"""A lane's encoded transactions: simulated at the intended times of a rate profile, or read from a file."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -24,25 +24,25 @@ def rates(plan: Plan) -> RateProfile:
     """Return the rate profile of a simulated run.
 
     Raises:
-        LoadTestError: the plan is of a replay, or out of range.
+        LoadTestError: the plan is that of a replay, or out of range.
     """
     return profile(plan.shape, plan.rate, plan.for_s, warm_up_s=plan.warm_up_s, factor=plan.factor)
 
 
 def events_of(plan: Plan, share: Share) -> int:
-    """Return the number of a lane's transactions; of a replay the maximum, as the run may end before."""
+    """Return the number of a lane's transactions; for a replay the maximum: the run may end first."""
     total = Replay(Path(plan.replay)).rows if plan.replay else rates(plan).events
     return max(0, -(-(total - share.lane) // share.lanes))
 
 
 def encoded(plan: Plan, share: Share, base_ms: int) -> Iterator[pa.Table]:
-    """Yield a lane's transactions in order of intended times, in pieces of a few thousand (`SCHEMA`).
+    """Yield a lane's transactions in order of intended times, in tables of a few thousand rows (`SCHEMA`).
 
     Args:
         plan: plan of the run.
         share: the lane.
-        base_ms: event time of the start, ms since 1970-01-01 UTC. Transactions are encoded ahead, so it is
-            a few seconds before sending starts.
+        base_ms: event time of the start, ms since 1970-01-01 UTC. Transactions are encoded ahead, so this
+            time is a few seconds before sending starts.
 
     Raises:
         FraudError: the file of a replay cannot be read.
@@ -52,7 +52,7 @@ def encoded(plan: Plan, share: Share, base_ms: int) -> Iterator[pa.Table]:
 
 def _simulated(plan: Plan, share: Share, base_ms: int) -> Iterator[pa.Table]:
     world, due_of, events = World.create(plan.seed, plan.cards), rates(plan), events_of(plan, share)
-    # another start gives another stream, so lanes do not send the same transactions
+    # another start time gives another stream, so lanes do not send the same transactions
     stream = Stream(world, plan.rate / share.lanes, base_ms + share.lane, disturbances=Disturbances.none())
     done = 0
     for batch in stream.blocks(events=events):

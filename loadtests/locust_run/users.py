@@ -12,14 +12,15 @@ from loadtests.locust_run.wiring import wiring
 
 PUMP_S = 0.1
 TOKEN = "FRAUD_SIDECAR_TOKEN"
-"""Variable with the token for a sidecar that requires one; a command line would show it to other users."""
+"""Environment variable with the token for a sidecar that requires one; a command line would show the token to
+other users of the machine."""
 
 
 class TransactionUser(User):
     """The producer of a worker's share of the transactions.
 
-    A thread (`sender`) keeps the schedule, which greenlets that wait for responses could not. This user only
-    passes the measured latencies to locust's statistics.
+    A thread (`sender`) keeps the schedule, which greenlets that wait for responses could not keep. This user
+    only passes the measured latencies to locust's statistics.
     """
 
     fixed_count = 1
@@ -63,7 +64,7 @@ class SidecarUser(HttpUser):
 class WholeRun(LoadTestShape):
     """Load shape of a run: all users stay until the conductor ends the run.
 
-    The schedule (`rate_profile`) determines the rate over time, not the number of users.
+    The rate over time follows from the schedule (`rate_profile`), not from the number of users.
     """
 
     def tick(self) -> tuple[int, float] | None:

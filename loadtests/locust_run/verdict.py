@@ -60,7 +60,7 @@ def failures(
     Args:
         result: measurements of the workers.
         bounds: bounds of the measurements.
-        audit: the audit; None: none was made.
+        audit: the audit; None if none was made.
         own_topics: whether no other producer writes to the topics. Then exactly the sent transactions must
             have been audited, and the workers must have received every alert.
     """

@@ -1,4 +1,4 @@
-"""Connects a run to locust: options, messages between master and workers, events."""
+"""Connection of a run to locust: options, messages between master and workers, locust's events."""
 
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -44,7 +44,7 @@ class Wiring:
         """Start a run; returns the number of workers.
 
         Raises:
-            FraudError: it cannot begin.
+            FraudError: the run cannot begin.
         """
         runner = self.environment.runner
         local = isinstance(runner, runners.LocalRunner)
@@ -69,7 +69,7 @@ class Wiring:
             runner.send_message(message, dict(content), client_id=self._clients[lane])
 
     def finish(self) -> None:
-        """Write the result of the ending run; its verdict, without the audit, gives locust's exit code."""
+        """Write the result of the run that ends; its verdict (without an audit) gives locust's exit code."""
         if self.conductor is None:
             return
         self.note_lost()  # locust may have stopped because the last worker was lost
@@ -117,14 +117,14 @@ class Wiring:
             self.lane.begin(msg.data["start_s"])
 
     def drop(self) -> None:
-        """Stop this worker's share."""
+        """Stop this worker's lane."""
         if self.lane is not None:
             self.lane.stop()
             self.lane = None
         self._refusal = None
 
     def report(self) -> dict[str, Any] | None:
-        """Return this worker's report; None without a run."""
+        """Return this worker's report; None if it has no share of a run."""
         if self.lane is not None:
             return self.lane.report()
         return self._refusal and refused(self._refusal["lane"], self._refusal["error"])

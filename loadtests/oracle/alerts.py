@@ -13,7 +13,7 @@ from loadtests.oracle.trials import Run, Vote
 from models.policy import Counts, Decision, alert_id, decide
 
 SINCE_VERSION_2 = frozenset({"rollout_seq", "role", "membership", "policy", "challenger_failure"})
-"""Alert fields that a release with rollouts of version 1 only does not write."""
+"""Alert fields that are missing from alerts of a release that knows only rollouts of contract version 1."""
 
 
 class Pending(NamedTuple):
@@ -26,7 +26,7 @@ class Pending(NamedTuple):
     status: str | None
     plan: Plan
     run: Run
-    """The partition's run under the trial in force."""
+    """The partition's run (`trials.Run`) under the trial in force."""
     features: dict[str, float]
     late: bool
     conflicting: bool
@@ -83,7 +83,7 @@ def verdict(item: Pending, scorer: Scorer, score: Score) -> Verdict:
 
 
 def membership(card_id: str, plan: Plan) -> dict[str, Any] | None:
-    """Return the card's `membership` for the alert; None without a canary."""
+    """Return the alert's field `membership` for a card; None without a canary."""
     if not plan.canary:
         return None
     card_bucket = bucket(card_id, plan.salt)
@@ -103,14 +103,14 @@ def alert(
     unexplained: str | None,
     challenger_failure: str | None,
 ) -> dict[str, Any]:
-    """Build a transaction's alert; the card's alerts must already include it.
+    """Build a transaction's alert; `Card.alerts` must already include its arrival.
 
     Args:
         item: the transaction.
         decider: the verdict that decided.
         top_features: the features that raised the score most, as the alert's `reasons`.
-        unexplained: failure code if the model could not explain its score.
-        challenger_failure: failure code of the canary that should have decided.
+        unexplained: failure code if the model could not explain its score, else None.
+        challenger_failure: failure code of the canary that should have decided, else None.
     """
     assert decider.decision is not None
     tx, scorer, score = item.tx, decider.scorer, decider.score
@@ -148,7 +148,7 @@ def alert(
 
 
 def shadow_alert(item: Pending, challenger: Verdict, champion: Verdict) -> dict[str, Any]:
-    """Build the shadow alert of a challenger whose verdict differs from the champion's."""
+    """Build the shadow alert of a challenger; made if either it or the champion alerts, but not both."""
     scorer = challenger.scorer
     return {
         "schema_version": 1,

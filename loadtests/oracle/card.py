@@ -76,7 +76,7 @@ class Card:
         self.merchants: list[str] = []
         self.countries: list[str] = []
         self.spikes: list[bool] = []
-        """Whether each was a spike when it was accepted."""
+        """Whether each transaction was a spike when it was accepted."""
         self.transactions: list[Transaction] = []
         self.mean = 0.0
         """Mean of the amounts in the order of acceptance, currency units."""
@@ -85,7 +85,7 @@ class Card:
         self.robust_mean = 0.0
         """Robust mean of the amounts in order of acceptance, currency units; 0 until an amount is above 0."""
         self.arrivals: list[int] = []
-        """Arrival times, ms; each is raised to the greatest arrival accepted before it."""
+        """Arrival times, ms; each is at least the greatest arrival accepted before it."""
         self.ids: dict[str, list[Transaction]] = {}
         """Accepted transactions by their ids."""
         self.arrival = -1
@@ -107,9 +107,9 @@ class Card:
         return self.dropped + len(self.times)
 
     def drop_before(self, event_time: int) -> None:
-        """Drop transactions with an event time before `event_time` (ms), which no later result reads.
+        """Drop transactions with an event time before `event_time` (ms); no later result may need them.
 
-        The newest transaction stays, and so do the alerts of the day before `event_time`.
+        The newest transaction stays, and so do the alerts from one day before `event_time` on.
         """
         end = min(bisect_left(self.times, event_time), len(self.times) - 1)
         if end > 0:
@@ -145,7 +145,7 @@ class Card:
         return bool(self.times) and self.times[-1] > event_time
 
     def namesakes(self, tx: Transaction) -> list[Transaction]:
-        """Return the accepted, not yet forgotten transactions with the same id."""
+        """Return the accepted transactions with the same id that are still remembered."""
         if self.hot is not None:
             return self.hot.namesakes(tx.transaction_id)
         known_from = max(self.arrival, tx.arrival) - REPEAT_MS
@@ -161,7 +161,10 @@ class Card:
         return self.arrivals[first:]
 
     def heat_up(self, tx: Transaction) -> None:
-        """Make the card hot if `most_events` are in the REMEMBER_MS before `tx`, not yet accepted."""
+        """Make the card hot if it has `most_events` in the REMEMBER_MS before `tx`.
+
+        A hot card makes room for `tx`, which must not be accepted yet.
+        """
         if self.hot is None and len(self.times) >= self.most_events:
             first = bisect_right(self.times, max(self.arrival, tx.arrival) - REMEMBER_MS)
             if len(self.times) - first >= self.most_events:

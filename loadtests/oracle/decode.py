@@ -1,4 +1,4 @@
-"""Stateless checks of a record; the first check that fails gives the reason.
+"""Stateless checks of a record; the first check that fails gives the reason of the dead letter.
 
 Plain `json` and `if`: slow, obvious, and written independently of the job's decoder.
 """
@@ -61,10 +61,10 @@ def _depth(value: Any) -> int:
 
 
 def parse_object(value: bytes | None) -> _Object:
-    """Parse a record's value, or refuse it with the first check that fails.
+    """Parse a record's value, or refuse it with the reason of the first check that fails.
 
     Raises:
-        RefusedError: a check failed; has the reason.
+        RefusedError: a check failed.
     """
     if not value:
         raise RefusedError(Reason.EMPTY_VALUE)
@@ -114,7 +114,7 @@ def text(row: Any, name: str, pattern: re.Pattern[str]) -> str:
 
 
 def amount(row: Any, name: str, most: float = MAX_AMOUNT) -> float:
-    """Return a finite number, at least 0; booleans are refused."""
+    """Return a number from 0 to `most`; booleans are refused."""
     value = _field(row, name)
     if type(value) is not int and type(value) is not float:
         raise RefusedError(Reason.WRONG_TYPE)
@@ -149,7 +149,7 @@ def read_transaction(record: Record, rules: Rules) -> Transaction:
     """Decode and check the transaction in a record.
 
     Raises:
-        RefusedError: the record has to become a dead letter, with this reason.
+        RefusedError: the record has to become a dead letter, with the error's reason.
     """
     row = parse_object(record.value)
     if row.repeated & DECIDING:

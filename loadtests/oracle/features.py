@@ -1,7 +1,7 @@
-"""A second, naive implementation of every feature: one small function each over a card's whole history.
+"""A second, naive implementation of every feature: each is a small function of a card's whole history.
 
 No arithmetic is shared with the kernels: slices, sums and sorts over plain lists.
-Amounts are integers (1/10,000 of the currency unit), so sums are exact. Unknown is NaN.
+Amounts are integers (1/10,000 of the currency unit), so sums are exact. Unknown values are NaN.
 """
 
 import math
@@ -25,7 +25,7 @@ OfWindow = Callable[[Window], float]
 DEFINITIONS: dict[str, Definition] = {}
 """Feature name -> function that computes it for a transaction."""
 PER_WINDOW: dict[str, OfWindow] = {}
-"""Stem of a name -> function that computes it for a window; the feature is `<stem>_<window>`."""
+"""Stem of feature names -> function that computes it for a window; the feature is `<stem>_<window>`."""
 
 
 def names() -> set[str]:

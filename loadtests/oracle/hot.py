@@ -4,7 +4,7 @@ A card becomes hot with a transaction that has 512 others in the 37 days before 
 forgotten. A window then has 60 buckets, aligned to 1970-01-01: the bucket of t and the 59 before it. A ring
 holds 128 buckets of each width; a newer bucket overwrites the one in its slot. Windows by arrival are whole
 buckets of arrivals. Only the hash of merchant ids is shared with the kernels, because estimates of distinct
-merchants depend on its bits.
+merchants depend on the bits of the hash.
 """
 
 import math
@@ -50,7 +50,7 @@ class HotCard:
     Args:
         windows: window lengths by name, ms, shortest first; the last is 30 days.
         by_arrival: lengths by name of the windows that are counted by arrival, ms.
-        events: the card's events of the last 37 days, by event time.
+        events: the card's events of the last 37 days, sorted by event time.
         transactions: the events' transactions and arrivals (ms), in the same order; None for forgotten ids.
     """
 

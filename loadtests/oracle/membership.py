@@ -1,7 +1,8 @@
-"""Canary membership as defined: MurmurHash3 x64 128 of card and salt, then its 64-bit finaliser.
+"""Canary membership: a bucket from the hashes of card and salt, compared with the canary's share.
 
-Scalar Python integers after Austin Appleby's reference (public domain), written independently of the job's
-vectorised form.
+A bucket is the low 64 bits of MurmurHash3 x64 128 of the card id, XORed with those of the salt, then passed
+through murmur3's 64-bit finaliser, modulo 10,000. Scalar Python integers after Austin Appleby's reference
+(public domain), written independently of the job's vectorised form.
 """
 
 from functools import lru_cache
@@ -50,7 +51,7 @@ def murmur3(data: bytes, seed: int = 0) -> tuple[int, int]:
         h1 = (_rotated(h1, 27) + h2) * 5 + 0x52DCE729 & _64
         h2 ^= _k2(data[at + 8 : at + 16])
         h2 = (_rotated(h2, 31) + h1) * 5 + 0x38495AB5 & _64
-    # a missing half is 0, which has no effect
+    # a missing half of the last 16 bytes is 0, which has no effect
     h1 ^= _k1(data[whole : whole + 8])
     h2 ^= _k2(data[whole + 8 :])
     h1, h2 = h1 ^ len(data), h2 ^ len(data)

@@ -1,4 +1,4 @@
-"""A second, naive implementation of the merchant label features: a merchant's payments and their reports.
+"""A second, naive implementation of the merchant label features, from payments and the reports on them.
 
 All partitions are read once before any transaction is judged, because a merchant's payments are in all of
 them. A label counts if its card has the transaction that the label names. A label takes effect two hours
@@ -190,7 +190,7 @@ def _age(payments: list[Payment], arrival: int) -> float:
 def _transactions(
     card: Card | None, transaction_id: str, labelled: int, lateness_ms: int, had_profile: Any
 ) -> list[Transaction]:
-    """Return the transactions that a label with this id applies to; `labelled` is the label's arrival, ms."""
+    """Return the transactions to which a label with `transaction_id` applies; `labelled`: its arrival, ms."""
     if card is None:
         return []
     remembered = len(card.times) if card.hot is None else len(card.hot.kept)

@@ -56,9 +56,9 @@ class Rules(NamedTuple):
     """The job settings that decide which transactions are accepted."""
 
     allowed_lateness_ms: int
-    """A transaction whose event time is further behind its arrival is a dead letter."""
+    """A transaction whose event time is more than this behind its arrival is a dead letter."""
     allowed_skew_ms: int
-    """A transaction whose event time is further ahead of its arrival is a dead letter."""
+    """A transaction whose event time is more than this ahead of its arrival is a dead letter."""
     partitions: int
     """Number of partitions of the transactions topic."""
     partitioner: str
@@ -95,7 +95,7 @@ class Outcome(NamedTuple):
     optional: frozenset[str] = frozenset()
     """Alert fields that may be missing, because an older release may have written the alert."""
     shadows: tuple[dict[str, Any], ...] = ()
-    """Shadow alerts: one for each challenger whose verdict differs from the champion's."""
+    """Shadow alerts: one for each challenger that alerts where the champion does not, or the reverse."""
 
 
 class Part(NamedTuple):

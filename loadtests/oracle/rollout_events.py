@@ -1,7 +1,7 @@
 """Decoder of rollout events: version 2 of the contract, and the two kinds of record of version 1.
 
-Plain `if`s after the text of the contracts, written independently of the job's decoder. Every violation gives
-the same dead letter, so kinds of violations are not distinguished.
+Plain `if`s that follow the text of the contracts, written independently of the job's decoder. Every violation
+has the same reason in its dead letter, so kinds of violations are not distinguished.
 """
 
 import json
@@ -55,20 +55,20 @@ class Event(NamedTuple):
     attribution: tuple[Any, ...]
     """Actor, approver and reason."""
     champion: str | None = None
-    """proposed: digest of the champion in force."""
+    """Of `proposed`: digest of the champion in force, None without one."""
     any_champion: bool = False
-    """proposed: whether the proposal is valid under any champion."""
+    """Of `proposed`: whether the proposal is valid under any champion."""
     candidates: tuple[Candidate, ...] = ()
     guards: Any = None
     line: str = ""
     challenger: str = ""
-    """canary_set, breached, promoted: name of the challenger."""
+    """Of `canary_set`, `breached` and `promoted`: name of the challenger."""
     share_bp: int = 0
-    """canary_set: share in basis points."""
+    """Of `canary_set`: share in basis points."""
     evidence: Any = None
-    """breached: guard and its verdict."""
+    """Of `breached`: guard and its verdict."""
     from_the_beginning: bool = False
-    """withdrawn: whether it also applies to undecided transactions that arrived under the promotion."""
+    """Of `withdrawn`: whether it also applies to undecided transactions that arrived under the promotion."""
 
 
 def read(value: bytes) -> tuple[Event, ...]:

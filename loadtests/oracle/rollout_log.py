@@ -23,8 +23,8 @@ class RolloutLog:
 
     Args:
         load: loads a model, or raises; default: every model is usable.
-        unavailable: offsets of the proposals that the job refused because a model was unavailable: this
-        cannot be recomputed afterwards.
+        unavailable: offsets of the proposals that the job refused because a model was unavailable, which
+            cannot be recomputed afterwards.
         computed: features that the job computes, as name:version.
     """
 
@@ -65,7 +65,7 @@ class RolloutLog:
         void = self._void()
         plans = [State(self._events[:n], void).plan() for n in range(len(self._events) + 1)]
         # if withdrawals from the beginning leave no champion after an event, the plan before the event stays
-        # in force; without one before, the next plan applies
+        # in force; if there is no plan before, the next one applies
         newest_first = (filter(None, (*reversed(plans[: n + 1]), *plans[n + 1 :])) for n in range(len(plans)))
         self._plans = [next(candidates, None) for candidates in newest_first]
         return refused
@@ -125,5 +125,5 @@ class RolloutLog:
         }
 
     def plan(self, arrival: float = math.inf) -> Plan | None:
-        """Return the plan in force at an arrival (ms): before any event the first plan; None without any."""
+        """Return the plan in force at an arrival (ms): the first plan before any event; None if none."""
         return self._plans[bisect_right(self._times, arrival)]

@@ -40,7 +40,7 @@ class Scorer(NamedTuple):
     challenger: str = ""
     """Name of the challenger; empty for the champion."""
     version: int = 2
-    """Contract version of the event that made it champion: 1 or 2."""
+    """Contract version of the event that made the model champion: 1 or 2; of a challenger always 2."""
 
 
 class Plan(NamedTuple):
@@ -92,7 +92,7 @@ class State:
 
     @property
     def open(self) -> str | None:
-        """Id of the rollout that is not final; None without one."""
+        """Id of the rollout whose phase is not final; None without one."""
         return next((name for name, rollout in self.rollouts.items() if rollout.phase not in FINAL), None)
 
     def _move(self, event: Event, is_void: bool) -> None:

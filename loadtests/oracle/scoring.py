@@ -78,7 +78,10 @@ def percentile(model: Model, score: Score) -> float | None:
 
 
 def reasons(model: Model, row: list[float], score: Score) -> tuple[list[dict[str, Any]], str | None]:
-    """Return the features that raised the score most, strongest first; "unexplained" if the model fails."""
+    """Return the features that raised the score most, strongest first; and "unexplained" or None.
+
+    "unexplained": the model could not explain its score.
+    """
     if score.value is None:
         return [], None
     try:

@@ -45,13 +45,13 @@ class _Version(NamedTuple):
     profile: Profile | None
     """None where the row was deleted."""
     status: str | None
-    """Status of the card; a delete leaves it unchanged. None if it never had one."""
+    """Status of the card; a delete leaves it unchanged. None if the card never had one."""
     lsn: int
     """Postgres LSN; 0 if unknown."""
 
 
 class ProfileLog:
-    """All versions of all profiles, by card in log order."""
+    """All versions of all profiles: a list for each card, in log order."""
 
     def __init__(self) -> None:
         self._versions: dict[str, list[_Version]] = {}
@@ -114,14 +114,15 @@ class ProfileLog:
             record.offset,
             known_from,
         )
-        # a snapshot's row replaces a version only if that has an older LSN
+        # a snapshot's row replaces the newest version only if the LSN of that version is known and older
         if operation != SNAPSHOT or not versions or 0 < versions[-1].lsn < lsn:
             versions.append(_Version(known_from, profile, status, lsn))
 
     def drop_before(self, arrival: int) -> None:
-        """Drop the versions that were already replaced at `arrival` (ms), which later reads do not need.
+        """Drop the versions that were already replaced at `arrival` (ms).
 
-        The first version of each card stays: `had_version` needs its time.
+        Later calls must not ask for a time before `arrival`. The first version of each card stays, because
+        `had_version` needs its time.
         """
         for card_id, versions in self._versions.items():
             replaced = [number for number, version in enumerate(versions) if version.known_from <= arrival]
@@ -154,7 +155,7 @@ def _status(versions: list[_Version]) -> str | None:
 
 
 def _require_key(record: Record, card_id: str) -> None:
-    """Refuse a row whose key has only a plain `card_id`, which names another card."""
+    """Refuse a row if its key is an object of only `card_id`, without escapes, and names another card."""
     plain = _PLAIN_KEY.fullmatch(record.key or b"")
     if plain is not None and plain[1] != card_id.encode():
         raise RefusedError(Reason.INVALID_VALUE)

@@ -16,7 +16,8 @@ BOUNDS = tuple(step / 20 for step in range(1, 21))
 """Upper bounds of the histograms of scores."""
 
 HOURS_OPEN = 2
-"""Newest clock hours of a run that still count card-hours; older alerts only count for their card."""
+"""Number of a run's newest clock hours in which alerts count for card-hours; older alerts count only for
+their card."""
 
 Pair = tuple[str, str]
 """(rollout_id, name of a challenger)."""
@@ -41,12 +42,12 @@ def side(champion: bool, challenger: bool) -> str | None:
 
 
 class Trials:
-    """Counts by rollout and challenger; names are those of progress records, nested ones joined by dots."""
+    """Counts by rollout and challenger, named as in progress records, with nested names joined by dots."""
 
     def __init__(self) -> None:
         self._counts: dict[Pair, Counter[str]] = defaultdict(Counter)
         self._alerted: dict[tuple[Pair, str, Run, str, int], tuple[bool, bool]] = {}
-        """Whether champion and challenger have alerted in a card-hour; hour -1 stands for the card."""
+        """Whether champion and challenger have alerted in a card-hour; hour -1: for the card as a whole."""
         self._runs: dict[int, tuple[int, str | None]] = {}
         """Number and rollout_id of the newest run, by partition."""
         self._newest: dict[Run, int] = {}

@@ -25,7 +25,7 @@ class EventBatch:
     event_time: I64
     """Event time in the record, ms since 1970-01-01 UTC."""
     number: U64
-    """Source of the transaction_id; a duplicate has its original's."""
+    """Number that the transaction_id encodes; a duplicate has the number of its original."""
     card: I32
     merchant: I32
     amount: F64
@@ -45,7 +45,7 @@ class EventBatch:
 
     @property
     def accepted(self) -> npt.NDArray[np.bool_]:
-        """True for records that the bank accepts as new transactions; only these can get a chargeback."""
+        """True for clean, out-of-order and late records; only these can get a chargeback."""
         return np.less_equal(self.disturbance, disturbances.LATE)
 
     def take(self, which: slice | np.ndarray) -> "EventBatch":

@@ -14,7 +14,7 @@ FRAUD, GENUINE = "fraud", "genuine"
 
 
 class Chargebacks:
-    """Source of chargebacks of transactions with a known outcome, due after a delay.
+    """Source of chargebacks for transactions with a known outcome; each is due after a delay.
 
     Transactions must be given in order; how they are split into tables has no effect on the result.
     """
@@ -35,7 +35,7 @@ class Chargebacks:
             delay_ms: mean time from arrival to report.
             spread: relative variation of the delay, 0 to 1.
             fraud_share: share of the frauds that are reported as such.
-            genuine_share: share of the genuine transactions that an analyst confirms.
+            genuine_share: share of the genuine transactions that an analyst confirms as genuine.
         """
         self._delay_ms, self._spread = delay_ms, spread
         self._shares = np.array([genuine_share, fraud_share])

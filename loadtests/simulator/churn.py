@@ -37,7 +37,8 @@ _SHARES = {
     Change.UNBLOCK: 0.06,
 }
 _NOTICED_AT = 5
-"""Step of a burst at which the stolen card is blocked, if the theft is noticed; later steps are declined."""
+"""Step of a stolen card's campaign at which the card is blocked, if the theft is noticed; later steps are
+declined."""
 _NOTICED = 0.7
 _WINDOW_MS = 1_000.0
 

@@ -39,7 +39,7 @@ def simulate(
     replay: Annotated[
         Path | None,
         typer.Option(
-            help="Stream this Parquet file (columns of the contract or of the handbook).",
+            help="Stream this Parquet file (columns of the contract or the Fraud Detection Handbook).",
             rich_help_panel=_FEEDS,
         ),
     ] = None,

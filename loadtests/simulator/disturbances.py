@@ -16,7 +16,7 @@ NAMES = np.array(
     ["", "out_of_order", "late", "too_late", "future_event_time", "duplicate"]
     + [f"malformed:{k}" for k in KINDS]
 )
-"""Names by code; codes from `MALFORMED` are in the order of `malformed.KINDS`."""
+"""Names by code; codes from `MALFORMED` on are in the order of `malformed.KINDS`."""
 _KIND_SHARES = np.array([share for share, _, _ in KINDS.values()])
 _BEYOND = 0.2
 """Share of the late records that are older than the allowed seven days."""
@@ -69,7 +69,7 @@ def choose(rng: np.random.Generator, shares: Disturbances, n: int) -> npt.NDArra
 
 
 def shift(rng: np.random.Generator, codes: npt.NDArray[np.int8]) -> npt.NDArray[np.int64]:
-    """Return the shift of each event time by its disturbance, ms."""
+    """Return by how many ms the disturbance of each record shifts its event time; negative: back."""
     moved = np.zeros(len(codes), dtype=np.int64)
     ranges = {
         OUT_OF_ORDER: (-1, 100, 30_000),
@@ -79,7 +79,7 @@ def shift(rng: np.random.Generator, codes: npt.NDArray[np.int8]) -> npt.NDArray[
     }
     for code, (sign, least, most) in ranges.items():
         rows = np.flatnonzero(codes == code)
-        # log-uniform: minutes are as likely as days
+        # log-uniform: one to ten minutes are as likely as ten to a hundred
         spread = np.exp(rng.uniform(np.log(least), np.log(most), len(rows)))
         moved[rows] = sign * spread.astype(np.int64)
     return moved

@@ -1,6 +1,6 @@
 """JSON encoding of batches of transactions: Arrow joins the columns to one string per record.
 
-Takes about 0.4 us per record, an eighth of a loop over `orjson.dumps` with dicts.
+Takes about 0.4 us per record, an eighth of the time of a loop over `orjson.dumps` with dicts.
 """
 
 import re
@@ -25,7 +25,8 @@ def encode(table: pa.Table, *, trusted: bool = False) -> list[bytes]:
         table: the transaction contract's columns, without nulls in the required ones; amount float64,
             event_time int64 (ms), the rest strings. Optional ones may be absent or have nulls; other
             columns are ignored.
-        trusted: whether no text has a character that JSON must escape; skips the search for them.
+        trusted: whether no text has a character that JSON must escape; True skips the search for
+            such characters.
     """
     parts: list[pa.Array | pa.Scalar] = []
     for position, name in enumerate(REQUIRED):

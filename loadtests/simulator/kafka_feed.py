@@ -57,8 +57,8 @@ class KafkaFeed:
         Args:
             bootstrap_servers: host:port[,host:port].
             kafka: more librdkafka settings, for example for security. With transactional.id a whole `run` is
-                one Kafka transaction, which read_committed consumers see at once.
-            archive: whether records have their own arrivals as timestamps (the topics must have CreateTime);
+                one Kafka transaction: read_committed consumers see nothing before its end.
+            archive: whether records carry their own arrivals as timestamps (the topics must have CreateTime);
                 otherwise the broker sets timestamps.
             clock: default: the system clock.
         """

@@ -25,7 +25,7 @@ def write(
     Args:
         batches: the stream.
         path: the file; replaced if it exists.
-        progress: called with the number of records after each batch.
+        progress: called after each batch, with its number of records.
 
     Returns:
         Number of rows written, and of malformed records left out.

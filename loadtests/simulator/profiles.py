@@ -70,7 +70,7 @@ def _copy_lines(table: pa.Table) -> bytes:
 
 
 class ProfileLoader:
-    """Loader of the world's profiles. Loading again restores every profile."""
+    """Loader of the world's profiles. Loading again restores every profile that it loads."""
 
     def __init__(self, dsn: str) -> None:
         """Store the address.

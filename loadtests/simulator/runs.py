@@ -69,7 +69,7 @@ class Traffic:
             return World.create(self.seed, self.cards, self.merchants)
 
     def stream(self, world: World, start_ms: int) -> Stream:
-        """Return the stream of transactions from a start on."""
+        """Return the stream of transactions from a start time on."""
         return Stream(world, self.rate, start_ms, fraud=self.fraud, disturbances=self.disturbances)
 
 

@@ -1,7 +1,7 @@
 """Fraud campaigns of the simulator, determined by the seed and a time slot.
 
 Durations are multiples of the mean time between two transactions of a card (number of cards divided by the
-rate), within realistic bounds, so that a burst stands out at one event per second and at 200,000.
+rate), within realistic bounds, so that a burst stands out both at one event per second and at 200,000.
 """
 
 import math
@@ -90,8 +90,8 @@ class Frauds:
 class Campaigns:
     """All frauds of one stream, in time order.
 
-    The arguments determine the frauds: the transactions, and the profile changes that react to them, use
-    separate objects.
+    The arguments alone determine the frauds, so the transactions and the profile changes that react to the
+    frauds each use an object of their own.
     """
 
     def __init__(self, world: World, rate: float, start_ms: int, mix: FraudMix) -> None:
@@ -111,7 +111,7 @@ class Campaigns:
         self._waiting = self._slot(0).take(slice(0, 0))
 
     def until(self, end_ms: float) -> Frauds:
-        """Return the frauds from the end of the last call, or the stream's start, to before `end_ms`."""
+        """Return the frauds before `end_ms` that no earlier call returned, from the stream's start on."""
         while self._start_ms + (self._next_slot - self._slots_back) * self._slot_ms < end_ms:
             self._waiting = Frauds.concat([self._waiting, self._slot(self._next_slot)])
             self._next_slot += 1

@@ -21,12 +21,12 @@ from loadtests.simulator.world import ECOM, F64, FAVOURITES, I32, World
 BLOCK = 8_192
 """Genuine transactions per block. Another value gives other transactions for the same seed."""
 _TRAVELLERS = 0.015
-"""Share of the cards that are abroad with their owners."""
+"""Share of the cards that are abroad with their owners at any one time."""
 _MAX_TIME = 253_402_300_799_999
 
 
 class Stream:
-    """All transactions of a world from a start on. Can be read once."""
+    """All transactions of a world from a start time on; each reading begins at the start."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Stream:
         Args:
             world: cards and merchants.
             rate: transactions per second of simulated time, without duplicates.
-            start_ms: first arrival, ms since 1970-01-01 UTC; another start gives another stream.
+            start_ms: first arrival, ms since 1970-01-01 UTC; another start time gives another stream.
             fraud: fraud mix; default: 1 % of fraud, of all four scenarios.
             disturbances: default: a little of everything.
         """
@@ -54,7 +54,7 @@ class Stream:
         self.fraud = fraud or FraudMix()
         self.disturbances = disturbances or Disturbances()
         self._step_ms = 1_000 / (rate * (1 - self.fraud.share))
-        # a trip lasts about twelve payments, as a week does for a card used twice a day
+        # a trip lasts as long as about twelve payments: six days for a card used twice a day
         rhythm = len(world.cards.ids) / rate * 1_000
         self._trip_ms = float(np.clip(12 * rhythm, 600_000, 14 * 86_400_000))
         self._salt = salt(world.seed, "transactions", start_ms)
@@ -147,7 +147,7 @@ class Stream:
         merchant[remote] = shops.pick_anywhere(u[remote])
         channel = shops.channel(merchant, by_net)
         channel[remote] = ECOM
-        # whether a card travels is a hash of card and trip, so no state is needed
+        # a hash of card and trip decides whether a card travels, so no state is needed
         draw = mix(
             card.astype(np.uint64) ^ (at / self._trip_ms).astype(np.uint64) << np.uint64(32) ^ self._salt
         )

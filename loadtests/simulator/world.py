@@ -93,7 +93,7 @@ class Cards:
     by_country: I32
     """Card numbers sorted by home country."""
     first: npt.NDArray[np.int64]
-    """int64[countries + 1]: by_country[first[c]:first[c + 1]] live in country c."""
+    """int64[countries + 1]: the cards of country c are by_country[first[c]:first[c + 1]]."""
     status: npt.NDArray[np.int8]
     """Index into `STATUSES`."""
     credit_limit: F64

@@ -24,10 +24,10 @@ LABELS = ["rollout_id", "challenger"]
 GUARD_VERDICTS = ("pass", "breach", "insufficient")
 ALERTED = ("both", "only_champion", "only_challenger")
 COUNTS = {
-    "transactions": "Transactions that the challenger scored",
+    "transactions": "Transactions that the challenger was asked to score",
     "decided": "Transactions that the challenger decided",
     "failures": "Transactions for which the challenger returned no score",
-    "rows": "Rows that the challenger scored",
+    "rows": "Rows that the challenger was asked to score",
 }
 
 

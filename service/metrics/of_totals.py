@@ -17,7 +17,7 @@ COUNTS = {
     "missing_profile": "Transactions decided without a profile of their card",
     "scoring_failures": "Transactions without a score from the model: the other rules decided alone",
     "shadow_alerts": "Verdicts of challengers that differ from the champion's",
-    "labels": "Labels that became facts about merchants",
+    "labels": "Labels whose transaction was found",
     "late_facts": "Facts about merchants that arrived after their group's promise, and take effect late",
     "suppressed": "Alerts suppressed because the card had one within the cooldown",
 }

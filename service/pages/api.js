@@ -36,7 +36,7 @@ export const rollouts = () => ask("/v1/rollouts");
 export const rollout = (id) => ask(`/v1/rollouts/${encodeURIComponent(id)}`);
 export const verdict = (id) => ask(`/v1/rollouts/${encodeURIComponent(id)}/verdict`);
 
-// One step of a rollout; a repeated request with the same key gets the first answer again.
+// One step of a rollout; a repeated request with the same key writes nothing.
 export const step = (id, seq, key, body) => ask(`/v1/rollouts/${encodeURIComponent(id)}/events`, {
   method: "POST",
   headers: { "Content-Type": "application/json", "If-Match": `"${seq}"`, "Idempotency-Key": key },

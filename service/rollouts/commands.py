@@ -180,9 +180,19 @@ def promote_command(
 ) -> None:  # fmt: skip
     """Let a challenger decide for every card from now on."""
     if "/" not in what:
+        if rollout_id or any(
+            option is not None for option in (policy, threshold, max_count_5m, missing_profile)
+        ):
+            raise typer.BadParameter(
+                "the policy and the id of an open rollout are fixed; give them with NAME/VERSION only"
+            )
         more: dict[str, Any] = {"challenger": challenger, "four_eyes": four_eyes}
         _step("promoted", what, bootstrap_servers, job_id, kafka, reason, key, at_seq, as_json, **more)
         return
+    if challenger or at_seq is not None:
+        raise typer.BadParameter(
+            "--challenger and --at refer to an open rollout; leave them out with NAME/VERSION"
+        )
     from service.rollouts.requests import Proposal
 
     draft, guards = draft_of(what, policy, threshold, max_count_5m, missing_profile, "canary", 10_000)

@@ -84,42 +84,43 @@ def history(settings: ServiceSettings, set_aside: Mapping[int, str], since: Hist
         UnansweredError: the brokers do not answer.
     """
     topic, before = settings.topics.model_rollouts, since or History()
-    reader = topic_reader.consumer(settings.bootstrap_servers, settings.kafka, f"{settings.job_id}-rollouts")
-    records: list[Record] = []
-    deadline = time.monotonic() + PATIENCE_S
     try:
-        while True:
-            # asked before reading: what is written until now is visible, so the reading includes it
-            is_complete = not _is_held_back(settings, TopicPartition(topic, 0))
-            start = records[-1].offset + 1 if records else before.end
-            records += [
+        # awaited before reading, so that the reading includes all that is written until now
+        _await_transactions(settings, TopicPartition(topic, 0))
+        name = f"{settings.job_id}-rollouts"
+        reader = topic_reader.consumer(settings.bootstrap_servers, settings.kafka, name)
+        try:
+            records = [
                 Record(message.offset() or 0, message.timestamp()[1], message.value() or b"")
-                for message in topic_reader.to_end(reader, TopicPartition(topic, 0, start))
+                for message in topic_reader.to_end(reader, TopicPartition(topic, 0, before.end))
             ]
-            if is_complete:
-                return before.with_records(records, set_aside)
-            if time.monotonic() > deadline:
-                raise StaleError(
-                    "open_transaction",
-                    f"{topic} has records of a transaction that has not ended; retry when it has ended",
-                )
-            time.sleep(POLL_S)
+        finally:
+            reader.close()
     except KafkaException as fault:
         raise _unanswered(topic, settings, fault) from fault
-    finally:
-        reader.close()
+    return before.with_records(records, set_aside)
 
 
-def _is_held_back(settings: ServiceSettings, partition: TopicPartition) -> bool:
-    """Return whether an open transaction hides records at the end of the partition."""
-    admin = AdminClient(settings.client())
-    committed, written = (
-        admin.list_offsets({partition: LATEST}, request_timeout=TIMEOUT_S, isolation_level=level)[
-            partition
-        ].result()
-        for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
-    )
-    return bool(committed.offset < written.offset)
+def _await_transactions(settings: ServiceSettings, partition: TopicPartition) -> None:
+    """Wait until no open transaction hides records at the end of the partition."""
+    # a client that connects to brokers one by one, when it needs them, waits before each
+    admin = AdminClient(settings.client(**{"enable.sparse.connections": False}))
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        committed, written = (
+            admin.list_offsets({partition: LATEST}, request_timeout=TIMEOUT_S, isolation_level=level)[
+                partition
+            ].result()
+            for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+        )
+        if committed.offset >= written.offset:
+            return
+        if time.monotonic() > deadline:
+            raise StaleError(
+                "open_transaction",
+                f"{partition.topic} has records of a transaction that has not ended; retry when it has ended",
+            )
+        time.sleep(POLL_S)
 
 
 def _unanswered(topic: str, settings: ServiceSettings, fault: KafkaException) -> UnansweredError:

@@ -23,7 +23,7 @@ def installed(
 
 @pytest.fixture(scope="module")
 def relay(installed: Installation) -> Iterator[Relay]:
-    """A running job on cards with profiles, replaced by each job that follows; all are stopped at the end."""
+    """A running job, with the cards' profiles loaded; `restart` replaces it; the last job is killed."""
     ProfileLoader(installed.stack.postgres_dsn).load(world())
     result = Relay(installed)
     try:

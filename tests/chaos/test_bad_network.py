@@ -1,4 +1,4 @@
-"""Requests and answers of transactions are lost, delayed or overtaken: each record is still written once."""
+"""Requests and responses of Kafka transactions are lost, late or overtaken: each record is written once."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(2400)]
 
 WaitFor = Callable[..., object]
 TIMEOUT_MS = 10_000
-"""Of transactions: the least that the job allows."""
+"""Timeout of Kafka transactions, ms: the least that the job allows."""
 FAULTS, LONGEST_S = (100, TIMEOUT_MS / 1000) if THOROUGH else (8, 2.0)
 
 
@@ -52,7 +52,7 @@ def test_faults_in_sequence_lose_repeat_and_split_no_transaction(
     for fault in draw(random.Random(11), FAULTS, LONGEST_S):
         before = len(proxy.injected)
         proxy.arm(fault)
-        while len(proxy.injected) == before:  # a request may take place after the write that made it
+        while len(proxy.injected) == before:  # the write may return before its request is sent
             commits += 1
             bench.write(writer, commits)
     wait_for(lambda: not proxy.late, deadline_s=60, what="what is still on its way")
@@ -64,7 +64,7 @@ def test_faults_in_sequence_lose_repeat_and_split_no_transaction(
 def test_a_late_request_does_not_affect_the_next_transaction(
     bench: WriterBench, proxy: Proxy, wait_for: WaitFor, monkeypatch: pytest.MonkeyPatch, api: Api
 ) -> None:
-    """The client repeats the request at once on another connection and accepts that answer."""
+    """The client repeats the request at once on another connection and accepts the response there."""
     writer = bench.writer()
     bench.write(writer, 1)
     proxy.arm(Fault(api, Kind.REQUEST_LATE, 3.0))
@@ -83,7 +83,7 @@ def test_a_late_request_does_not_affect_the_next_transaction(
             assert written() == {
                 1,
                 2,
-            }  # not ended by the late request, half written as it is
+            }  # the late request has not ended transaction 3, which is only half written
 
     monkeypatch.setattr(writer_module, "reach", reach)
     bench.write(writer, 3)

@@ -1,11 +1,10 @@
 """A checkpoint that is older than the output, or damaged; moved offsets; a killed broker; refused starts.
 
 The job decides the log again from the state's position P, in silence up to the output's position Q.
-Afterwards alerts and dead letters are those of the log, and those written before have not changed. Starts
-with unfit checkpoints, settings or topics are refused with a remedy, and write nothing.
+Afterwards alerts and dead letters are those that the log implies, and those written before have not changed.
+Starts with unfit checkpoints, settings or topics are refused with a remedy, and write nothing.
 
-One installation for all of it, with an audit of everything since the beginning after each test, until the
-topics lose records.
+All tests share one installation and audit everything since the beginning, until a test deletes records.
 """
 
 import json
@@ -34,7 +33,7 @@ from streaming_job.log.partitioner import Partitioner
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
 LATER = 4_000
-"""Transactions after the copy was taken."""
+"""Number of transactions sent after the copy was taken."""
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +73,10 @@ def test_a_damaged_copy_of_a_running_jobs_checkpoint_is_a_backup_even_without_of
     before = outputs(installed)
     shutil.rmtree(checkpoint(relay))
     copy.rename(checkpoint(relay))
-    # whose last files a power cut has damaged
+    # as if a power cut had damaged the last files of the copy
     for file in everything(checkpoint(relay)):
         halved(file)
-    # and only the groups' progress records show how far they have written
+    # without offsets only the progress records show how far each key group has written
     delete_group(installed)
     job = relay.restart()
     relay.burst()
@@ -119,7 +118,7 @@ def commits(directory: Path) -> list[Path]:
 
 
 def states(directory: Path) -> list[Path]:
-    """The committed state of each key group, and a newer one that may not be committed."""
+    """The files of the two newest versions of each key group's state; the newest may not be committed."""
     groups = [path for path in (directory / "state" / "0").iterdir() if path.name.isdigit()]
     return [file for group in groups for file in newest(group.iterdir(), versions=2)]
 
@@ -146,7 +145,7 @@ def test_a_power_cut_that_damages_the_last_files_loses_nothing(
     job = relay.restart()
     relay.burst()
     relay.audit()
-    # offsets of an unfinished epoch may be ignored: the epoch is begun again
+    # an unfinished epoch whose offsets file is missing is begun again, without going back
     assert (last_files, damage) == (offsets, deleted) or "going back to epoch " in job.log
 
 
@@ -195,7 +194,7 @@ def test_offsets_moved_while_the_job_is_stopped_change_nothing(
     relay.burst()
     tool(relay.installed)
     relay.restart()
-    # a lag would not be seen in the partition whose offset is at the end
+    # in the partition whose offset is at the end the first burst is no lag: give the audit one to wait for
     relay.burst()
     relay.audit()
 
@@ -272,7 +271,7 @@ def test_checkpoint_of_another_job_or_with_other_settings_is_refused(stopped: Re
         ({"partitioner": Partitioner.CRC32}, "the checkpoint began with FRAUD_PARTITIONER=murmur2, "),
     )
     assert_refused(installed, no_checkpoint, *(others if THOROUGH else ()))
-    if THOROUGH:  # now it is the checkpoint of another query
+    if THOROUGH:  # the refused start has left the checkpoint of another query in `empty`
         assert_refused(installed, no_checkpoint)
 
 
@@ -289,7 +288,7 @@ def test_a_state_ahead_of_the_topics_is_refused_until_they_are_restored(stopped:
     stopped.burst()
     installed.caught_up(stopped.job)
     assert stopped.job.terminate() == 0, stopped.job.log
-    # the counts go on, although the progress topic has forgotten them: the state has the last record, too
+    # the counts go on, although the progress topic is empty: the state also holds the last progress record
     for record in map(progress_of, installed.progress()):
         assert record["totals"]["commits"] == record["commit_id"]
 

@@ -19,11 +19,11 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
 FULL = "error: a disk is full: make room "
 CRASH = "error: Python workers crash: there is no memory left, or no room under FRAUD_WORK_DIR"
-"""Exit code of a worker that touches a mapped page without room on the disk."""
+"""Error after a worker has crashed on a mapped page for which the disk has no room."""
 SILENT = "error: Spark's state store has not answered for 60 s; see the log above, a disk may be full"
 """Error after the JVM thread that writes the state has died."""
 SMALL = 48 << 20
-"""Bytes of a disk that is full soon."""
+"""Size of a disk that soon is full, bytes."""
 MOVED = "error: the checkpoint was deleted or moved under a running job; "
 EMPTY = "error: the topics were last written by query "
 MANY = 20
@@ -62,7 +62,7 @@ def fill(file: Path) -> None:
 
 @contextmanager
 def small_disk(place: Path) -> Iterator[None]:
-    """A file system of a few megabytes; skips where mounting is not permitted."""
+    """A file system of SMALL bytes; skips the test where mounting is not permitted."""
     place.mkdir()
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={SMALL}", "tmpfs", str(place)], capture_output=True, check=False
@@ -80,7 +80,7 @@ def small_disk(place: Path) -> Iterator[None]:
     ("what", "words"),
     [
         ("checkpoint", (FULL, SILENT)),
-        # Spark's files are there, too: which process needs room first differs
+        # Spark's files are there, too: which process first needs room differs from run to run
         ("work_dir", (FULL, CRASH, SILENT)),
     ],
 )

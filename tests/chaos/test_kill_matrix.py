@@ -1,12 +1,13 @@
 """Kills at named steps and at random times: afterwards the alerts equal the oracle's.
 
-All kills hit one installation, each of them a job that has recovered from the one before. The audit covers
+All kills hit one installation, and each hits a job that has recovered from the kill before. The audit covers
 everything since the beginning, including suspicious_count of every alert. `fraud bench chaos` does the same
 some hundred times.
 
-Every day the log is an archive with labels, reversals and profile changes, and the job keeps merchant facts:
-the audit is of merchant label features, too, and each fact is on its topic once. With
-FRAUD_HYPOTHESIS=thorough the same happens to a job without, whose profiles come live from Debezium.
+In an everyday run the log is an archive with labels, reversals and profile changes, and the job keeps
+merchant facts: the audit covers merchant label features, too, and each fact must be on its topic once. With
+FRAUD_HYPOTHESIS=thorough the same kills also hit a job without merchant facts, whose profiles come live from
+Debezium.
 """
 
 import json
@@ -44,7 +45,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
 
 OF_THE_JOB = tuple(Step) if THOROUGH else (Step.COMMITTED,)
 OF_A_WORKER = IN_WORKER if THOROUGH else (Step.DECIDED,)
-"""Steps of an everyday run, before and after the commit; with FRAUD_HYPOTHESIS=thorough all steps."""
+"""Steps of kills in everyday runs, before and after the commit; with FRAUD_HYPOTHESIS=thorough all steps."""
 KILLS = 5
 LABELLED, LIVE = "labelled", "live"
 RECORDS = (40 if THOROUGH else 6) * BURST
@@ -83,9 +84,9 @@ def test_a_worker_killed_at_a_step_is_replaced_without_loss_or_repetition(scene:
 def test_a_job_killed_at_a_step_continues_without_loss_or_repetition(scene: Scene, step: Step) -> None:
     kills.job_at(step)(scene)
     scene.relay.audit()
-    # with merchant facts the transaction may hold nothing but a promise
+    # with merchant facts the Kafka transaction may hold nothing but a promise
     if step is Step.COMMITTED and not isinstance(scene.relay.installed, LabelledInstallation):
-        # everything may have been committed before the kill: the next job then has no lag at its start
+        # everything may have been committed before the kill: then the audit has no lag to wait for
         scene.relay.until(lambda: AGAIN in scene.relay.job.log, "transactions decided again")
     scratch = scene.relay.installed.settings.work_dir / "tmp"
     (of_process,) = scratch.iterdir()
@@ -103,7 +104,7 @@ def lag_by_offsets(installed: Installation) -> int:
 
 
 def decided_total(installed: Installation) -> int:
-    """Number of transactions in the committed totals."""
+    """Number of transactions that the progress records report as decided."""
     return sum(
         part["end_offset"] - part["start_offset"]
         for record in installed.progress()
@@ -175,7 +176,7 @@ def test_second_instance_deposes_the_first(scene: Scene) -> None:
 
 @only_thorough
 def test_job_that_is_killed_continues_from_an_old_checkpoint(scene: Scene) -> None:
-    """What was read after the checkpoint is read again; labels' facts are on the topic already."""
+    """Records after the checkpoint are read again; the facts of their labels are on the topic already."""
     relay, checkpoint = scene.relay, Path(scene.relay.installed.settings.checkpoint)
     copy = relay.installed.directory / "old"
     relay.burst(BURST // 2)
@@ -194,7 +195,7 @@ def test_job_that_is_killed_continues_from_an_old_checkpoint(scene: Scene) -> No
 
 
 def labelled(scene: Scene) -> LabelledInstallation:
-    """The installation, if it has labels."""
+    """The installation; the test is skipped if it has no labels."""
     if not isinstance(scene.relay.installed, LabelledInstallation):
         pytest.skip("no labels flow here")
     return scene.relay.installed

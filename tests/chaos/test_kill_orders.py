@@ -1,7 +1,7 @@
 """Sidecar, job and broker are killed together, in every order; afterwards the sidecar's figures are correct.
 
-A rollout is a canary throughout, and is paused or resumed before each round: the job may die before it has
-applied that. The cards that the canary decides for are the same after every round.
+A challenger is a canary throughout. Its rollout is paused or resumed before each round, and the job may die
+before it has applied that event. The cards that the canary decides for are the same after every round.
 """
 
 import itertools
@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 ORDERS = list(itertools.permutations(("broker", "job", "sidecar")))
 ROLLOUT = "trial"
 SHARE_BP = 1_000
-"""Basis points: every card in ten is a member."""
+"""Basis points: one card in ten is a member."""
 ADA = Actor("ada")
 
 
@@ -61,7 +61,7 @@ class Scene:
         return SidecarProcess(**{name: value for name, value in variables.items() if name.startswith(wanted)})
 
     def open_canary(self) -> None:
-        """One card in ten is a member of a challenger whose model equals the champion's."""
+        """Start a canary with the champion's model for one card in ten."""
         known = trained(self._installed.settings.mlflow_tracking_uri)
         policy, now_ms = Policy(known.quality.threshold, 15), int(time.time() * 1000)
         double = Challenger("double", CANARY, SHARE_BP, known.ref, policy)
@@ -80,7 +80,7 @@ class Scene:
         self._desk.take(Step(ROLLOUT, kind, "to be killed", f"key-{next(self._keys)}"), ADA)
 
     def kill(self, victim: str) -> None:
-        """SIGKILL."""
+        """Kill the broker, the job or the sidecar with SIGKILL."""
         if victim == "broker":
             assert embedded.kill(self._stack_dir, "kafka")
         elif victim == "job":
@@ -95,7 +95,7 @@ class Scene:
         self.sidecar = self._served()
 
     def written(self) -> dict[str, float]:
-        """Counters computed from the topics, and by the oracle."""
+        """Expected values of the sidecar's counters, from the topics and the oracle."""
         verdict, topics = self.relay.audit(), self._installed.topics
         decided = (Kind.ALERT, Kind.PASSED, Kind.SUPPRESSED)
         return {
@@ -110,7 +110,7 @@ class Scene:
         }
 
     def deciders(self) -> dict[str, set[str]]:
-        """Card -> who decided its alerts under the canary, whenever it scored them."""
+        """Card -> roles that decided its alerts; leaves out transactions that the canary failed to score."""
         result: dict[str, set[str]] = {}
         for record in self._installed.read(self._installed.topics.fraud_alerts):
             alert = json.loads(record.value or b"")
@@ -119,7 +119,7 @@ class Scene:
         return result
 
     def shown(self) -> dict[str, Any]:
-        """The rollout in the sidecar's answer."""
+        """The rollout as the sidecar returns it."""
         content: dict[str, Any] = json.loads(self.sidecar.get(f"v1/rollouts/{ROLLOUT}")[1])
         return content
 

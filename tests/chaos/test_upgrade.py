@@ -56,7 +56,7 @@ CHANGES = (
 MODEL = "next"
 PACE_S = 0.2
 EVENTS = 60
-"""Every PACE_S."""
+"""Number of transactions sent every PACE_S seconds."""
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def run(release: Path, installed: Installation, *command: str, exit_code: int = 
 
 
 def transactions(installed: Installation) -> Sender:
-    """Send transactions during the test."""
+    """Return a context manager that sends transactions until it is left."""
     return Sender(lambda: installed.send(EVENTS, late=0.02, duplicated=0.03), PACE_S)
 
 
@@ -107,7 +107,7 @@ def test_a_release_with_one_more_feature_takes_over_and_runs_a_model_that_uses_i
     promote = ("rollouts", "promote", *trained.split("fraud rollouts promote ")[1].split())
     with transactions(installed):
         relay.until(relay.job.epochs, "an epoch")
-        # the model of the next release has to wait for it
+        # the next release's model cannot be promoted before that release runs
         refused = run(release, installed, *promote, exit_code=1)
         assert f"does not compute {FEATURE}:1" in refused
         assert relay.job.terminate() == 0, relay.job.log

@@ -200,5 +200,5 @@ def test_demo_without_tour_is_not_continued_with_one(tmp_path: Path):
     old = {name: value for name, value in options.story().items() if name != "rollouts"}
     assert state.differences(Run(old, 0.0), options) == ["--rollouts None, not True"]
     assert state.differences(Run(old, 0.0), Options(tmp_path)) == []
-    del old["merchant_labels"]  # as written by an older release
+    del old["merchant_labels"]  # older releases did not write it
     assert state.differences(Run(old, 0.0), Options(tmp_path)) == []

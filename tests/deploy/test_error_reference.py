@@ -34,7 +34,7 @@ def test_every_reason_is_listed_once() -> None:
 
 
 def test_every_error_is_listed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    # otherwise importing locust replaces the sockets and threads of this process, and of all tests after this
+    # otherwise importing locust replaces sockets and threads in this process, which runs the later tests, too
     monkeypatch.setenv("LOCUST_SKIP_MONKEY_PATCH", "1")
     for package in PACKAGES:
         result = importlib.import_module(package)

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("module", ["preflight", "setup_venv"])
 def test_it_runs_before_any_package_is_installed(module: str) -> None:
-    """Without site-packages, because it runs before the virtual environment exists."""
+    """Import the module without site-packages: it runs before the virtual environment exists."""
     code = f"import deploy.local.{module}"
     done = subprocess.run([sys.executable, "-S", "-E", "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -113,7 +113,7 @@ def test_a_replay_switches_the_topic_to_producer_timestamps_and_back(
             setting(names.profiles, "cleanup.policy"),
         )
 
-    # an archive's profiles are older than the compaction's lag: all but the newest would be gone at once
+    # an archive's profiles are older than min.compaction.lag.ms: compaction would keep only the newest
     archive, live = ("CreateTime", "delete"), ("LogAppendTime", "compact")
     for replay, expected in ((True, archive), (False, live), (True, archive)):
         topics.create(stack.bootstrap_servers, names, replay=replay)
@@ -178,7 +178,7 @@ def test_largest_dead_letter_fits_with_any_client(
     producer = Producer(settings)
     producer.init_transactions(30)
     producer.begin_transaction()
-    for _ in range(10):  # as they come, in batches of the client's
+    for _ in range(10):  # no flush in between: the client forms the batches
         producer.produce(names.dead_letters, encoded, json.dumps(key.decode()))
     producer.commit_transaction(30)
     reader = Reader(stack.bootstrap_servers, names.dead_letters)

@@ -1,4 +1,4 @@
-"""The settings of an existing topic that are reported, and their remedies."""
+"""Which settings of an existing topic are reported, and with which remedies."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_versions_of_profiles_must_not_be_compacted_away_at_once() -> None:
 
 
 def test_no_topic_that_is_read_again_is_cut_by_its_size() -> None:
-    """Dead letters and alerts may be: the job reads neither. Profiles are compacted instead."""
+    """Dead letters and alerts may be cut, because the job reads neither; profiles are compacted instead."""
     kept = {
         name
         for name, config in TOPICS.configs(any_size=True).items()

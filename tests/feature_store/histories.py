@@ -1,4 +1,4 @@
-"""Histories of a few cards, drawn at random: late, duplicate, equal-time, burst, idle, with profile changes.
+"""Random histories of a few cards: late, duplicate and simultaneous events, bursts, pauses, profile changes.
 
 A history is a log: transactions and profile changes in the order of their arrival. `replay` runs it through
 the kernels in any batches, and `judge` through the naive oracle.
@@ -33,7 +33,7 @@ SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 START = 1_780_000_200_000
 """2026-05-28 20:30:00 UTC."""
 ALERT_FROM = 1_000_000
-"""In these tests an alert is a transaction of 100.00 or more (1/10,000 of the currency unit)."""
+"""Amount from which a transaction is an alert in these tests: 100.00, in 1/10,000 of the currency unit."""
 
 
 @dataclass
@@ -64,7 +64,7 @@ class History:
         )  # fmt: skip
 
     def again(self, tx: Transaction, arrival: int, **changes: object) -> None:
-        """Append a repetition with changed fields; `arrival` in ms from START, `event_time` absolute."""
+        """Append `tx` with `changes`; `arrival` in ms from START, an `event_time` in ms since 1970."""
         changes |= {"arrival": START + arrival, "offset": len(self.transactions)}
         self.transactions.append(tx._replace(**changes))  # type: ignore[arg-type]
 
@@ -77,7 +77,7 @@ class History:
         source: Mapping[str, object] | None = None,
         **row: object,
     ) -> None:
-        """Append a profile change (`op`, `source` as Debezium has them, or "tombstone"); ms from START."""
+        """Append a profile change: `op` as in Debezium, or "tombstone"; `arrival` in ms from START."""
         full = {
             "card_id": card, "status": "active", "home_country": "FR", "currency": "EUR",
             "credit_limit": 1000.0, "risk_tier": 0, "opened_on": 20_000, **row,
@@ -117,7 +117,7 @@ class Judged:
     duplicate: NDArray[np.bool_]
     conflicting: NDArray[np.bool_]
     standing: list[str]
-    """Status of the card by its profile, active without one; `-` in the rows of duplicates."""
+    """Status of the card by its profile, `active` without a profile; `-` in the rows of duplicates."""
     late: NDArray[np.bool_]
     suspicious: list[tuple[int, int]]
     """suspicious_count (day, total) of each alert, in log order."""
@@ -136,7 +136,7 @@ class Pieces(MemoryPieces):
 
 
 def judge(history: History, most_events: float = MOST_EVENTS) -> Judged:
-    """Outcomes by the oracle; a card with more than `most_events` events in reach is hot."""
+    """Outcomes by the oracle; a card with more than `most_events` events in reach of the windows is hot."""
     profiles = ProfileLog()
     assert profiles.read(history.changes) == []
     cards: dict[str, Card] = {}
@@ -183,7 +183,7 @@ def one_batch(state: GroupState, changes: NDArray[np.void], batch: NDArray[np.vo
 
 
 def persist(store: Pieces, meta: Meta, state: GroupState, delta: Delta) -> None:
-    """End an epoch of one delta."""
+    """Append a delta to the store, and end the epoch."""
     append(store, meta, state, delta)
     seal(store, meta)
 
@@ -206,8 +206,8 @@ def replay(
     Args:
         history: the log.
         cuts: batches end before these transactions.
-        rebuild_after: whether the state is dropped after a batch and rebuilt from its pieces.
-        read_ahead: ms beyond its last arrival, up to which a batch holds profile changes.
+        rebuild_after: whether the state is dropped after the n-th batch and rebuilt from its pieces.
+        read_ahead: a batch holds the profile changes up to this many ms after its last arrival.
     """
     records, changes = history.records(), history.change_records()
     store, state, meta = Pieces(), GroupState(MemoryArena()), Meta()
@@ -286,7 +286,7 @@ def histories(draw: st.DrawFn, most: int = 40) -> History:
     for card in draw(st.sets(st.sampled_from(_CARDS))):
         history.profile("r", 0, card, credit_limit=500.0, risk_tier=1)
         with_profile.add(card)
-    # a burst: this many events with the same short pause between them
+    # bursts: the pause before each, and its number of events, with short pauses between
     events = draw(st.lists(st.tuples(_PAUSES, st.integers(1, 6)), min_size=1, max_size=most // 2))
     for pause, burst in events:
         clock += pause
@@ -297,7 +297,7 @@ def histories(draw: st.DrawFn, most: int = 40) -> History:
             card = draw(st.sampled_from(_CARDS))
             kind = draw(st.integers(0, 9))
             if kind == 0:
-                # a snapshot row within the log is that of a restarted connector: versions exist
+                # a later snapshot row is of a restarted connector: the card has a version
                 ops = ("c", "u", "d", "tombstone") + ("r",) * (card in with_profile)
                 history.profile(
                     draw(st.sampled_from(ops)), clock, card,

@@ -1,4 +1,4 @@
-"""The view of one card in persisted pieces, compared with the state that wrote them and its features."""
+"""The view of one card, read from persisted pieces, agrees with the features of its transactions."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def assert_windows(windows: dict, features: np.ndarray) -> None:
 
 @pytest.mark.parametrize("batches", [1, 7, 40])
 def test_windows_are_those_of_the_last_transaction(batches: int) -> None:
-    """Among 3,000 other cards, in snapshots and deltas of any age."""
+    """The card shares snapshots and deltas of any age with 3,000 others."""
     history = History()
     rng = np.random.default_rng(4)
     for number in range(6_000):

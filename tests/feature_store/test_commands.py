@@ -22,7 +22,7 @@ DAY = 86_400_000
 
 
 def history(rows: int = 5_000, seed: int = 2) -> pa.Table:
-    """Thirty days of a few cards, some hot, with repeated, late and wrongly clocked transactions."""
+    """Thirty days of sixty cards, one of them hot; some transactions are repeated, late or dated ahead."""
     rng = np.random.default_rng(seed)
     arrival = np.sort(rng.integers(NOW, NOW + 30 * DAY, rows))
     lateness = np.where(
@@ -42,7 +42,7 @@ def history(rows: int = 5_000, seed: int = 2) -> pa.Table:
             "label": (rng.random(rows) < 0.02).astype(np.int8),
         }
     )
-    # one in fifty repeats the one before it, and arrives later
+    # one row in fifty repeats the row before it, with a later arrival
     again = np.arange(rows) - (rng.random(rows) < 0.02) * (np.arange(rows) > 0)
     return table.take(again).set_column(6, "arrival_time", table["arrival_time"])
 
@@ -71,7 +71,7 @@ def run(directory: Path, table: pa.Table, *options: str, name: str = "out.parque
 
 
 def fault(*arguments: str | Path) -> str:
-    """Run the command, which must fail; return its one line."""
+    """Run the command, which must fail; return its error of one line."""
     done = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert isinstance(done.exception, FraudError), done.output
     assert "\n" not in str(done.exception)
@@ -83,7 +83,7 @@ def bits(table: pa.Table, names: tuple[str, ...] = NAMES) -> bytes:
 
 
 def reports(table: pa.Table) -> pa.Table:
-    """Every tenth transaction is reported within five days, and one in three of these reports taken back."""
+    """Every tenth transaction is reported as fraud in five days; every third of these reports is reversed."""
     first = table.take(np.arange(0, len(table), 10))
     at = first["arrival_time"].to_numpy() + np.random.default_rng(4).integers(0, 5 * DAY, len(first))
     back = first.take(np.arange(0, len(first), 3))
@@ -239,7 +239,7 @@ def test_a_failed_run_leaves_the_old_output_unchanged(tmp_path: Path) -> None:
 @pytest.mark.integration
 @pytest.mark.parametrize("more", [(), ("--merchant-labels", "--label-delay-days", "2")], ids=["cards", "all"])
 def test_spark_gives_the_same_bits(tmp_path: Path, more: tuple[str, ...]) -> None:
-    """Shuffled input with every oddity, several row groups, labels and profiles."""
+    """The input is shuffled, with all oddities of `history`, several row groups, labels and profiles."""
     table = history(6_000).take(np.random.default_rng(0).permutation(6_000))
     pq.write_table(reports(table), tmp_path / "labels.parquet")
     pq.write_table(profiles(), tmp_path / "profiles.parquet")

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
 KNOWN = [code for code in range(len(CENTROIDS)) if not math.isnan(CENTROIDS[code, 0])]
 DIAMETER_M = 2000 * EARTH_RADIUS_KM
 UNITS = 16
-"""Units in the last place by which C libraries may differ in all steps together; they promise 1 or 2 each."""
+"""Largest difference of C libraries after all steps, units in the last place; they promise 1 or 2 a step."""
 
 
 def metres(a: int, b: int) -> float:
@@ -28,7 +28,7 @@ def metres(a: int, b: int) -> float:
 
 
 def last_bits(distance: float) -> float:
-    """Error of a distance, metres, with sines and root off by UNITS in the last place."""
+    """Error of a distance, in metres, if sines and root are off by UNITS in the last place."""
     angle = distance / DIAMETER_M
     return DIAMETER_M * UNITS * math.ulp(1.0) * (angle + math.tan(angle))
 

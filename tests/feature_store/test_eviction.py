@@ -103,7 +103,7 @@ def test_a_forgotten_stranger_keeps_only_a_profile_that_arrived_later(hours, is_
 
 
 def test_flood_of_strangers_is_evicted_as_fast_as_it_arrives(monkeypatch):
-    """40 new cards a day, with a sweep whose basic work is to look at 5 cards and remove 2 a day."""
+    """40 new cards a day, in one batch, whose sweep would look at 5 cards and evict 2 if none were new."""
     monkeypatch.setattr(eviction, "SWEEP", 5)
     monkeypatch.setattr(eviction, "MOST_EVICTED", 2)
     job, known = Job(), []
@@ -113,7 +113,7 @@ def test_flood_of_strangers_is_evicted_as_fast_as_it_arrives(monkeypatch):
             history.tx(day * DAY, card=f"{day}/{number}")
         job.run(history)
         known.append(job.state.card_count)
-    # ten days of cards, and those that arrive during one round of the sweep; 2,400 in total
+    # the cards of ten days, and of one round of the sweep; 2,400 cards arrive in total
     assert max(known) <= 40 * 20
     assert job.state.numbers_given <= 40 * 20
 
@@ -180,7 +180,7 @@ def test_a_reused_number_does_not_mix_up_two_cards(snapshots, monkeypatch):
 
 
 def test_an_unused_number_of_a_rebuilt_state_holds_no_other_cards_records():
-    """Snapshot of a live and of a rebuilt state with an evicted card, a profile, an alert and a hot card."""
+    """One card is evicted, one is hot, with profile and alerts; live and rebuilt state write equal pieces."""
     job = Job()
     job.run(once("evicted"))
     history = History()
@@ -196,7 +196,7 @@ def test_an_unused_number_of_a_rebuilt_state_holds_no_other_cards_records():
     piece = write_piece(job.state, 0)
     assert write_piece(again, 0) == piece
     assert [decode_piece(piece, "0").version_counts[number] for number in (0, 1)] == [0, 1]
-    again.arena.arrays["cards"][0] = 0  # as older releases left it
+    again.arena.arrays["cards"][0] = 0  # as older releases left an unused number
     with pytest.raises(StateDamagedError, match="state piece 0 has records of an unused card number"):
         decode_piece(write_piece(again, 0), "0")
 
@@ -242,7 +242,7 @@ def test_work_of_a_batch_is_bounded(monkeypatch):
     for hour in range(12):
         job.clock(100 + hour / 24)
         known.append(job.state.card_count)
-    # the first batch has added the card that moves the time on
+    # the first sweep evicts two more: its batch has added the card that moves the time on
     assert known == [89, 79, 69, 59, 49, 39, 29, 19, 9, 1, 1, 1]
 
 
@@ -251,13 +251,13 @@ SWEEPS = (
     st.sets(st.integers(0, 8)),
     st.sampled_from((0, 1, 6)),
 )
-"""Arguments of `assert_indifferent` after the history: cuts, when, snapshots."""
+"""Strategies for the arguments `cuts`, `when` and `snapshots` of `assert_indifferent`."""
 
 
 @examples(30, thorough=4_000)
 @given(histories(), *SWEEPS)
 def test_results_do_not_depend_on_when_cards_are_evicted(history, cuts, when, snapshots):
-    """The oracle, which evicts no card, has the same outcomes for any batches and thus sweeps."""
+    """Outcomes do not depend on batches, and so on sweeps; the oracle, which never evicts, agrees."""
     assert_indifferent(history, cuts, when, snapshots)
 
 
@@ -281,14 +281,14 @@ def assert_indifferent(history: History, cuts: list[int], when: set[int], snapsh
 
 
 def test_two_free_halves_are_merged():
-    """512 cards of one event fill segments of 4; after their eviction one card can use all the space."""
+    """128 cards of one event take segments of 4; after their eviction a card of 512 finds enough space."""
     job = Job()
     job.run(once(*(f"card {number}" for number in range(MOST_EVENTS // 4))))
     assert job.state.counters[EVENTS] == MOST_EVENTS
     job.clock(100)
     job.clock(101)
     history = History()
-    for minute in range(MOST_EVENTS // 2):
+    for minute in range(MOST_EVENTS):
         history.tx(101 * DAY + minute * MINUTE, card="busy")
     job.run(history)
     assert job.state.counters[EVENTS] == MOST_EVENTS + MOST_EVENTS

@@ -1,4 +1,4 @@
-"""Hot cards, with more than 512 events in reach: their cost is bounded, and their error by one bucket."""
+"""Hot cards (over 512 events in reach of the windows): bounded cost, and an error of at most one bucket."""
 
 import math
 
@@ -59,7 +59,7 @@ def test_hot_windows_are_off_by_no_more_than_one_bucket(pause):
 
 @pytest.mark.parametrize("pause", [SECOND, MINUTE], ids=["second", "minute"])
 def test_hot_counts_by_arrival_miss_less_than_one_bucket(pause):
-    """Counts never exceed the true ones, and miss at most the arrivals of w / 60 at the old edge."""
+    """Counts never exceed the true ones, and miss at most the arrivals in the oldest w / 60 of the window."""
     history = busy(2500, pause)
     hot, exact = replay(history).features, judge(history, math.inf).features
     arrivals = np.array([tx.arrival for tx in history.transactions])

@@ -86,7 +86,7 @@ def logically(state: GroupState) -> list[list[bytes]]:
     out = []
     for piece in range(-(-state.numbers_given // piece_records.CARDS_PER_PIECE)):
         records = gather(state, piece)
-        # a transaction id too old for a repetition may be there or not
+        # the id of a transaction too old to be repeated may be stored or not
         contents = vars(records) | event_columns.split(records.cards, records.events, state.lateness_ms)
         out.append([array.tobytes() for name, array in contents.items() if name != "events"])
     return out
@@ -194,7 +194,7 @@ def test_a_delta_is_replayed_only_for_pieces_older_than_it(small_pieces, monkeyp
     traffic = Traffic(cards=100)
     traffic.run(3)
     snapshot = dict(traffic.store)
-    for piece in range(0, len(traffic.meta.pieces), 2):  # every other piece is newer than all deltas
+    for piece in range(0, len(traffic.meta.pieces), 2):  # make every second piece newer than all deltas
         traffic.store.put(f"s{piece}", write_piece(traffic.state, piece, bytes.fromhex(traffic.meta.head)))
         traffic.meta.pieces[piece] = traffic.meta.sequence
     traffic.store.put("meta", traffic.meta.encode())
@@ -253,7 +253,7 @@ def test_missing_piece_is_named(persisted, kind):
 
 
 def two_histories() -> tuple[Traffic, Traffic]:
-    """Two attempts at the same epochs: the same 4 batches first, then the same rows in other batches."""
+    """Two attempts at the same epochs: the same 4 batches first, then 30 and 50 rows, or 50 and 30."""
     traffics = []
     for sizes in ((30, 50), (50, 30)):
         traffic = Traffic(cards=40)
@@ -266,12 +266,12 @@ def two_histories() -> tuple[Traffic, Traffic]:
 
 @pytest.mark.parametrize("snapshots", [0, 1], ids=["deltas", "deltas and snapshots"])
 def test_no_blob_of_another_attempt_is_accepted(snapshots, small_pieces, monkeypatch):
-    """Each blob in turn is replaced by the other attempt's of the same name: a zombie's upload."""
+    """Each blob in turn is replaced by the other attempt's blob of that name, as by a zombie's upload."""
     monkeypatch.setattr(journal, "SNAPSHOT_BYTES_PER_DELTA_BYTE", snapshots)
     attempt, other = two_histories()
     assert {*attempt.store} == {*other.store}
     foreign = [name for name in attempt.store if attempt.store[name] != other.store[name]]
-    foreign.remove("meta")  # the meta of either attempt: the rest is foreign to one of them
+    foreign.remove("meta")  # replaced in the next test
     assert {name[0] for name in foreign} == ({"d", "s"} if snapshots else {"d"})
     assert "d4" not in foreign
     for name in foreign:
@@ -341,7 +341,7 @@ def test_a_delta_returns_the_fields_that_the_state_depends_on():
 
 @pytest.mark.parametrize(("resolution_ms", "most"), [(1, 760), (1000, 670)])
 def test_snapshot_takes_few_bytes_a_card(resolution_ms, most):
-    """Eighty events kept, times in ms or whole seconds; docs/benchmarks.md has the figures."""
+    """A card keeps eighty events, with times in ms or whole seconds; docs/benchmarks.md has the figures."""
     state = GroupState(MemoryArena())
     FeatureLoad(piece_records.CARDS_PER_PIECE, resolution_ms=resolution_ms).warm(state, 40, 4_000)
     assert len(write_piece(state, 0)) / piece_records.CARDS_PER_PIECE < most

@@ -1,4 +1,4 @@
-"""The kernels equal the naive oracle, and themselves in other batches."""
+"""Outcomes of the kernels equal the naive oracle's, and do not depend on the batches."""
 
 import numpy as np
 import pytest
@@ -158,7 +158,7 @@ def test_a_reused_id_with_other_content_is_another_transaction(change, others):
 
 @pytest.mark.parametrize("others", [0, MOST_EVENTS], ids=["plain", "hot"])
 def test_a_hash_collision_of_ids_suppresses_no_alert(others):
-    """Two ids with the same 48 bits only lead to a mark in the alert."""
+    """A second id with the same 48 bits has one effect: a mark in the alert."""
     history = History()
     for number in range(others):
         history.tx(-number * SECOND, arrival=0, transaction_id=f"other {number}")
@@ -172,7 +172,7 @@ def test_a_hash_collision_of_ids_suppresses_no_alert(others):
 
 
 def test_false_dates_cannot_hide_a_burst():
-    """200 transactions in a second, dated six minutes apart: no window of event time has two."""
+    """200 transactions in a second, dated six minutes apart: no two share a 5-minute window of event time."""
     history = History()
     history.tx(-10 * DAY)
     for number in range(200):
@@ -207,7 +207,7 @@ def test_lateness_is_below_zero_where_the_senders_clock_is_ahead():
 
 
 def test_arrival_that_goes_back_counts_as_the_one_before_it():
-    """Arrivals 10:00, then five times 9:59, because a broker's clock went back: six at almost one time."""
+    """Arrivals 10:00, then five times 9:59, because a broker's clock went back: all count as of 10:00."""
     history = History()
     history.tx(0, arrival=HOUR)
     for number in range(5):
@@ -254,7 +254,7 @@ def test_stranger_starts_afresh_after_8_days_of_silence(pause, seen_before):
 @pytest.mark.parametrize("op", ["c", "d", "tombstone"])
 @pytest.mark.parametrize(("at", "seen_before"), [(0, 1), (8 * DAY, 1), (8 * DAY + 1, 0), (10 * DAY, 0)])
 def test_profile_makes_a_card_known_if_it_arrives_within_the_8_days(op, at, seen_before):
-    """tx at 0 ---- a version of the profile, if only its end ---- tx after 10 days."""
+    """tx at 0 ---- a change of the profile, even its deletion ---- tx after 10 days."""
     history = History()
     history.profile("c", 0, card="another")
     history.profile(op, at)
@@ -319,7 +319,7 @@ def test_arrivals_that_go_back_are_judged_alike_in_any_batches():
 
     profile  v1 at 0 ------- v2 at 50 s ---------- v3 at 105 s
     tx                                     100 s                110 s   and then 20 s
-    It counts as arrived with the one before it: older versions may have been dropped.
+    The third counts as arrived with the second, because older versions may have been dropped.
     """
     history = History()
     history.profile("c", 0, risk_tier=1)

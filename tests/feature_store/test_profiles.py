@@ -13,7 +13,7 @@ pytestmark = pytest.mark.unit
 
 
 def tiers(history: History) -> list[float | None]:
-    """Risk tier that each transaction sees; None without a profile. The oracle and any batches agree."""
+    """Risk tier that each transaction sees, or None; checks that the oracle and other batches agree."""
     whole = replay(history)
     assert_same(whole, replay(history, range(len(history.transactions)), lambda batch: batch % 2 == 0))
     seen = whole.features[:, COLUMN["risk_tier"]]
@@ -39,7 +39,7 @@ def test_version_is_visible_from_its_arrival_on():
 
 
 def test_late_event_sees_the_profile_of_its_arrival():
-    """A transaction from before the change that arrives after it sees the change."""
+    """A transaction that is dated before the change and arrives after it sees the change."""
     history = History()
     history.profile("c", 0, risk_tier=1)
     history.profile("u", HOUR, risk_tier=2)
@@ -220,7 +220,7 @@ def test_invisible_versions_are_freed():
     for number in range(1000):
         _, delta = one_batch(state, changes[number : number + 1], records[number : number + 1])
         persist(store, meta, state, delta)
-    assert state.profiles.size == 1024  # as at the start: two versions of one card fit
+    assert state.profiles.size == 1024  # the initial size: only two versions are kept
     again, _ = rebuilt(store)
     late = History()
     late.tx(0, arrival=5000, transaction_id="later")

@@ -39,7 +39,7 @@ def test_segments_never_overlap_and_merge_when_all_are_free(steps):
             if segment == EMPTY:
                 continue
             assert segment % (FIRST_CAPACITY << size_class) == 0
-            events["when"][segment : segment + (FIRST_CAPACITY << size_class)] = 1  # as events do
+            events["when"][segment : segment + (FIRST_CAPACITY << size_class)] = 1  # as in stored events
             held.append((segment, size_class))
         else:
             give_back(events, counters, *held.pop(which % len(held)))

@@ -46,7 +46,7 @@ ROWS = st.lists(
 
 
 def naive(rows: list[Row], restarted: list[bool]) -> list[tuple[int, int, int]]:
-    """Compute (day, total, since when it is suppressed) of each row from all alerts before it.
+    """Compute (day, total, arrival of the alert that suppresses it or 0) of each row from the alerts before.
 
     `restarted`: rows at which the card was forgotten.
     """

@@ -1,4 +1,4 @@
-"""Training sets equal the stream bit for bit, and the features that the handbook's authors published."""
+"""Features of training sets equal the stream's bit for bit, and match those of the handbook's authors."""
 
 import os
 from pathlib import Path

@@ -23,7 +23,7 @@ def alert(
     """An alert on transaction number `number`.
 
     Args:
-        number: names transaction, card and offset.
+        number: is in the ids of transaction and card, and is the offset.
         at_ms: arrival, ms.
         reasons: features that raised the score.
         changes: changed fields; `features`: only those that differ from USUAL.

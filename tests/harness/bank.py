@@ -26,7 +26,7 @@ PATIENCE_S = 180.0
 
 
 class Bank:
-    """The table, its connector, and the job that follows it.
+    """The table, its connector, and the job that reads the changes.
 
     A policy with threshold 0 makes every transaction an alert, and an alert shows the version of the profile
     that it was decided with, and all features.
@@ -38,7 +38,7 @@ class Bank:
         Args:
             stack: the servers.
             stack_dir: their data directory.
-            topics: unique names; that of the profiles is the connector's.
+            topics: unique names; the profiles topic gets the connector's name instead.
             directory: for checkpoint, working copies and logs.
         """
         self.stack, self.stack_dir = stack, stack_dir
@@ -93,7 +93,7 @@ class Bank:
         assert self.connector("PUT", "/config", config) in (200, 201)
 
     def changes(self, card: str) -> list[tuple[str, str | None]]:
-        """Records of a card on the topic as (op, status), or "tombstone" for one without a value."""
+        """Records of a card on the topic as (op, status); ("tombstone", None) for one without a value."""
         result: list[tuple[str, str | None]] = []
         for record in self.installed.read(self.installed.topics.profiles):
             if json.loads(record.key or b"")["card_id"] == card:

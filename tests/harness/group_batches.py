@@ -1,4 +1,4 @@
-"""A key group that processes its log in batches, without the loop."""
+"""A key group that processes its log in batches, without the job's loop (`group.loop`)."""
 
 from collections.abc import Iterable, Iterator
 
@@ -58,7 +58,7 @@ def merged(outcomes: Iterable[Outcome]) -> Outcome:
     """Merge the outcomes of several key groups, in the order of partitions and offsets."""
     whole = Outcome()
     for outcome in outcomes:
-        whole.feature_counts = outcome.feature_counts  # of the last one
+        whole.feature_counts = outcome.feature_counts  # those of the last group
         whole.alerts += outcome.alerts
         whole.suppressed += outcome.suppressed
         whole.shadow_alerts += outcome.shadow_alerts

@@ -1,4 +1,4 @@
 """Messages of the job's log that tests wait for."""
 
 AGAIN = " transactions are decided again, in silence"
-"""Of a start behind what was said before it."""
+"""Logged by a start from a checkpoint that is behind the committed output."""

@@ -205,7 +205,7 @@ class World:
     def label(self, transaction: int, arrival: int, kind: str = "chargeback", **fields: Any) -> None:
         """Append a label of the n-th transaction; `arrival` in ms from START.
 
-        Chargebacks without fields of their own are records of chargeback.v1 if the number is even.
+        Labels of the kinds `chargeback` and `genuine` are records of chargeback.v1 if `transaction` is even.
         """
         tx = json.loads(self.transactions[transaction].value or b"")
         card, at = tx["card_id"], START + arrival
@@ -273,7 +273,7 @@ class World:
             transactions = self.transactions[start:end]
             last = end == len(self.transactions)
             known = 10**15 if last else max(record.timestamp for record in transactions)
-            if not outcomes and self.rollouts:  # the job does not start without one
+            if not outcomes and self.rollouts:  # the job does not start without a rollout
                 known = max(known, self.rollouts[0].timestamp)
             known = max(known, read)
             changes = [record for when, record in tables if read < when <= known]
@@ -319,7 +319,7 @@ def dead_letters(outcomes: list[Outcome]) -> list[tuple[str, int, int, str]]:
 
 
 def _when_written(records: Sequence[Record]) -> list[tuple[int, Record]]:
-    """Earliest time of writing of each record: not before the record before it, whatever its timestamp is."""
+    """Records with the earliest time of their writing: the highest timestamp up to each record."""
     times = accumulate((record.timestamp for record in records), max)
     return list(zip(times, records, strict=True))
 

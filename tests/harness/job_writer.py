@@ -12,7 +12,7 @@ from streaming_job.transaction.written import Mark
 
 
 class Job:
-    """The output of a job, without the job."""
+    """A writer of the output of a job that does not run."""
 
     def __init__(self, settings: ServiceSettings) -> None:
         self.settings = settings
@@ -38,10 +38,10 @@ class Job:
             commit_id: its number.
             end: committed offset of the group's partition of the transactions; None: none is committed.
             commit: False: the transaction is aborted.
-            owner: owner in the metadata of the offset.
+            owner: owner in the metadata of the offset; empty: the offset has no metadata.
             key_group: key group, and number of its partition.
-            trials: of the totals.
-            changes: of the record.
+            trials: `trials` of the record's totals.
+            changes: changed fields of the record.
         """
         record = progress(commit_id, key_group, **{"job_id": self.settings.job_id, **changes})
         if trials is not None:

@@ -29,12 +29,12 @@ from streaming_job.contracts.topics import Topics
 
 SEED, CARDS, MERCHANTS = 0, 40, 8
 TOGETHER_MS = 5 * MINUTE_MS
-"""Records of so much of the log are sent together: brokers' clocks differ by no more, see facts.clock."""
+"""Span of arrivals that are sent together: brokers' clocks may differ by as much (`facts.clock.SLACK_MS`)."""
 DEFAULT = Topics()
 
 
 class LabelledInstallation(Installation):
-    """A job that keeps merchant facts, by a policy that makes each transaction an alert."""
+    """A job that keeps merchant facts, with a policy that makes each transaction an alert."""
 
     def __init__(self, stack: Endpoints, topics: Topics, directory: Path, records: int) -> None:
         """Create topics that take the archive's arrivals, and roll out the policy.
@@ -43,7 +43,7 @@ class LabelledInstallation(Installation):
             stack: the servers.
             topics: topic names; the profiles get a topic of their own, because Debezium's has today's times.
             directory: gets checkpoint, working copies and logs.
-            records: length of the archive.
+            records: length of the archive in records.
         """
         topics = topics.model_copy(update={"profiles": topics.transactions + "-profiles"})
         super().__init__(stack, topics, directory, merchant_facts=True, label_delay_ms=DAY_MS)
@@ -56,7 +56,7 @@ class LabelledInstallation(Installation):
         self._sent_until = 0
 
     def send(self, events: int, **disturbances: float) -> None:
-        """Send the next records of the archive; its disturbances are its own."""
+        """Send the next records of the archive; it has its own disturbances, so `disturbances` is ignored."""
         kinds = {getattr(DEFAULT, name): getattr(self.topics, name) for name in Topics.model_fields}
         records = list(islice(self._archive, events))
         if len(records) < events:
@@ -74,7 +74,7 @@ class LabelledInstallation(Installation):
         self.flush()
 
     def alerts(self) -> list[dict[str, Any]]:
-        """All alerts: of each accepted transaction one."""
+        """All alerts: one for each accepted transaction."""
         return [json.loads(record.value or b"") for record in self.read(self.topics.fraud_alerts)]
 
     def facts(self) -> list[dict[str, Any]]:

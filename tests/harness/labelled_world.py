@@ -14,7 +14,10 @@ from streaming_job.group.rules import Rules
 
 
 def labelled_world(seed: int, n: int, partitions: int, *, cards: int = 6, merchants: int = 3) -> World:
-    """A log over weeks (days if the seed is even); all alerts; labels are early, late, reversed or broken."""
+    """A log over weeks (days if `seed` is even), in which each transaction is an alert.
+
+    Labels are early, late, reversed or broken.
+    """
     rng = random.Random(seed)
     world = World(rollout=False, partitions=partitions)
     world.rollout("all", -HOUR, threshold=0.0)
@@ -64,7 +67,14 @@ class MemoryGroups:
         self._fate = fate
 
     def disturb(self, group: int, before: str | int | None, looks: int, last_call: int | None) -> None:
-        """Run one epoch of a group, which may be moved to another process, restored or killed."""
+        """Run one epoch of a group, which may be moved, restored or killed.
+
+        Args:
+            group: number, modulo the number of groups.
+            before: "another process", "another machine", the number of a checkpoint to restore, or None.
+            looks: calls of `is_over` until the epoch is over.
+            last_call: number of calls (`Fate.call`) until the process is killed; None: it is not killed.
+        """
         job = self.jobs[group % len(self.jobs)]
         if before == "another process":
             job.lose_process()
@@ -96,7 +106,7 @@ class MemoryGroups:
             for values in job.output.alerts.values():
                 for value in values:
                     source = json.loads(value)["source"]
-                    assert (source["partition"], source["offset"]) not in result, "said twice"
+                    assert (source["partition"], source["offset"]) not in result, "alerted twice"
                     result[source["partition"], source["offset"]] = value
         return result
 
@@ -110,7 +120,7 @@ class MemoryGroups:
         return [fact for fact in written if fact["kind"] != "promise"]
 
     def reports(self) -> list[str]:
-        """All reports of labels, in any order."""
+        """All reports of labels as JSON, sorted."""
         return sorted(json.dumps(fact) for fact in self.facts() if fact["kind"] == "report")
 
     def hours_over(self) -> int:

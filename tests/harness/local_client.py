@@ -1,4 +1,4 @@
-"""An HTTP client on this machine, which the sidecar serves without a tokens file."""
+"""An HTTP client on the sidecar's machine: the sidecar serves it without a tokens file."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A key group's job in memory: its processes, and its output and checkpoints, which survive them.
+"""A key group's job in memory: its processes, and the output and checkpoints that survive them.
 
 The parts keep the contracts of `group.committer`, `runtime.epochs` and Spark's state store, whose changes
 become durable together; the log is that of `memory_log`.
@@ -48,13 +48,13 @@ class Output:
     facts: list[bytes] = field(default_factory=list)
     """Facts of this group, in the order of the topic."""
     counts: Counter[str] = field(default_factory=Counter)
-    """Of all progress records together."""
+    """Sums over all progress records."""
     trials: Trials = field(default_factory=Trials)
-    """Of all progress records together."""
+    """Sums over all progress records."""
     committed: Offsets = field(default_factory=dict)
     """Committed offsets of transactions."""
     reported: Offsets = field(default_factory=dict)
-    """Ends of the last progress record."""
+    """End offsets in the newest progress record."""
 
     def add(self, outcome: Outcome) -> None:
         """Append an outcome."""
@@ -72,7 +72,7 @@ class Output:
         self.counts.update(outcome.counts)
 
     def counted(self) -> dict[str, Any]:
-        """Counts of the trials without times and without sums, which depend on the order of additions."""
+        """Counts of the trials, without times, and without sums of floats, which depend on their order."""
         content: dict[str, Any] = orjson.loads(orjson.dumps(self.trials.to_json()))
         for trial in content.values():
             for counts in trial["challengers"].values():
@@ -105,7 +105,7 @@ class MemoryCommitter:
 
 
 class MemoryEpoch:
-    """See `loop.Epoch`; over after a number of calls."""
+    """See `loop.Epoch`; over after a number of calls of `is_over`."""
 
     def __init__(self, looks: int, fate: Fate) -> None:
         """Begin."""
@@ -143,7 +143,7 @@ class MortalPieces(MemoryPieces):
 
 @contextmanager
 def mortal(fate: Fate) -> Iterator[None]:
-    """Failpoints count as calls; deltas and snapshots are small, so several deltas have no snapshot."""
+    """Count failpoints as calls, and keep deltas and pieces small, so that snapshots lack several deltas."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(core, "reach", fate.call)
         patch.setattr(loop, "reach", fate.call)
@@ -165,7 +165,7 @@ class MemoryJob:
             rules: of the job.
             records: of all topics, in the order in which they are written (`as_written`); or a log that
                 other groups follow, too.
-            fate: of everything.
+            fate: draws amounts and decides about kills.
         """
         self._group, self._rules, self._fate = group, rules, fate
         self.log = records if isinstance(records, MemoryLog) else MemoryLog(records, fate)
@@ -201,7 +201,7 @@ class MemoryJob:
         """Run one epoch; see `group.processor`.
 
         Raises:
-            KilledError: its process was killed; its changes to the store are lost.
+            KilledError: the process was killed; the epoch's changes to the store are lost.
         """
         store = MortalPieces(self.pieces, self._fate)
         try:

@@ -31,7 +31,7 @@ class Fate:
         """Start without a kill.
 
         Args:
-            chance: source of all draws.
+            chance: seed of all draws.
         """
         self.random = Random(chance)
         self.left: int | None = None
@@ -46,12 +46,12 @@ class Fate:
                 raise KilledError
 
     def up_to(self, most: int) -> int:
-        """Draw an amount."""
+        """Draw an amount from 0 to `most`."""
         return self.random.randint(0, most)
 
 
 def as_written(world: World) -> list[Record]:
-    """The world's log with profiles in two partitions, and transaction markers."""
+    """The world's log, with two partitions of profiles and of labels, and gaps for transaction markers."""
     counts: Counter[PartitionId] = Counter()
     written = []
     for record in world.in_order():
@@ -68,7 +68,7 @@ class MemoryLog:
     """Partitions whose records are written one after another."""
 
     def __init__(self, records: Sequence[Record], fate: Fate, own: Sequence[PartitionId] = ()) -> None:
-        """Start with the first snapshot of the profiles, for which the job waits.
+        """Write all records up to the end of the first snapshot of the profiles, for which the job waits.
 
         Args:
             records: in the order of writing (`as_written`).
@@ -102,7 +102,7 @@ class MemoryLog:
         return self._written == len(self._records)
 
     def end(self, place: PartitionId) -> int:
-        """Offset after the last record, and after the marker that follows it."""
+        """Offset after the last record, and after a marker that follows it."""
         count = len(self._by_place[place])
         return count + count // MARKED
 
@@ -120,7 +120,7 @@ class MemoryLog:
         ]
 
     def read(self, positions: Offsets, most: int, limit: Offsets) -> list[Records]:
-        """Read some of the next records, in any partitions; positions move on, in part also over markers."""
+        """Read some of the next records, of any partitions; positions move past them and maybe a marker."""
         records: list[Record] = []
         for partition in self._fate.random.sample(sorted(positions), len(positions)):
             end = min(self.end(partition), limit.get(partition, self.end(partition)))

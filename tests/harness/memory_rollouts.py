@@ -42,11 +42,11 @@ class KnownModels(ModelRegistry):
         super().__init__("known")
         self.verified: list[str] = []
         self.features: tuple[str, ...] = ("amount:1",)
-        """Of every model."""
+        """Features of every model."""
         self.scores: dict[str, Any] | None = None
-        """Histogram of every model's training."""
+        """Histogram of every model's scores in training; None: it has none."""
         self.label_delay_ms: int | None = None
-        """Of every model."""
+        """Label delay of every model."""
 
     def find(self, model: str) -> ModelRef:
         """See ModelRegistry."""
@@ -80,7 +80,7 @@ class MemoryRollouts:
     def __init__(self, *, champion: int | None = 1) -> None:
         self.records: list[Record] = []
         self.refusals: list[tuple[str, str, str, str]] = []
-        """(action, target, actor, check)."""
+        """(action, target, actor, check) of each refused step."""
         self.before_write: Callable[[], None] = lambda: None
         """Called when the writer is open, before it writes: another writer may intervene here."""
         self._writer, self._lock = 0, threading.Lock()
@@ -102,7 +102,7 @@ class MemoryRollouts:
         return since.with_records(self.records, set_aside)
 
     def history(self) -> History:
-        """All of it."""
+        """The whole history."""
         return self.read({}, History())
 
     def open(self) -> Write:

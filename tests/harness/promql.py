@@ -48,7 +48,7 @@ class QueryError(AssertionError):
 
 @cache
 def exported() -> dict[str, frozenset[str]]:
-    """Sample name -> labels by docs/metrics.md, with those that Prometheus adds to a target."""
+    """Sample name -> labels by docs/metrics.md, with the labels that Prometheus adds to a target."""
     result = {"up": TARGET, "ALERTS": TARGET | {"alertname", "alertstate", "severity"}}
     rows = re.findall(r"^\| `(\w+)` \|([^|]*)\| (.*) \|$", PAGE.read_text(), re.MULTILINE)
     for name, labels, meaning in rows:

@@ -60,7 +60,7 @@ class Case:
     good: Series
     """Good values by series, written as in PromQL without job and instance."""
     bad: Series
-    """Series that differ while it is bad."""
+    """Values of the series that are not `good` in the bad phase."""
     fires_after: int
     """Steps from the first bad sample to the first evaluation in which the alert fires."""
     quiet_after: int
@@ -68,11 +68,11 @@ class Case:
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of the firing alert, besides those of the rule."""
     almost: Sequence[Series] = ()
-    """Series that differ from good and must not fire, each for as long as `bad` lasts."""
+    """Alternatives to `bad` on which it must not fire, each for `during` + `after` steps."""
     select: Mapping[str, str] = field(default_factory=dict)
-    """Labels of the rule, where several rules have one name."""
+    """Labels that tell the rule from others of the same name."""
     quiet_without: bool = True
-    """Whether it keeps quiet when all its series are gone."""
+    """Whether the alert must keep quiet when all its series are gone."""
     before: int = 12
     during: int = 20
     after: int = 20
@@ -119,7 +119,7 @@ def seconds(text: str) -> int:
 
 
 def written(name: str) -> str:
-    """A series with job and instance, unless it has both."""
+    """A series with HERE's job and instance unless it has its own; labels with an empty value are dropped."""
     metric, _, labels = name.rstrip("}").partition("{")
     given = dict(re.findall(r'(\w+)="([^"]*)"', labels))
     every = {**HERE, **given}
@@ -147,7 +147,7 @@ def samples(phases: Sequence[tuple[int, Value]], step_s: int) -> str:
 
 
 def series(case: Case, differs: Sequence[tuple[int, Series]]) -> list[dict[str, str]]:
-    """Input series: phases of steps, each the good series with its differences."""
+    """Input series of promtool: in each phase (steps, differences) the good series with its differences."""
     names = dict.fromkeys([*case.good, *(name for _, other in differs for name in other)])
     return [
         {
@@ -162,7 +162,7 @@ def series(case: Case, differs: Sequence[tuple[int, Series]]) -> list[dict[str, 
 
 
 def document(case: Case, rule: Rule) -> dict[str, Any]:
-    """promtool's test file: it fires and recovers, keeps quiet, and keeps quiet without its series."""
+    """promtool's test file: the alert fires, recovers, and keeps quiet on `almost` and without its series."""
     step = seconds(case.step)
     select = {"alertname": case.alert, "alertstate": "firing", **case.select}
     query = "ALERTS{" + ",".join(f'{key}="{value}"' for key, value in select.items()) + "}"

@@ -76,7 +76,7 @@ def random_event(rng: random.Random, world: World) -> Event:
         )  # fmt: skip
     kind = rng.choice(kinds or tuple(Type)[1:])
     if kind in (Type.ROLLED_BACK, Type.BREACHED, Type.PROMOTED) and rng.random() < 0.6:
-        kind = rng.choice(kinds)  # trials should last
+        kind = rng.choice(kinds)  # drawn again, so that most trials last longer
     known = line.trials.get(name)
     seq = (known.seq if known else 0) + rng.choice([1] * 9 + [2])
     if known is None or kind not in (Type.CANARY_SET, Type.BREACHED, Type.PROMOTED):

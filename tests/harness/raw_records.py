@@ -21,11 +21,11 @@ NOW = 1_780_000_200_000
 LIMITS = TimeLimits(lateness_ms=7 * 86_400_000, skew_ms=5 * 60_000)
 KEY_GROUPS = KeyGroups(Partitioner.MURMUR2, partitions=3, groups=2)
 PARTITION = partition_of("c-1", KEY_GROUPS.partitions, "murmur2")
-"""Of GOOD."""
+"""Partition of the card of GOOD."""
 
 
 def neighbours(cards: Iterable[str]) -> list[str]:
-    """The cards among some that belong to PARTITION."""
+    """Those of the cards that belong to PARTITION."""
     return [card for card in cards if partition_of(card, KEY_GROUPS.partitions, "murmur2") == PARTITION]
 
 
@@ -86,7 +86,7 @@ Verdict = Reason | tuple[int, ...]
 
 
 def alone(value: bytes | None, arrival: int = NOW) -> Verdict:
-    """Outcome of `strict` and of the check of the partition: a reason, or the kernels' fields."""
+    """Outcome of one record by `strict` and a check of its partition: a reason, or the kernels' fields."""
     try:
         fields = strict.transaction(value)
         strict.check_card_number(fields["card_id"])

@@ -32,7 +32,7 @@ def withdrawal_v1(name: str, *, from_the_beginning: bool = False) -> bytes:
 
 
 def event(kind: Type, name: str, seq: int, **fields: Any) -> Event:
-    """An event of a rollout; canary_set and promoted are of the challenger `b` for a tenth of the cards."""
+    """An event of a rollout; by default its challenger is `b`, and its share a tenth of the cards."""
     own: Mapping[str, Any] = {"challenger": "b", "share_bp": 1_000, "guard": "failures", "verdict": {}}
     defaults = {key: value for key, value in own.items() if key in FIELDS[kind]}
     key = fields.pop("idempotency_key", f"{name}-{seq}-{kind}")
@@ -40,7 +40,7 @@ def event(kind: Type, name: str, seq: int, **fields: Any) -> Event:
 
 
 def proposed(name: str, *challengers: Challenger, **fields: Any) -> Event:
-    """A proposal that accepts any model in force."""
+    """A proposal; without `champion` it accepts any model in force."""
     given = {"any_champion": "champion" not in fields, "line": "card-fraud", **fields}
     return event(Type.PROPOSED, name, 1, challengers=challengers, **given)
 
@@ -48,5 +48,5 @@ def proposed(name: str, *challengers: Challenger, **fields: Any) -> Event:
 def challenger(
     model: ModelRef, name: str = "b", role: str = "canary", policy: Policy | None = None
 ) -> Challenger:
-    """A challenger for a tenth of the cards."""
+    """A challenger; a canary is for a tenth of the cards."""
     return Challenger(name, role, 1_000 if role == "canary" else 0, model, policy or Policy(0.5, 10))

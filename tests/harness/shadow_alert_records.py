@@ -1,4 +1,4 @@
-"""Shadow alerts for the tests of who reads them, checked against their contract."""
+"""Shadow alerts for tests of their consumers, checked against their contract."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from streaming_job.contracts import Contract, validate
 def shadow_alert(
     number: int, at_ms: int, challenger: str, *, alerts: bool, rollout_id: str = "r2"
 ) -> dict[str, Any]:
-    """A transaction on which a challenger in shadow and the champion differ.
+    """A shadow alert: a transaction on which a shadow and the champion differ.
 
     Args:
         number: of the transaction, as of `alert_records.alert`.
         at_ms: arrival, ms.
         challenger: name.
-        alerts: the challenger's verdict.
+        alerts: whether the challenger alerts; the champion does the opposite.
         rollout_id: of the trial.
     """
     of_alert = alert(number, at_ms)

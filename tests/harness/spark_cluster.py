@@ -36,7 +36,7 @@ class SparkCluster:
             "spark.network.crypto.enabled": "true",
             "spark.io.encryption.enabled": "true",
         }
-        """Spark's settings for all processes of the cluster, which accept no others."""
+        """Spark's settings for all processes of the cluster, which refuse connections without the secret."""
         self.executor = {"spark.executor.cores": "1", "spark.executor.memory": f"{MEMORY_MB}m"}
         """Spark's settings for an application that has the cluster to itself."""
         self._environment = {

@@ -63,7 +63,7 @@ class WriterBench:
             writer.close()
 
     def ends(self, commit_id: int, group: int = 0) -> Offsets:
-        """Commit 1 ends at offset 10 of both partitions, commit 2 at offset 20, ...; the tables' at 1000."""
+        """End offsets of a commit: 10 * `commit_id` of the group's partitions, and 1000 of the rollouts."""
         own = {(self.topics.transactions, partition): 10 * commit_id for partition in OWN[group]}
         return {**own, (self.topics.model_rollouts, 0): 1000}
 
@@ -110,7 +110,7 @@ class WriterBench:
 
     def committed_of(self, topic: str, partitions: tuple[int, ...]) -> dict[int, int]:
         """Committed offsets by partition; waits for the latest commit, which readers see with a delay."""
-        # only of committed transactions: the broker answers once none is open
+        # reads committed offsets only: the broker answers once no transaction on them is open
         consumer = topic_reader.consumer(self.servers, {}, self.settings.job_id)
         try:
             result = consumer.committed([TopicPartition(topic, part) for part in partitions], 30.0)
@@ -139,7 +139,7 @@ class WriterBench:
             answer.result()
 
     def assert_written_once(self, *commits: int, group: int = 0) -> None:
-        """Check that the topics hold exactly these transactions of the group, once, as the offsets say."""
+        """Check that the topics hold these commits of the group, each once, and that the offsets agree."""
         alerts = [
             record.value for record in self.log.read(self.topics.fraud_alerts) if _group(record) == group
         ]

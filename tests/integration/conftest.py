@@ -15,7 +15,7 @@ from streaming_job.contracts.topics import Topics
 def installed(
     stack: Endpoints, topic_names: Callable[[], Topics], tmp_path_factory: pytest.TempPathFactory
 ) -> Installation:
-    """Topics, settings and a champion; the job is not running yet. It logs in to its brokers."""
+    """Topics, settings and a champion; the job, which is not running yet, logs in to its brokers."""
     assert stack.guarded is not None
     servers, client = stack.guarded
     directory = tmp_path_factory.mktemp("installed")

@@ -46,7 +46,7 @@ def probe(settings: JobSettings, spark: SparkSession) -> dict[str, Any]:
     hadoop = spark._jsc.hadoopConfiguration()
     path = spark._jvm.org.apache.hadoop.fs.Path(f"file://{settings.checkpoint}")
     managers = spark._jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager
-    # the session's context, whose settings count
+    # by the session's Hadoop configuration, as in a streaming query
     manager = managers.create(path, spark._jsparkSession.sessionState().newHadoopConf())
     return {
         "partitions": partitions,
@@ -73,7 +73,7 @@ def command(process: psutil.Process | None) -> list[str]:
 
 
 def residents(spark: SparkSession, directory: Path) -> dict[str, Any]:
-    """Process of each partition in a row of jobs, and in jobs in which processes are killed."""
+    """Process id of each partition's task: in 20 Spark jobs, and in jobs with a kill or an error."""
     context, mark = spark.sparkContext, str(directory / "first-attempt")
 
     def processes(act: Callable[[int], None] = lambda partition: None) -> list[int]:
@@ -115,7 +115,7 @@ def residents(spark: SparkSession, directory: Path) -> dict[str, Any]:
 
 
 def fixed_by(spark: SparkSession, directory: Path, *files: str) -> str:
-    """What a checkpoint's first start has fixed, by a file of which nothing had been written yet."""
+    """Settings that a checkpoint's first start has fixed, or the error, if `files` are there but empty."""
     for file in files:
         (directory / file).parent.mkdir(parents=True, exist_ok=True)
         (directory / file).touch()

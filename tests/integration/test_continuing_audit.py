@@ -1,4 +1,4 @@
-"""The continuing audit of a real job's log: a lost and a duplicated alert are found in time and exported."""
+"""The continuing audit of a real job's log: it finds a lost and a duplicated alert and exports both."""
 
 import json
 import time
@@ -35,7 +35,7 @@ SENT = 2_000
 
 @pytest.fixture(scope="module")
 def settings(stack: Endpoints, installed: Installation) -> JobSettings:
-    """Settings of a job with alerts; all but the third are copied to a topic that tests write to."""
+    """Settings of a job whose alerts, except the third, were copied to a topic that tests write to."""
     with installed.start() as running:
         installed.send(SENT)
         installed.caught_up(running)
@@ -43,7 +43,7 @@ def settings(stack: Endpoints, installed: Installation) -> JobSettings:
 
 
 def copied_without_the_third(stack: Endpoints, installed: Installation, name: str) -> JobSettings:
-    """Settings in which the job's alerts, but the third, are on another topic."""
+    """Copy the job's alerts, except the third, to another topic; return settings with that topic."""
     topics = installed.topics.model_copy(update={"fraud_alerts": f"{installed.topics.fraud_alerts}-{name}"})
     copied = installed.settings.model_copy(update={"topics": topics})
     broker.create(stack.bootstrap_servers, topics)
@@ -89,7 +89,7 @@ def followed(settings: JobSettings, plan: endless.Plan) -> Iterator[str]:
 
 
 def scraped(address: str, topic: str) -> dict[str, float]:
-    """Samples by name: those without a topic, and those of this topic."""
+    """Samples by name: those without the label `topic`, and those of this topic."""
     with urlopen(address, timeout=10) as answer:
         families = text_string_to_metric_families(answer.read().decode())
         return {
@@ -137,7 +137,7 @@ def test_a_lost_and_a_duplicated_alert_are_each_found_once_within_two_minutes(
 
 @contextmanager
 def scraping(directory: Path, audit: str) -> Iterator[Callable[[], set[str]]]:
-    """A Prometheus with the project's rules that scrapes an audit; gives the alerts that page now."""
+    """A Prometheus with the project's rules scrapes an audit; yields a function that names paging alerts."""
     targets, config, listen = directory / "audit.json", directory / "prometheus.yml", f"{HOST}:{free_port()}"
     targets.write_text(json.dumps([{"targets": [audit]}]))
     server.write_config(config, f"{HOST}:{free_port()}", audit=targets)  # no sidecar runs
@@ -161,7 +161,7 @@ def scraping(directory: Path, audit: str) -> Iterator[Callable[[], set[str]]]:
 def test_a_lost_and_a_doubled_alert_page_within_two_minutes(
     stack: Endpoints, installed: Installation, settings: JobSettings, wait_for: WaitFor, tmp_path: Path
 ) -> None:
-    """With everything as shipped: a minute behind the job, scraped every 5 s, rules evaluated every 15."""
+    """With the defaults: the audit is a minute behind, scrapes are 5 s apart, rule evaluations 15 s."""
     copied = copied_without_the_third(stack, installed, "paged")
     plan = endless.Plan(share=1.0, metrics_port=0)
     with followed(copied, plan) as address, scraping(tmp_path, urlsplit(address).netloc) as pages:

@@ -74,7 +74,7 @@ class Demo:
 
 @pytest.fixture
 def demo(tmp_path: Path) -> Iterator[Callable[..., Demo]]:
-    """Function that starts demos on one directory; they are stopped when the test fails."""
+    """Function that starts demos on one directory; those that a failed test leaves running are stopped."""
     started: list[Demo] = []
 
     def start(*arguments: str) -> Demo:
@@ -174,7 +174,7 @@ def assert_labels_show_compromised_merchants(run: Demo, found: dict[str, Any]) -
 
 
 MOST_CARD_HOURS = 200
-"""By docs/rollouts.md the trigger-happy model is stopped within so many."""
+"""By docs/rollouts.md the trigger-happy model is stopped within so many card-hours."""
 
 
 @only_thorough
@@ -206,7 +206,7 @@ def test_tour_of_rollouts_with_every_dashboard_full(demo, tmp_path, wait_for):
 
 
 def label_some(sidecar: str) -> None:
-    """An analyst's verdicts on the newest alerts: without labels there is no precision."""
+    """Send an analyst's verdicts on the newest alerts: the panels of precision need labels."""
     with urllib.request.urlopen(f"{sidecar}v1/alerts", timeout=30) as answer:
         alerts = json.load(answer)["alerts"]
     verdicts = ({"verdict": "fraud"}, {"verdict": "genuine", "reason": "travel"})

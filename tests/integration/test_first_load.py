@@ -20,10 +20,10 @@ pytestmark = [pytest.mark.integration, only_thorough, pytest.mark.timeout(600)]
 CARDS = 100_000
 PARTITIONS = 4
 AGAIN = 5_000
-"""Cards of a later snapshot; half of them are not in the first one."""
+"""Cards of a later snapshot beside the simulated ones; half of them are not in the first snapshot."""
 EVENTS = 2_000
 PIECE = 2_000
-"""Records read together at most."""
+"""Largest number of records that the job reads together."""
 
 
 @pytest.fixture
@@ -37,9 +37,9 @@ def installed(stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Pat
 
 
 def rows() -> Iterator[profile_log.Row]:
-    """First snapshot, broken and odd records, and after them some rows of a later snapshot."""
+    """A first snapshot with broken and odd records in its middle, then a later snapshot of some cards."""
     simulated = world().cards.ids.to_pylist()
-    # the simulated cards are the last of the first snapshot, and the first of the second one
+    # half of the simulated cards end the first snapshot, and all of them begin the second one
     others = [f"card-of-nobody-{number}" for number in range(CARDS - len(simulated) // 2)]
     known, new = simulated[::2], simulated[1::2]
     for number, row in enumerate(profile_log.snapshot([*others, *known], lsn=1)):

@@ -17,16 +17,16 @@ from streaming_job.contracts.topics import Topics
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
 TAKEN_BYTES = 1 << 20
-"""FRAUD_MAX_BYTES."""
+"""Value of FRAUD_MAX_BYTES."""
 MEGABYTE = 1_000_000
 NOISE, BLANKS = 200, 1_000
-"""Records of a megabyte that cannot be compressed, and that shrink to some kilobytes."""
+"""Numbers of records of a megabyte: some cannot be compressed, others shrink to some kilobytes."""
 LARGEST = 3 * MEGABYTE
-"""Bytes that exceed the topic's limit if not compressed."""
+"""Size of a record, bytes, that exceeds the topic's limit unless it is compressed."""
 ALERTS = 20_000
-"""Of some three kilobytes each."""
+"""Number of transactions, most of which become alerts of about three kilobytes each."""
 MOST_MEMORY = 640 << 20
-"""Limit for a worker, whose libraries take 300 MB; the flood has more than a gigabyte."""
+"""Memory limit of a worker, bytes; its libraries take 300 MB, and the flood has more than a gigabyte."""
 
 
 @only_thorough
@@ -61,7 +61,7 @@ def test_floods_of_junk_and_of_alerts_take_no_more_memory(
         peaks = [peak(worker) for worker in job.workers()]
         verdict = installed.audit()
         assert job.runs
-    assert len(peaks) == 2 * installed.settings.key_groups  # Spark's worker and the group's own process
+    assert len(peaks) == 2 * installed.settings.key_groups  # Spark's worker and the resident of each group
     assert max(peaks) < MOST_MEMORY
     assert verdict.kinds[Kind.DEAD_LETTER] >= NOISE + BLANKS + 1
     assert verdict.kinds[Kind.ALERT] > 0.9 * ALERTS

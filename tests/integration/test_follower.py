@@ -1,4 +1,4 @@
-"""Follower of a real broker's log: each committed record once, in order; missing ones are an error."""
+"""The follower of a real broker's log reads each committed record once, in order, or reports missing ones."""
 
 import random
 import threading
@@ -156,7 +156,7 @@ def delete_before(brokers: dict[str, str], topic: str, offset: int) -> None:
 
 
 def add_partition(brokers: dict[str, str], topic: str) -> None:
-    admin = AdminClient(brokers)  # must exist when the answer arrives
+    admin = AdminClient(brokers)  # the client must live until the answer arrives
     admin.create_partitions([NewPartitions(topic, PARTITIONS + 1)])[topic].result()
 
 
@@ -175,7 +175,7 @@ def test_each_committed_record_is_read_once_in_any_batches(
     end, start = ends(brokers, *names), from_beginning(*names)
     expected = as_confluent_kafka_reads(brokers, start)
     assert set(expected) == set(start)
-    # aborted records and transaction markers
+    # the other offsets are those of aborted records and transaction markers
     assert 100 < sum(map(len, expected.values())) < sum(end.values()) - 60
     assert {row[3] for rows in expected.values() for row in rows} > {None, b""}
     log = follow(start)
@@ -213,7 +213,8 @@ def test_an_open_transaction_is_not_read_and_its_marker_moves_the_position(
             producer.commit_transaction()
         marked = {(topic, 0): 2 * (number + 1)}
         deadline = time.monotonic() + DEADLINE_S
-        while (last := ends(brokers, topic))[topic, 0] < marked[topic, 0]:  # it is marked after the answer
+        # brokers write the marker of a transaction after they have answered its end
+        while (last := ends(brokers, topic))[topic, 0] < marked[topic, 0]:
             assert time.monotonic() < deadline
         rows += [row[3] for row in read(log, last).get((topic, 0), ())]
         assert log.positions[topic, 0] == marked[topic, 0]
@@ -422,8 +423,8 @@ def test_a_closed_follower_releases_threads_and_memory(brokers: dict[str, str], 
         log.close()
         log.close()
         sizes.append(process.memory_info().rss)
-    assert process.num_threads() <= before  # those of earlier tests may have ended meanwhile
-    # each queue held 16 MB and more; the C library keeps some
+    assert process.num_threads() <= before  # threads of earlier tests may have ended
+    # each follower's queue held 16 MB and more, some of which the C library keeps
     assert sizes[-1] - sizes[0] < 64 << 20
 
 
@@ -468,7 +469,7 @@ def read_to_ends(tables: TableFollower, *topics: str) -> list[bytes]:
 
 
 def read_committed(tables: TableFollower) -> list[bytes]:
-    """Read to the ends until something is there: brokers mark a commit after they have answered it."""
+    """Read to the ends until there are records: brokers write a commit's marker after their answer."""
     deadline = time.monotonic() + DEADLINE_S
     while not (values := read_to_ends(tables)):
         assert time.monotonic() < deadline
@@ -490,7 +491,7 @@ def tables(brokers: dict[str, str], topics: Callable[[], str]) -> Iterator[tuple
 def test_an_open_transaction_on_an_awaited_table_is_waited_for(
     brokers: dict[str, str], tables: tuple[TableFollower, str, str], is_committed: bool
 ) -> None:
-    """Its records take effect when they were written, which is before they can be read."""
+    """A record takes effect from the time of its writing, which is before its commit makes it readable."""
     follower_of_tables, awaited, other = tables
     produce(brokers, other, b"a profile")
     open_one = OpenTransaction(brokers, awaited, b"an event")
@@ -505,7 +506,7 @@ def test_an_open_transaction_on_an_awaited_table_is_waited_for(
     timer.start()
     records = read_to_ends(follower_of_tables)
     assert sorted(records) == sorted([b"a profile", *([b"an event"] if is_committed else [])])
-    # a commit is seen before the producer knows of it
+    # the follower may see the commit before the producer gets its answer
     assert ended.wait(DEADLINE_S)
     timer.join()
     assert read_to_ends(follower_of_tables) == []

@@ -33,7 +33,7 @@ def test_damaged_records_neither_stop_the_job_nor_get_lost(installed: Installati
                 else seeds(rng, now, cards)
                 for _ in range(CHUNK)
             ]
-            # in the partition of the card that each names, damaged or not
+            # each in the partition of the card that it names, whether it is damaged or not
             installed.send_raw(values[:-ASTRAY])
             installed.send_raw(values[-ASTRAY:], partition=rng.randrange(2))
 

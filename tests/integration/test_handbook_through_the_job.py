@@ -38,7 +38,7 @@ WINDOWS, FOLDS = Windows(date(2018, 6, 20)), 4
 DELAY_MS = 7 * DAY_MS
 BUDGET = 0.005
 NOTHING, EVERYTHING = Policy(1.0, 10_000), Policy(0.0, 10_000)
-"""Policies by which every transaction, or none, becomes an alert; an alert has the score."""
+"""Policies by which no transaction, or every one, becomes an alert; only an alert shows the score."""
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def registered(history: History, fold: Fold, tracking_uri: str) -> ModelRef:
 
 
 def send(installed: Installation, replay: Replay, until_ms: int) -> int:
-    """Send the transactions before a time, and their labels a week after each; returns their number."""
+    """Send the transactions before a time, and labels a week later; returns the number of transactions."""
     arrivals = np.concatenate([batch.arrival for batch in replay.batches()])
     rows = int(np.searchsorted(arrivals, until_ms))
     topics = installed.topics
@@ -94,7 +94,7 @@ def streamed(installed: Installation, first_id: int) -> tuple[np.ndarray, np.nda
 def test_streamed_scores_and_figures_are_those_of_the_evaluation(
     file: Path, stack: Endpoints, topic_names, tmp_path: Path
 ) -> None:
-    """Each fold's model decides its test week, in which all transactions are alerts; before it none is."""
+    """Each fold's model decides its test week: all transactions are alerts; before the first week none is."""
     last = WINDOWS.fold(FOLDS - 1)
     source = Source(TransactionFiles(file), Undated(DELAY_MS), None, DELAY_MS)
     history = read(source, WINDOWS.train_start, last.test_start + timedelta(last.test_days))

@@ -62,7 +62,7 @@ EPOCH = re.compile(r"^(.{23}) INFO epoch \d+: (\d+) transactions, (\d+) alerts, 
 """The job's log line at the end of each epoch."""
 PROGRESS = "StreamingQueryListener$QueryProgressEvent"
 STOP_S = 3.0
-"""Seconds from SIGTERM to the end of the epoch; transactions already read are decided first."""
+"""Limit in seconds from SIGTERM to the end of the epoch; transactions already read are decided first."""
 LARGE = 3 << 20
 """Bytes of a record too large for a dead letter."""
 
@@ -79,7 +79,7 @@ def event_log(installed: Installation) -> list[str]:
 
 @pytest.fixture(scope="module")
 def job(installed: Installation) -> Iterator[JobProcess]:
-    """A job that has decided some thousand transactions of all kinds."""
+    """A job that has decided about 3,000 transactions of all kinds."""
     ProfileLoader(installed.stack.postgres_dsn).load(world())
     events(installed).mkdir()
     spark = {
@@ -182,7 +182,7 @@ def test_an_admin_client_sees_the_correct_offsets(installed: Installation, job: 
 
 
 def test_all_workers_come_from_one_daemon(installed: Installation, job: JobProcess) -> None:
-    # Spark keeps workers apart whose environments differ: each kind would cost a daemon and its memory
+    # workers with different environments do not share a daemon of Spark, and each daemon costs memory
     assert len(job.workers()) >= 2
     assert len({worker.ppid() for worker in job.workers()}) == 1
 
@@ -204,7 +204,7 @@ def open_to_others(installed: Installation) -> list[Path]:
 
 
 def assert_on_loopback(sockets: Sequence[Any]) -> None:
-    """Some of these connections (psutil's) listen, and they do it for this machine alone."""
+    """Check that some of these sockets (psutil's connections) listen, and only on the loopback interface."""
     listening = {ip_address(socket.laddr.ip) for socket in sockets if socket.status == psutil.CONN_LISTEN}
     assert listening
     assert all((getattr(address, "ipv4_mapped", None) or address).is_loopback for address in listening)
@@ -217,7 +217,7 @@ def test_other_users_can_reach_neither_files_nor_ports_of_the_job(
     family = [psutil.Process(job.process.pid), *job.descendants()]
     sockets = [socket for process in family for socket in process.net_connections("all")]
     assert_on_loopback(sockets)
-    # Spark's, over which Python processes receive their tasks
+    # Spark's sockets, over which Python processes receive their tasks
     paths = {Path(socket.laddr) for socket in sockets if socket.family == AF_UNIX and socket.laddr}
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in paths if path.is_socket()}
     assert modes
@@ -253,7 +253,7 @@ def test_card_blocked_in_postgres_is_declined_from_then_on(
     for number, (name, status) in enumerate((("blocked", "blocked"), ("unblocked", "active")), count + 1):
         set_status(installed, card, status)
         wait_for(lambda n=number: len(statuses(installed, card)) == n, deadline_s=120, what="the change")
-        # not before: the profile at the transaction's arrival decides
+        # sent only now, because the profile at the transaction's arrival decides
         installed.send_raw([json.dumps(sent[name]).encode()], card.encode())
         installed.caught_up(job)
     assert statuses(installed, card)[count:] == ["blocked", "active"]
@@ -328,7 +328,7 @@ OF_ROLLOUTS = {
     Reason.UNKNOWN_ROLLOUT,
     Reason.LAST_ROLLOUT,
     Reason.ROLLOUT_CONFLICT,
-    Reason.UNKNOWN_TRANSACTION,  # of labels
+    Reason.UNKNOWN_TRANSACTION,  # a reason for labels
 }
 
 
@@ -336,7 +336,7 @@ def test_each_invalid_record_becomes_a_dead_letter_with_its_bytes(
     installed: Installation, job: JobProcess
 ) -> None:
     key = b"not even a card \xff"
-    # once alone, once among valid ones
+    # the invalid records are sent twice: alone, and among valid ones
     installed.send_raw([value for value, _ in BAD.values()], key)
     installed.send(500, **UNDISTURBED)
     installed.send_raw([value for value, _ in BAD.values()], key)
@@ -391,7 +391,7 @@ def test_invalid_rollouts_and_profiles_become_dead_letters(installed: Installati
     topics = installed.topics
     for value in (b"not json", b"{}", None):
         installed.produce(topics.model_rollouts, b"bad", value)
-    # a topic that all installations share: each of them reads these records
+    # all installations share this topic, so each of them reads these records
     for key, value in (
         (b"{", None),
         (b'{"card_id": "c"}', b"not json"),
@@ -417,7 +417,7 @@ def test_corrected_dead_letters_are_decided_once(
     file = tmp_path / "mend.jsonl"
     fraud(environment, "list", "--reason", "malformed_json", "--raw", str(file))
     lines = [json.loads(line) for line in file.read_text().splitlines()]
-    # the simulator may have damaged one of this card, too
+    # the simulator may have damaged a record of this card, too
     mine = [line for line in lines if line.get("key") == card and line["value"].encode() + b"}" in whole]
     assert [line["value"].encode() + b"}" for line in mine] == whole
     assert card not in fraud(environment, "list", "--json")
@@ -524,7 +524,7 @@ def observed_by_spark(installed: Installation) -> list[dict[str, int]]:
 def test_rollouts_that_cannot_decide_leave_the_last_good_one_in_force(
     installed: Installation, job: JobProcess
 ) -> None:
-    """Models with changed files, with an unknown version, with features of another release."""
+    """Their models have changed files, an unknown version, or features of another release."""
     good = installed.roll_out()
     for change in (
         {"digest": "0" * 64},
@@ -540,7 +540,7 @@ def test_rollouts_that_cannot_decide_leave_the_last_good_one_in_force(
         assert sorted(records[-1]["rollouts_set_aside"].values()) == sorted(refused)
         assert records[-1]["rollout_id"] == good.rollout_id
 
-    # the features of the running job, which promote asks for
+    # `promote` asks which features the running job computes
     known = installed.settings
     for job_id, topic, records in (
         (known.job_id, known.topics.job_progress, list(IDENTITIES)),
@@ -568,7 +568,7 @@ def assert_a_card_is_explained(installed: Installation) -> None:
     assert shown.exit_code == 0, shown.output
     transactions = re.search(r"transactions (\d+), ", shown.output)
     assert transactions is not None
-    assert int(transactions[1]) >= 3  # the corrected ones
+    assert int(transactions[1]) >= 3  # the corrected transactions
     assert "as of the last event" in shown.output
     assert "suspicious_count" in shown.output
     with pytest.raises(UnknownCardError, match=r"card ca\*\*\*dy is not in the job's state"):
@@ -588,7 +588,7 @@ def test_a_graceful_stop_ends_the_epoch_at_once_and_the_next_start_continues(
     last = datetime.strptime(epochs[-1][0], "%Y-%m-%d %H:%M:%S,%f")
     assert (last - told_to_stop).total_seconds() < STOP_S
     assert open_to_others(installed) == []
-    # the log and Spark's metrics show the summaries of each epoch's groups
+    # the job's log and Spark's metrics show the sums of the groups in each epoch
     groups, observed = by_group(installed).values(), observed_by_spark(installed)
     for index, name in enumerate(("transactions", "alerts", "dead_letters"), 1):
         output = sum(records[-1]["totals"]["counts"][name] for records in groups)

@@ -53,7 +53,7 @@ def plan(tmp_path: Path) -> Plan:
 
 
 def running_since(run: LocustProcesses, second: float) -> Callable[[], bool]:
-    """Whether a run has been sending for a time."""
+    """Function that tells whether a run has been sending for `second` seconds."""
 
     def reached() -> bool:
         shown: dict[str, Any] = run.progress()
@@ -79,7 +79,7 @@ def test_all_alerts_of_a_run_are_seen(installed: Installation, job: JobProcess, 
 
 
 def _require_headers(log: TopicLog, topic: str, events: int) -> None:
-    """Check that each record's header and identifier have the time at which it was due."""
+    """Check that header and identifier of each record agree on the time at which it was due."""
     starts, count = set(), 0
     for record in log.read(topic):
         headers = dict(record.headers)
@@ -124,7 +124,7 @@ def test_a_generator_that_cannot_keep_up_fails_the_run(
         wait_for(running_since(run, 4.0), deadline_s=120, what="four seconds of load")
         os.kill(run.main.pid, signal.SIGSTOP)
         try:
-            time.sleep(8.0)  # after the end of its schedule and the grace period
+            time.sleep(8.0)  # longer than the rest of its schedule and the grace period
         finally:
             os.kill(run.main.pid, signal.SIGCONT)
         result = run.wait()

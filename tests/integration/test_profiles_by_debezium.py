@@ -1,4 +1,4 @@
-"""The path of profiles from their own table in Postgres, with their own connector, to the alerts.
+"""The path of profiles to the alerts, from a table in Postgres that has a connector of its own.
 
 Every transaction is an alert here, and an alert shows its version of the profile and its features. The tests
 are one story: each continues where the one before ended, and the audit covers all of it.
@@ -84,7 +84,7 @@ def test_the_first_start_waits_for_the_snapshot(bank: Bank, job: JobProcess, wai
 
 
 def partitions_of(bank: Bank, progress: list[dict[str, Any]], group: int) -> list[int]:
-    """The partitions of the transactions in a key group's progress records."""
+    """The partitions of transactions that a key group's newest progress record names."""
     newest = next(record for record in reversed(progress) if record["key_group"] == group)
     topic = bank.installed.topics.transactions
     return [part["partition"] for part in newest["partitions"] if part["topic"] == topic]
@@ -189,7 +189,7 @@ def test_columns_can_be_added_and_dropped(bank: Bank, job: JobProcess, wait_for:
 def test_connector_and_postgres_can_restart(bank: Bank, job: JobProcess, wait_for: WaitFor) -> None:
     before = bank.slot_follower()
     assert bank.connector("POST", "/restart?includeTasks=true") in (200, 202, 204)
-    # Debezium gives up for good when Postgres goes away while a task starts; it tries again only later
+    # if Postgres goes away while a task starts, Debezium gives up for good; a running task tries again
     wait_for(lambda: bank.slot_follower() not in (before, None), deadline_s=PATIENCE_S)
     bank.sql(f"UPDATE {TABLE} SET status = 'blocked' WHERE card_id = 'card-6'")
     wait_for(lambda: bank.changes("card-6")[-1] == ("u", "blocked"), deadline_s=PATIENCE_S)
@@ -204,7 +204,7 @@ def test_connector_and_postgres_can_restart(bank: Bank, job: JobProcess, wait_fo
 def test_a_lost_slot_is_repaired_by_reading_the_table_again(
     bank: Bank, job: JobProcess, wait_for: WaitFor
 ) -> None:
-    """Changes without a slot, then a snapshot by a recreated connector."""
+    """The table changes without a slot; then the connector, whose offsets are deleted, takes a snapshot."""
     assert bank.connector("PUT", "/stop") in (202, 204)
     wait_for(lambda: bank.slot_follower() is None, deadline_s=PATIENCE_S)
     bank.sql(
@@ -231,4 +231,4 @@ def test_a_lost_slot_is_repaired_by_reading_the_table_again(
 def test_all_outcomes_equal_the_oracles(bank: Bank, job: JobProcess) -> None:
     assert job.runs
     bank.installed.audit()
-    assert bank.installed.reasons().keys() == {"too_late"}  # only simulated transactions
+    assert bank.installed.reasons().keys() == {"too_late"}  # only of simulated transactions

@@ -1,4 +1,4 @@
-"""A real Prometheus with this configuration: each panel has data, no rule fails, no metric is missing."""
+"""A real Prometheus with the shipped configuration: panels have data, no rule fails, no metric is missing."""
 
 import json
 import subprocess
@@ -58,7 +58,7 @@ def ask(tmp_path_factory) -> Iterator[Ask]:
 
 @pytest.fixture(scope="module")
 def grown(ask, wait_for) -> Ask:
-    """The same, once rates have several scrapes and recorded series their first values."""
+    """`ask`, once rates have several scrapes and recorded series have their first values."""
 
     def has_grown() -> bool:
         with suppress(urllib.error.URLError, ConnectionError):

@@ -48,7 +48,7 @@ WaitFor = Callable[..., object]
 LINE = "trials"
 """Name of the models; it salts the membership."""
 TENTH = 1_000
-"""Basis points."""
+"""Share of the cards in basis points."""
 ADA = Actor("ada")
 TRICKLE, PACE_S = 50, 0.25
 """Number of transactions sent every PACE_S during the whole story."""
@@ -58,7 +58,7 @@ DISAGREEMENT = {**LIMITS, "rules": [{"name": "disagreement", "max_share": 0.5}]}
 LENIENT = {**LIMITS, "rules": [{"name": "alert_rate", "max_ratio": 100}]}
 """Guards that stop no rollout: even then a failing model must do no harm."""
 FAILS_WITHOUT = "time_since_previous"
-"""Unknown at a card's first transaction."""
+"""Feature that is unknown at a card's first transaction."""
 CLOCKED = ("time_ms", "champion_time_ms")
 """Counts of a trial that depend on a clock."""
 
@@ -67,7 +67,7 @@ class Story:
     """An installation with a desk, and the conditions that steps of a rollout wait for."""
 
     def __init__(self, stack: Endpoints, topics: Topics, directory: Path, wait_for: WaitFor) -> None:
-        # enough cards for a share of a tenth to be about a tenth of those that pay
+        # so many cards that the canary's tenth is about a tenth of the cards that pay
         self.cards = World.create(seed=11, cards=20_000, merchants=200)
         self.installed = Installation(stack, topics, directory, self.cards)
         self.settings = ServiceSettings(
@@ -99,7 +99,7 @@ class Story:
         assert self.desk.propose(asked, ADA).types == (Type.PROPOSED, Type.PROMOTED)
 
     def promote_slowly(self, model: ModelRef, policy: Policy) -> None:
-        """Promote at once, with transactions between the records of the events and their commit."""
+        """Promote without a trial; transactions arrive between the records of the events and their commit."""
         settings = self.installed.settings
         name = f"{settings.job_id}-slow"
         producer = Producer({"bootstrap.servers": settings.bootstrap_servers, "transactional.id": name})
@@ -109,7 +109,7 @@ class Story:
             producer.produce(settings.topics.model_rollouts, event.to_json(), b"slow", partition=0)
         assert producer.flush(PATIENCE_S) == 0
         self.send(BURST // 10)
-        time.sleep(1.0)  # the fault itself: a job that does not wait has decided them by then
+        time.sleep(1.0)  # the fault itself: meanwhile a job that does not wait would decide the transactions
         producer.commit_transaction(PATIENCE_S)
 
     def propose(self, name: str, model: ModelRef, policy: Policy, guards: dict[str, Any]) -> None:
@@ -172,7 +172,7 @@ def trials(installed: Installation) -> dict[int, Any]:
                 for name in CLOCKED:
                     del counts[name]
                 for name in ("scores", "champion_scores"):
-                    del counts[name]["sum"]  # sums of floats, in the order of the commits
+                    del counts[name]["sum"]  # a sum of floats depends on the order of the commits
     return result
 
 
@@ -181,7 +181,7 @@ def decoded(installed: Installation, topic: str) -> list[dict[str, Any]]:
 
 
 def streaming(story: Story) -> Sender:
-    """Send transactions during the whole story."""
+    """Return a context manager that sends transactions until it is left."""
     return Sender(lambda: story.send(TRICKLE), PACE_S)
 
 
@@ -218,7 +218,7 @@ def fitted_without_unknowns(table: pa.Table, uri: str) -> ModelRef:
 
 
 def between(story: Story, begin: dict[int, int], end: dict[int, int]) -> list[str]:
-    """Cards of the transactions from some offsets up to others, one for each transaction."""
+    """Card of each transaction from the offsets `begin` up to the offsets `end`."""
     return [
         json.loads(record.value or b"")["card_id"]
         for record in story.installed.read(story.installed.topics.transactions)
@@ -259,7 +259,7 @@ def test_rollouts_from_proposal_to_promotion_and_rollback(
             story.canary("second")
             story.caught_up(job)
             story.step("second", Type.ROLLED_BACK)
-            # one whose writer is slow: transactions arrive between its record and the commit
+            # a promotion whose writer is slow: transactions arrive between its records and their commit
             story.promote_slowly(good.ref, Policy(0.0, 15))
         story.caught_up(job, TRICKLE)
         assert [rollout["phase"] for rollout in views.overview(story.desk.look()[0], {}, "")["rollouts"]] == [
@@ -270,7 +270,7 @@ def test_rollouts_from_proposal_to_promotion_and_rollback(
         assert_failures_did_no_harm(story, better.ref, fails)
         assert_decisions_are_explained(story)
         assert job.terminate() == 0, job.log
-        if THOROUGH:  # otherwise only the oracle would have decided everything again
+        if THOROUGH:  # in other runs only the oracle decides everything again
             assert_replay_is_the_same(story, tmp_path / "again")
     finally:
         job.kill()

@@ -17,7 +17,7 @@ from streaming_job.runtime.preconditions import StartUpError, require_inputs
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 EVERY_DAY = ("no option of Java's", "the other partitioner")
-"""Contradictions that are only found after a start of Spark."""
+"""Contradictions that are tested in every run; the other ones only in thorough runs."""
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_each_missing_precondition_is_named_with_its_remedy(stack: Endpoints, em
 
 
 def test_a_contradiction_with_spark_or_the_log_is_named_with_its_remedy(installed: Installation) -> None:
-    installed.send(200)  # by producers with murmur2
+    installed.send(200)  # their partitions are chosen with murmur2
     spark = "Spark does not start: "
     correct = "; correct FRAUD_MASTER, FRAUD_DRIVER_MEMORY, FRAUD_DRIVER_JAVA_OPTIONS or FRAUD_SPARK"
     topic = installed.topics.transactions

@@ -26,12 +26,12 @@ IN_TRANSACTION = (Step.BEGUN, Step.SENT, Step.OFFSETS_ADDED)
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine no transaction counts as slow by itself; `slow` makes one slow."""
+    """Raise a limit, so that no transaction counts as slow on a busy machine; `slow` lowers it again."""
     monkeypatch.setattr(producer, "UNDISTURBED_S", 30.0)
 
 
 def slow(monkeypatch: pytest.MonkeyPatch) -> Callable[[], object]:
-    """Action within a transaction after which it counts as slow."""
+    """Return an action within a transaction after which the transaction counts as slow."""
 
     def event() -> None:
         monkeypatch.setattr(producer, "UNDISTURBED_S", 0.0)
@@ -61,7 +61,7 @@ def lose_answer() -> None:
 
 
 def q(bench: WriterBench, offset: int, group: int = 0) -> Offsets:
-    """Equal offsets of all the group's partitions."""
+    """`offset` for each of the group's partitions."""
     return {(bench.topics.transactions, partition): offset for partition in OWN[group]}
 
 
@@ -336,7 +336,7 @@ def test_an_open_transaction_of_another_group_hides_no_record_from_the_next_proc
 def test_start_without_offsets_waits_for_the_progress_that_another_group_hides(
     bench: WriterBench, at: At
 ) -> None:
-    """A start asks before it takes over; what it overlooked would look as if the checkpoint were ahead.
+    """A start reads progress before it takes over; if it missed a commit, the checkpoint would seem ahead.
 
     group 1             begin, record ....................... taken over: aborted
     group 0   commit 1                 commit 2 (hidden)
@@ -354,7 +354,7 @@ def test_start_without_offsets_waits_for_the_progress_that_another_group_hides(
     with pytest.raises(Killed):
         bench.write(other, 1, group=1)
     bench.write(first, 2)
-    assert bench.new("new", group=0).written().commit_id == 2  # as its offsets say
+    assert bench.new("new", group=0).written().commit_id == 2  # known from its offsets
     bench.delete_group()
     with ThreadPoolExecutor(1) as pool:
         later = pool.submit(bench.new("new", group=0).written)
@@ -383,7 +383,7 @@ def test_the_output_of_another_query_is_not_touched(bench: WriterBench) -> None:
 def test_offsets_moved_by_a_tool_while_the_job_runs_are_ignored(
     bench: WriterBench, at: At, caplog: pytest.LogCaptureFixture, offset: int | None, lost: bool
 ) -> None:
-    """Deleted, set back or set forwards; before the next transaction, or before a doubtful one."""
+    """Deleted, set back or set forward; between transactions, or after a commit whose answer is lost."""
 
     def tool() -> None:
         if offset is None:
@@ -450,7 +450,7 @@ def test_a_moved_offset_without_progress_leaves_the_output_unknown(bench: Writer
     for commit_id in (1, 2):
         bench.write(writer, commit_id)
     bench.commit_as_a_tool(5, second)
-    assert bench.new("b").written().unknown == frozenset()  # progress names it
+    assert bench.new("b").written().unknown == frozenset()  # the progress record names the offset
     bench.empty_progress()
     written = bench.new("b").written()
     topic = bench.topics.transactions
@@ -465,7 +465,7 @@ def test_key_groups_do_not_disturb_one_another(bench: WriterBench, at: At) -> No
         for commit_id in range(1, 21):
             bench.write(writer, commit_id, group)
 
-    at(Step.OFFSETS_ADDED, lose_answer)  # of either
+    at(Step.OFFSETS_ADDED, lose_answer)  # in a transaction of either group
     threads = [threading.Thread(target=write, args=job) for job in ((first, 0), (second, 1))]
     for thread in threads:
         thread.start()

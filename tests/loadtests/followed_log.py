@@ -88,7 +88,7 @@ class Clock:
 
 
 class Audited:
-    """A follower and its clock."""
+    """A follower (the continuing audit) and its clock."""
 
     def __init__(self, log: MemoryLog, share: float = 1.0, memory: Memory | None = None) -> None:
         self.clock, self.log = Clock(), log
@@ -96,7 +96,7 @@ class Audited:
         self.follower = Follower(log, SETTINGS, load, memory, self.clock)
 
     def step(self, pass_s: float = 0.0) -> tuple[int, int, int, int]:
-        """Run one step after some time; returns the findings so far."""
+        """Run one step after `pass_s` seconds; returns counts: missing, duplicated, unexpected, different."""
         self.clock.now += pass_s
         self.follower.step()
         findings = self.follower.findings

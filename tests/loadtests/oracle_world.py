@@ -136,7 +136,7 @@ class World:
     def propose(
         self, rollout_id: str, *challengers: dict[str, Any], arrival: int = START, **fields: Any
     ) -> None:
-        """A rollout against model 1."""
+        """Append a proposal of challengers; by default the champion is model 1."""
         given = {"champion": model(), "guards": None, "line": "card-fraud", **fields}
         self.event("proposed", rollout_id, 1, arrival=arrival, challengers=list(challengers), **given)
 
@@ -172,7 +172,7 @@ class World:
         self.transactions.append(Record("transactions", 0, len(self.transactions), arrival, b"c", value))
 
     def tx(self, time: int, amount: float = 10.0, *, arrival: int | None = None, **fields: Any) -> None:
-        """Append a transaction at START + time; `arrival`, also from START, defaults to the same."""
+        """Append a transaction; `time` and `arrival` (default: `time`) in ms from START."""
         value = {
             "transaction_id": f"t{len(self.transactions)}",
             "card_id": "c",

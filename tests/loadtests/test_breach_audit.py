@@ -1,4 +1,4 @@
-"""The audit of breached rollouts: evidence with the job's own counts is right, all other is found."""
+"""The audit of breached rollouts: evidence with the job's own counts is right, other evidence is reported."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ GUARDS = {"deadline_h": 1, "rules": [{"name": "failures", "max_share": 0.001}]}
 
 
 def world() -> World:
-    """The challenger fails for 100 of 200 transactions."""
+    """A log in which the challenger fails for 100 of 200 transactions."""
     world = World()
     world.propose("x", challenger(version="3"), guards=GUARDS)
     world.event("shadow_started", "x", 2)
@@ -80,7 +80,7 @@ def test_other_evidence_is_found(change: Callable[[dict[str, Any]], dict[str, An
 
 @pytest.mark.parametrize("commits", [{}, {"0": 2}, {"0": 1, "1": 1}])
 def test_counts_are_not_compared_if_a_record_is_not_there(commits: dict[str, int]) -> None:
-    """Former releases named no commits; retention deletes progress; a later commit may not be audited yet."""
+    """Older evidence names no commits; retention deletes progress; a later commit may not be audited yet."""
     assert problems({**reassessed(evidence(), failures=101), "commits": commits}) == []
     reported = problems({**evidence(), "commits": commits, "verdict": "pass"})
     assert any("does not follow" in problem for problem in reported)

@@ -28,7 +28,8 @@ def test_clean_log_stays_clean_step_after_step() -> None:
     audited = Audited(log)
     begun = audited.clock.now
     while not log.is_over:
-        assert audited.follower.audited_until_s == 0  # the whole log exists from the start
+        # the whole log exists from the start, so until its end some of it is not audited yet
+        assert audited.follower.audited_until_s == 0
         log.commit()
         assert audited.settle() == CLEAN
     assert audited.follower.checked == 10
@@ -95,7 +96,7 @@ def test_each_finding_has_a_sentence() -> None:
 
 
 def test_the_audit_waits_for_the_group_that_is_behind_with_the_tables() -> None:
-    """Two groups, one of which has read one profile less, until its progress shows all of them."""
+    """One of two groups has read one profile less, until its next progress record shows all of them."""
     log = GrowingLog(world_of(AMOUNTS), [12])
     log.commit()
     (first,) = log.topics["job-progress"]
@@ -142,7 +143,7 @@ def test_an_audit_in_any_steps_finds_the_same_as_one_of_the_whole_log(
     ]
     chopped.planned["fraud-alerts"] = whole.planned["fraud-alerts"] = faulty
     whole.commit()
-    # for cards outside the sample the whole audit gets the correct output
+    # for cards outside the sample, the audit of the whole log gets the correct output
     of_sample = [alert for alert in faulty if sample.has_card((alert.key or b"").decode())]
     others = [alert for alert in alerts if not sample.has_card((alert.key or b"").decode())]
     whole.topics["fraud-alerts"] = [*of_sample, *others]

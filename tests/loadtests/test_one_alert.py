@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 
 
 def written(world: World) -> MemoryLog:
-    """The log, with the alerts that the job's code writes over all cards."""
+    """The log, with the alerts that the job's code writes for all cards."""
     alerts = [alert for outcome in world.run() for alert in outcome.alerts]
     topics = {
         "transactions": world.transactions,

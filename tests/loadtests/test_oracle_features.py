@@ -120,7 +120,7 @@ def test_median_is_the_lower_one_of_up_to_fifteen():
     world = everything()
     for amount in (0.0, 1.0, 3.0, 6.0):
         world.tx(0, amount)
-    assert world.feature("ratio_median") == [None, None, None, 6.0]  # over 0, 0 of {0, 1}, 1 of {0, 1, 3}
+    assert world.feature("ratio_median") == [None, None, None, 6.0]  # medians: 0; 0 of {0, 1}; 1 of {0, 1, 3}
 
 
 def test_robust_mean_is_pulled_by_at_most_three_times_itself():

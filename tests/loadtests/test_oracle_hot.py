@@ -34,7 +34,7 @@ def assert_agree(world: World) -> None:
 
 
 def burst(world: World, rng: random.Random, begin: int, length: int, events: int) -> None:
-    """Transactions of one card within a span of time; some late, some repeated, some with a reused id."""
+    """Add transactions of one card within a span of time: some late, some with the id of an earlier one."""
     for step in range(events):
         arrival = begin + length * step // events
         late = rng.random() < 0.05
@@ -63,7 +63,7 @@ def test_windows_are_exact_up_to_511_other_transactions():
         world.tx(step * SECOND, 1.0)
     counts = world.feature("count_1m")
     assert counts[510:512] == [60, 60]
-    # from here on whole buckets of a second: that of t and the 59 before it
+    # beyond 511 others, the window is whole buckets of a second: that of the transaction and the 59 before it
     assert counts[512:] == [60] * 8
     world.tx(519 * SECOND + 500, 1.0)
     world.tx(520 * SECOND + 499, 1.0)

@@ -1,4 +1,4 @@
-"""The oracle's outcomes of whole logs: decisions, duplicates, tables by arrival, counts, bad records."""
+"""The oracle's outcomes of whole logs: decisions, duplicates, tables as of arrival, counts, bad records."""
 
 import json
 import uuid
@@ -146,7 +146,7 @@ def test_lateness_and_skew_are_inclusive():
     ("partitioner", "card", "partition"), [("murmur2", "foobar", 0), ("crc32", "foobar", 1)]
 )
 def test_a_transaction_outside_its_cards_partition_is_refused(partitioner, card, partition):
-    """murmur2 of foobar is 0x50e47bbe without its sign, its CRC32 0x9ef61f95."""
+    """Of foobar, murmur2 without the sign bit is 0x50e47bbe, which is even; CRC32 is 0x9ef61f95, odd."""
     worlds = [World(partitions=2, partitioner=partitioner) for _ in range(2)]
     for at, world in enumerate(worlds):
         world.tx(0, card_id=card)

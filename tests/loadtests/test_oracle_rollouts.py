@@ -15,20 +15,20 @@ pytestmark = pytest.mark.unit
 
 
 def folded(world: World, **options: Any) -> tuple[RolloutLog, list[Reason | None]]:
-    """The rollouts of a log, and the reason of each refused record."""
+    """The rollouts of a log, and for each record the reason of its refusal; None if it is accepted."""
     log = RolloutLog(**options)
     refused = {outcome.offset: outcome.reason for outcome in log.read(world.rollouts)}
     return log, [refused.get(record.offset) for record in world.rollouts]
 
 
 def reasons(world: World) -> list[Reason | None]:
-    """Reasons of the records after the first champion and a proposal."""
+    """Reasons (None: accepted) of the records after the first two: the first champion and a proposal."""
     return folded(world)[1][2:]
 
 
 @pytest.fixture
 def world() -> World:
-    """A world in which model 1 decides; model 2 is proposed as challenger b, with another one in shadow."""
+    """A world in which model 1 decides; model 2 is proposed as challenger b, model 3 as shadow s."""
     world = World()
     world.propose("x", challenger(), challenger("s", "3", role="shadow"))
     return world
@@ -45,7 +45,7 @@ def scored(plan: Plan | None) -> tuple[str, list[str], str, int]:
 
 
 def test_phases_from_shadow_to_promotion(world):
-    """START + 1 shadow, 2 canary, 3 more, 4 paused, 5 resumed, 6 promoted, 7 withdrawn"""
+    """START + 1 shadow, 2 canary, 3 larger canary, 4 paused, 5 resumed, 6 promoted, 7 withdrawn"""
     world.event("shadow_started", "x", 2, arrival=START + 1)
     world.event("canary_set", "x", 3, arrival=START + 2, challenger="b", share_bp=100)
     world.event("canary_set", "x", 4, arrival=START + 3, challenger="b", share_bp=2_000)

@@ -15,7 +15,7 @@ OTHER = next(f"c{n}" for n in range(1000) if not is_member(f"c{n}", SALT, 5_000)
 
 
 def trial(*challengers: dict, share_bp: int = 0) -> World:
-    """A trial: model 1 decides, challengers are scored from START on, b decides for the share, if given."""
+    """A trial: model 1 decides, challengers are scored from START on, b decides for `share_bp` if above 0."""
     world = World()
     world.propose("x", *challengers)
     world.event("shadow_started", "x", 2)
@@ -116,7 +116,7 @@ def test_champion_of_a_shadow_alert_is_the_champion_even_where_the_canary_decide
 
 
 def test_counts_are_by_transaction_by_card_hour_and_by_card():
-    """START is 20:30. b alerts where the champion does, and on 300.
+    """START is 20:30. b alerts where the champion does, and on amounts of 300. Card, times and amounts:
 
     c   20:30 300   20:31 600   21:30 300      d   20:30 300
     """

@@ -1,4 +1,4 @@
-"""Vectorised JSON equals orjson and a naive encoder; records that are damaged on purpose."""
+"""The vectorised JSON encoder equals orjson and a naive one; records damaged on purpose."""
 
 import json
 from typing import Any

@@ -50,7 +50,7 @@ def world() -> World:
 
 @pytest.fixture
 def names(stack: Endpoints, topic_names: Callable[[], Topics]) -> Topics:
-    """Topics stamped by the broker."""
+    """Topics whose records get the broker's timestamp."""
     topics = topic_names()
     stack_topics.create(stack.bootstrap_servers, topics)
     return topics
@@ -58,7 +58,7 @@ def names(stack: Endpoints, topic_names: Callable[[], Topics]) -> Topics:
 
 @pytest.fixture
 def archive(stack: Endpoints, topic_names: Callable[[], Topics]) -> Topics:
-    """Topics stamped by the producer."""
+    """Topics whose records keep the producer's timestamp."""
     topics = topic_names()
     stack_topics.create(stack.bootstrap_servers, topics, replay=True)
     return topics
@@ -148,8 +148,8 @@ def test_a_feed_with_a_transactional_id_is_seen_whole_or_not_at_all(
     there, committed = zip(*result, strict=True)
     assert max(there) > 1_000
     assert max(committed) == 0
-    marks = len(partitions)  # written after the commit has been answered
-    wait_for(lambda: ends() == [20_000 + marks] * 2, what="both marks")
+    marks = len(partitions)  # transaction markers, written after the commit is acknowledged
+    wait_for(lambda: ends() == [20_000 + marks] * 2, what="the transaction markers")
     for reader in readers:
         reader.close()
 
@@ -169,7 +169,7 @@ def test_a_stop_from_another_thread_flushes_and_returns(
 
 
 def refusal_of(action: Callable[[], object]) -> str:
-    """The error or None: the broker acknowledges a topic's new setting before it applies it."""
+    """The error's text, '' as long as there is none: a broker acknowledges a setting before it applies it."""
     try:
         action()
     except FeedError as error:
@@ -286,7 +286,7 @@ def test_changes_reach_postgres_while_the_stream_runs(
     feed.start()
     wait_for(lambda: feed.applied >= 300, what="300 changes")
     feed.stop()
-    # a second reading of the same changes, applied by hand
+    # the same changes, generated again and applied to `expected`
     again = ProfileChurn(world, 500.0, churn.start_ms, changes_per_s=200.0)
     kinds = set()
     for change in itertools.islice(again.changes(), feed.applied):

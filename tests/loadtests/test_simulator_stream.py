@@ -1,4 +1,4 @@
-"""The simulated world and its stream: determined by the seed, labelled, in the given shares, valid."""
+"""The simulated world and its stream: determined by the seed, labelled, valid, with given shares of fraud."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Labels between the transactions, pacing by a clock, and counts, all without a broker."""
+"""Labels merged with the transactions by time, pacing by a clock, and counts, all without a broker."""
 
 import threading
 from collections.abc import Iterator
@@ -139,7 +139,7 @@ def test_records_leave_when_they_are_due_and_not_before() -> None:
     ]
     assert [at for _, at in sent] == [0, 1, 4, 100, 101, 5_000]
     assert all(at <= when <= at + 6 for when, at in sent)
-    # a long pause is waited for in short steps
+    # a long pause is made of waits of at most a second
     assert max(clock.waits) <= 1.0
 
 

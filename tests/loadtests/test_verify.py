@@ -30,7 +30,7 @@ def progress(
     commits: int | None = None,
     **counts: int,
 ) -> Record:
-    """A progress record of two key groups; spans are topic, partition, start, end."""
+    """A progress record of one of two key groups; spans are (topic, partition, start offset, end offset)."""
     value = {
         "query_id": "q",
         "key_group": group,
@@ -66,8 +66,10 @@ def test_totals_must_continue_from_the_commit_before(late: int, commits: int, fo
 
 
 def test_each_group_numbers_its_commits_and_heartbeats_move_no_offset() -> None:
-    """group 0   1: t0 0-5   2: t0 5-5   3: t0 5-9
-    group 1   7: t1 3-4                             8: t1 4-4
+    """Each commit_id with its partition of topic t and its offsets, in order of time.
+
+    group 0   1: t0 0-5             2: t0 5-5   3: t0 5-9
+    group 1              7: t1 3-4                          8: t1 4-4
     """
     records = [
         progress(1, spans=[("t", 0, 0, 5), ("p", 0, 0, 2)]),
@@ -257,7 +259,8 @@ def test_outputs_of_uncommitted_input_are_not_expected(log):
 
 
 def test_dead_letters_of_a_table_are_expected_up_to_the_slowest_groups_position():
-    """Profile 0 is valid, 1 and 2 are not. One group has read them all, the other one only the first two.
+    """Profile 0 is valid, 1 and 2 are not. One group has read them all, the other one only the first two,
+    so the dead letter of 2, in parentheses, is allowed but not expected yet.
 
     offset         0   1   2
     group 0        ------------->

@@ -37,7 +37,7 @@ def tried() -> MemoryLog:
 
 
 def of_topics(verdict: Verdict) -> dict[str, list[int]]:
-    """(missing, duplicated, unexpected, different) by topic, of topics with faults."""
+    """Topic -> [missing, duplicated, unexpected, different], for topics with faults only."""
     topics = verdict.report()["topics"]
     return {name: list(result.values()) for name, result in topics.items() if any(result.values())}
 
@@ -120,7 +120,7 @@ def test_alert_by_the_wrong_member_is_found(tried):
 
 
 def test_members_decided_by_the_champion_are_found_without_an_alert_of_it(tried):
-    """A job in which the champion decides every card: alerts of the canary alone are missing."""
+    """If the champion decides every card by mistake, the alerts that only the canary raises are missing."""
     alerts = tried.topics["fraud-alerts"]
     mine = [r for r in alerts if json.loads(r.value)["role"] == "canary"]
     lost = [r for r in mine if json.loads(r.value)["score"] == 0.6]

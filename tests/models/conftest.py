@@ -1,4 +1,4 @@
-"""Small models fit faster on one thread: OpenMP's threads would spin against the other tests' servers."""
+"""Small models fit faster on one thread: OpenMP's busy-waiting threads would compete with test servers."""
 
 import os
 

@@ -109,7 +109,7 @@ def test_an_unlisted_type_is_refused_by_name(name: str, estimator: Any) -> None:
 
 
 def forged(content: bytes, change: Callable[[Schema, dict[str, bytes]], None]) -> bytes:
-    """A skops file with another schema and other members."""
+    """The skops file `content` after `change` of its schema and members."""
     with ZipFile(io.BytesIO(content)) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     schema = json.loads(members.pop("schema.json"))
@@ -138,7 +138,7 @@ def regression() -> bytes:
 
 
 def writes(path: Path) -> bytes:
-    """A regression with an attribute that makes a file when it is read."""
+    """A regression in a file that makes a careless reader create `path`."""
 
     def change(schema: Schema, members: dict[str, bytes]) -> None:
         call = node("ConstructorFromReduceNode", "io", "open", sequence(text(str(path)), text("w")))
@@ -149,7 +149,7 @@ def writes(path: Path) -> bytes:
 
 def test_a_call_in_a_file_is_not_executed(tmp_path: Path) -> None:
     skops.io.loads(writes(tmp_path / "skops"), trusted=["io.open"]).verbose.close()
-    assert (tmp_path / "skops").exists()  # a reader with a list from the file itself executes it
+    assert (tmp_path / "skops").exists()  # skops makes the call if the caller trusts io.open
     with pytest.raises(ModelError, match=r"holds a io\.open \(ConstructorFromReduceNode\)"):
         read(writes(tmp_path / "ours"))
     assert not (tmp_path / "ours").exists()

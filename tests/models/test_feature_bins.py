@@ -1,4 +1,4 @@
-"""Bins of features equal counts by plain comparison, and are stored in a model's files."""
+"""Counts in bins of features equal those by plain comparison; the bins are stored in a model's files."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ COLUMN = st.lists(VALUES, min_size=1, max_size=60)
 
 
 def naive(bins: FeatureBins, x: np.ndarray) -> np.ndarray:
-    """Counts of every row, value by value."""
+    """Count all rows in the bins of each feature, value by value."""
     counts = np.zeros_like(bins.trained)
     for feature, column in enumerate(bins.columns.tolist()):
         for value in x[:, column].tolist():

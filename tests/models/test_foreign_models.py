@@ -27,7 +27,7 @@ FEATURES = tuple(f"f{i}:1" for i in range(4))
 
 
 class Payload:
-    """Makes a file when it is unpickled."""
+    """An object that creates a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -61,7 +61,7 @@ def tag(ref: ModelRef, uri: str, digest: str) -> None:
 
 
 def forge(ref: ModelRef, uri: str, home: Path, change: Callable[[Path], None]) -> ModelRef:
-    """Change a registered model's files, and set its digest to theirs."""
+    """Change a registered model's files, and set the registered digest to that of the changed files."""
     every = (path.parent for path in (home / "artifacts").rglob("MLmodel"))
     (stored,) = (path for path in every if artifact.digest(path) == ref.digest)
     change(stored)
@@ -94,7 +94,7 @@ def test_a_pickle_in_a_model_is_not_run(uri: str, home: Path, tmp_path: Path, se
     assert np.isfinite(scorer.score(np.zeros((3, 4)))).all()
     assert not trace.exists()
     pickle.loads((tmp_path / "cache" / scorer.digest / "model.pkl").read_bytes())
-    assert trace.exists()  # so it would have run
+    assert trace.exists()  # so unpickling would have run the code
 
 
 def test_an_estimator_that_is_a_pickle_is_refused(uri: str, home: Path, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_types_declared_trusted_by_a_model_are_not_trusted(uri: str, home: Path,
         verified(ref, uri, tmp_path)
     assert not trace.exists()
     skops.io.load(tmp_path / "cache" / ref.digest / "model.skops", trusted=["io.open"])
-    assert trace.exists()  # so it would have run
+    assert trace.exists()  # so a trusting reader would have run the call
 
 
 def test_mlflows_loaders_are_off(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Percentiles of scores equal the share of scores below."""
+"""The percentile of a score is the share of scores that are no higher."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def test_a_percentile_is_the_share_of_scores_that_are_no_higher(scores: list[flo
     reached = 100 * float(np.mean(np.array(scores) <= score))
     assert result <= reached + 1e-9
     higher = LEVELS[result < LEVELS]
-    # the next level would be too much, but for the one score that lies between two levels
+    # the next level is above the share reached, or below it by less than the share of one score
     assert not higher.size or higher[0] > reached - 100 / len(scores) - 1e-9
 
 

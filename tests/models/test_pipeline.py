@@ -1,4 +1,4 @@
-"""The way from a history to a registered model."""
+"""From a history of transactions to a registered model."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -106,14 +106,14 @@ def test_mlflow_has_the_parameters_and_results_of_a_run(tmp_path: Path) -> None:
         assert params[0][name] == params[1][name]
         assert params[0][name] in versions[0].description
     assert "## Intended use" in versions[0].description
-    # an alert costs little beside frauds of 200: more of them pay than the budget allows
+    # an alert costs 2, a fraud about 200: by cost, more alerts pay than the alert budget allows
     assert again.quality.alert_share > first.quality.alert_share
     assert again.quality.recall > first.quality.recall
 
 
 @pytest.mark.integration
 def test_a_model_of_merchant_label_features_is_loaded_and_uses_them(tmp_path: Path) -> None:
-    """The frauds at three merchants look like any payment there: only labels distinguish them."""
+    """All payments at three merchants are frauds and look like any others: only labels show the merchants."""
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     compromised = pc.is_in(history()["merchant_id"], pa.array(["m1", "m2", "m3"]))
     table = history().set_column(6, "label", compromised.cast(pa.int8()))

@@ -1,4 +1,4 @@
-"""A policy in a file: its content, and errors with their line."""
+"""A policy read from a file: its content, and errors that name the line."""
 
 from pathlib import Path
 

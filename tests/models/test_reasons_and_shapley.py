@@ -1,4 +1,5 @@
-"""Reasons of alerts compared with exact Shapley values of the same trees, by `shap` (Lundberg et al. 2020).
+"""Reasons of alerts compared with exact Shapley values of the same trees, as `shap` computes them (Lundberg
+et al. 2020).
 
 `pytest -s` prints the figures of docs/model-quality.md.
 """
@@ -39,7 +40,7 @@ class Explained:
     exact: np.ndarray
     """Shapley values, float64[n, f], log-odds."""
     base: float
-    """Base log-odds, to which both add up to the row's."""
+    """Base log-odds: base plus either kind of contributions is the row's log-odds."""
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,7 @@ def explained() -> Explained:
 
 
 def named(contributions: np.ndarray) -> list[int]:
-    """The features that an alert names, those that raised the score most."""
+    """The features that an alert names: up to REASONS of them that raise the score, the strongest first."""
     strongest = np.argsort(-contributions, kind="stable")[:REASONS]
     return [int(feature) for feature in strongest if contributions[feature] > 0]
 

@@ -83,13 +83,13 @@ def test_a_version_is_found_and_listed_with_its_metrics(ref: ModelRef, uri: str)
 
 
 def test_the_training_scores_are_stored_with_the_version(ref: ModelRef, uri: str, tmp_path: Path) -> None:
-    assert registry.training_scores(ref, uri) is None  # `registered` passes none
+    assert registry.training_scores(ref, uri) is None  # `registered` stores no training scores
     x, y = rows()
     estimator = HistGradientBoostingClassifier(max_iter=3, random_state=0).fit(x, y)
     scores = np.append(np.arange(100) / 100, 1.0)
     scored = register(estimator, FEATURES, x[:80], np.zeros(6), uri, name="scored", scores=scores)
     histogram = registry.training_scores(scored, uri)
-    # a bucket ends with its bound: 0, 0.01 .. 0.05 are six, then five each
+    # a bucket includes its upper bound: the first has six scores, 0, 0.01 .. 0.05, the others five each
     assert histogram == {
         "le": [step / 20 for step in range(1, 21)],
         "counts": [6, *[5] * 19, 0],
@@ -181,7 +181,7 @@ def test_an_unknown_registry_or_model_is_one_clear_error(ref: ModelRef, uri: str
 def test_a_store_whose_library_is_not_here_is_one_clear_error(
     ref: ModelRef, uri: str, tmp_path: Path
 ) -> None:
-    """The machine that promoted it had the library: here the model cannot be had."""
+    """The machine that promoted the model had the store's library; this one cannot fetch the model."""
     with tracking.registry(uri) as client:
         client.create_registered_model("elsewhere")
         version = client.create_model_version("elsewhere", "s3://bucket/model").version

@@ -66,7 +66,7 @@ def test_an_event_that_breaks_the_contract_is_refused(value: bytes) -> None:
 
 
 def changed(made: Event, path: str, to: Any) -> bytes:
-    """The record with one field changed, or removed (`...`)."""
+    """The event's record with one field changed, or removed if `to` is `...`."""
     record = part = json.loads(made.to_json())
     *way, last = path.split(".")
     for name in way:

@@ -45,7 +45,7 @@ def way_to(phase: Phase) -> list[Event]:
 
 
 def at(phase: Phase) -> Line:
-    """The rollout `r` in a phase, over a champion."""
+    """The state in which a champion decides and the rollout `r` is in a phase."""
     return reduce(apply, way_to(phase), INSTALLED)
 
 
@@ -190,7 +190,7 @@ STEPS = st.lists(
 
 
 def story(steps: list[tuple[str, Type, int, bool]]) -> list[Event]:
-    """Random events of careless writers: some proposals, mostly the next number."""
+    """Events of careless writers: proposals, and other events that mostly have the next `seq`."""
     seqs: dict[str, int] = {}
     outcomes_of = []
     for name, kind, slip, opens in steps:

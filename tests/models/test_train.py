@@ -91,7 +91,7 @@ def test_no_other_threshold_costs_less(rows: list[tuple[float, bool, int]], aler
 
     chosen = threshold_for_cost(scores, fraud, amount, alert_cost)
     assert 0 <= chosen <= 1
-    # 1 alerts a score of 1; beside that, none at all is a choice, too
+    # no alerts at all are a choice, too, unless a score is 1: the greatest threshold, 1, alerts on it
     others = [*scores, 1.0] if (scores == 1.0).any() else [*scores, 2.0]
     assert cost(chosen) == min(map(cost, others))
 

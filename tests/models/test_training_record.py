@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 
 
 def holdout(rows: int = 5_000) -> tuple[np.ndarray, np.ndarray]:
-    """Outcomes, and scores correlated with them."""
+    """Outcomes (true: fraud), and scores correlated with them."""
     rng = np.random.default_rng(1)
     fraud = rng.random(rows) < 0.05
     return fraud, np.clip(0.3 * fraud + 0.5 * rng.random(rows), 0, 1)

@@ -156,7 +156,7 @@ def _set(name: str, at: int, to: float, field: str | None = None) -> Callable[[A
 
 
 def _second_parent(arrays: Arrays) -> None:
-    """Make two inner nodes share their children: as a graph the tree has exponentially many leaves."""
+    """Make two inner nodes share their children: a graph of such nodes can have exponentially many paths."""
     nodes = arrays["nodes"]
     inner = np.flatnonzero(nodes["threshold"] < np.inf)
     nodes["kid"][inner[0]] = nodes["kid"][inner[1]]
@@ -217,13 +217,13 @@ def test_forged_trees_are_refused_before_a_kernel_sees_them(forge: Callable[[Arr
 
 
 def chain(depth: int) -> Arrays:
-    """A tree in which every second child is a leaf: as deep as a tree can be."""
+    """A tree in which the second child of each node is a leaf: as deep as a tree of its size can be."""
     nodes = np.zeros(2 * depth + 1, tree_layout.NODE)
     inner = np.concatenate([[0], np.arange(1, 2 * depth - 1, 2)]).astype(int)
     nodes["threshold"], nodes["kid"] = np.inf, np.arange(len(nodes))
     nodes["threshold"][inner] = -np.arange(depth)
     nodes["kid"][inner] = 1 + 2 * np.arange(depth)
-    # the path of -inf visits only first children, one at each depth
+    # the path of -inf visits only first children, one at each depth: `depth` steps
     return {
         "nodes": nodes,
         "values": np.arange(len(nodes)) / 8.0,
@@ -238,7 +238,7 @@ def chain(depth: int) -> Arrays:
 def test_a_deep_tree_is_walked() -> None:
     arrays = chain(3_000)
     x = np.array([[5.0, 0, 0, 0, 0], [-7.5, 0, 0, 0, 0], [-1e9, 0, 0, 0, 0]])
-    # greater than 0: the root's second child; greater than -8: eight steps further down; else the last child
+    # 5 > 0: the root's second child; -7.5 > -8: that of the node eight steps down; -1e9: the last first child
     assert Trees(**arrays).log_odds(x).tolist() == [2 / 8, 18 / 8, (2 * 3_000 - 1) / 8]
 
 

@@ -34,7 +34,7 @@ def fitted(leaves: int = 31, iterations: int = 40, seed: int = 0) -> HistGradien
 
 @pytest.fixture(scope="module", params=[6, 31, 64, 65], ids="{} leaves".format)
 def pair(request: pytest.FixtureRequest) -> tuple[HistGradientBoostingClassifier, Trees]:
-    """Masks of each width, and trees that are walked."""
+    """Models scored with masks of each width, and one (65 leaves) whose trees are walked."""
     model = fitted(request.param)
     return model, compile_trees(model)
 

@@ -18,7 +18,7 @@ from service.settings import ServiceSettings
 pytestmark = pytest.mark.unit
 PROJECT = Path(__file__).parents[2]
 RAISED = {"Problem", "_unauthorised", "RefusedError", "UnknownError", "StaleError", "UnansweredError"}
-"""Calls whose first argument is a code."""
+"""Functions and errors that get a problem code as one of their first two arguments."""
 CHECKING = {"refusing", "_asking"}
 """Blocks whose errors get a code."""
 
@@ -117,7 +117,7 @@ def test_every_code_is_explained() -> None:
     used = {"trust", "golden", "answers"}  # of models.registry.verify
     for path in (PROJECT / "service").rglob("*.py"):
         if path.name == "verdicts.py" and path.parent.name == "rollouts":
-            continue  # only of the command line
+            continue  # used by the command line only
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call):
                 continue

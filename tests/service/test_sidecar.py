@@ -70,7 +70,7 @@ def test_commits_are_counted_once_and_aborted_ones_never(
     job.write(1)
     job.write(2, commit=False)
     job.write(2)
-    job.write(2)  # again, as a reader may get it
+    job.write(2)  # a duplicate, as a consumer may read one
     job.producer.begin_transaction()
     for foreign in (b"no json", b"[]", json.dumps({"query_id": "q1", "commit_id": 9}).encode()):
         job.producer.produce(job.settings.topics.job_progress, foreign, key=job.settings.job_id)
@@ -102,7 +102,7 @@ def test_a_restarted_sidecar_exports_the_same_totals_of_all_groups(job: Job, wai
             exported.append(samples(client))
     assert exported[0]["fraud_transactions_total"] == 12_400
     assert exported[0]["fraud_group_commit_id{1}"] == 4
-    # values of the moment, since the sidecar's start, and of its own process
+    # metrics of the moment, since the sidecar's start, or of its process differ after a restart
     own = ("fraud_sidecar_", "process_", "python_", "fraud_limit", "fraud_verdict", "fraud_reason")
     own += ("fraud_partition_verdict", "fraud_group_epoch_start", "fraud_job_restarts")
     moving = {name for name in (*exported[0], *exported[1]) if "_age_seconds" in name or name.startswith(own)}
@@ -149,7 +149,7 @@ def test_an_open_transaction_is_distinguished_from_the_jobs_lag(
     for _ in range(3):
         producer.produce(job.settings.topics.transactions, b"{}", partition=0)
     assert producer.flush(30) == 0
-    job.feed(2)  # after it
+    job.feed(2)  # behind the open transaction
     wait_for(lambda: samples(sidecar).get("fraud_held_records") == 5, what="what is held back")
     wait_for(lambda: samples(sidecar)["fraud_lag_seconds"] > 0.5, what="its age")
     assert samples(sidecar)["fraud_lag_records"] == 0
@@ -159,7 +159,7 @@ def test_an_open_transaction_is_distinguished_from_the_jobs_lag(
 
 
 def hasty(job: Job) -> ServiceSettings:
-    """Settings with limits of a second."""
+    """Settings with limits of a second or less."""
     quick = {"limit_floor_s": 0.5, "max_progress_age_s": 1.0, "idle_after_s": 1.0, "verdict_window_s": 20.0}
     return job.settings.model_copy(update=quick)
 

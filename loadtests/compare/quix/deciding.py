@@ -38,7 +38,7 @@ class Model:
 
 
 def decide(model: Model, card: Row, tx: Row, profile: Row | None) -> Row | None:
-    """Decide a transaction and add it to its card's history; returns None for a repetition.
+    """Decide a transaction and add it to its card's history; returns None for a repeated one.
 
     Args:
         model: the champion.

@@ -1,4 +1,4 @@
-"""The job on Quix Streams, in several processes of one group. Argument: JSON, see `engines._quix`."""
+"""The job on Quix Streams, in several processes of a consumer group. Argument: JSON, see `engines._quix`."""
 
 import json
 import multiprocessing

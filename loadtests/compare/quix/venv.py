@@ -21,7 +21,7 @@ def ensure(directory: Path, progress: Progress = silent) -> Path:
         progress: called about slow steps.
 
     Raises:
-        CompareError: it cannot be installed.
+        CompareError: the packages cannot be installed.
     """
     digest = hashlib.sha256(sys.version.encode() + LOCK_FILE.read_bytes()).hexdigest()[:12]
     home = directory / f"quix-{digest}"

@@ -33,5 +33,5 @@ DAY = Gameday(
     ),
     provoke=_provoke,
     mend=_mend,
-    note="`FraudAlertStorm` compares with the previous day, which a game day does not have.",
+    note="`FraudAlertStorm` is not expected: it compares with the previous day, of which there are no data.",
 )

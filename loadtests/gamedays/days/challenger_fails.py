@@ -1,4 +1,4 @@
-"""Game day: a challenger raises. A guard is breached, and the sidecar rolls the rollout back by itself."""
+"""Game day: a challenger raises errors and so breaches a guard; the sidecar rolls the rollout back."""
 
 from loadtests.gamedays.day import Gameday
 from loadtests.gamedays.failing import failing_model, send_strangers
@@ -33,7 +33,7 @@ DAY = Gameday(
     entries=("guard_breach",),
     symptom="A challenger raises",
     provoked_by="a model that raises for cards without a profile is proposed and scored in shadow",
-    mended_by="none: the sidecar rolls it back by itself",
+    mended_by="none: the sidecar rolls the challenger back by itself",
     expected=Expected(
         signs=(
             Sign("fraud_trial_failures_total", 1, {"rollout_id": ID}),

@@ -42,7 +42,7 @@ DAY = Gameday(
     entries=("alerts_duplicated",),
     symptom="An alert is on the topic twice",
     provoked_by="an alert is copied to the end of fraud-alerts by hand, while `fraud verify --follow` runs",
-    mended_by="`fraud verify` names the alert; consumers drop it by its alert_id, it cannot be removed",
+    mended_by="`fraud verify` names the copy, which cannot be removed; consumers drop it by its alert_id",
     expected=Expected(
         signs=(Sign("fraud_audit_duplicated_total", grows=True),),
         firing=("FraudAlertsDuplicated",),
@@ -50,6 +50,6 @@ DAY = Gameday(
     provoke=_provoke,
     mend=_mend,
     findings={"duplicated": 1},
-    # the copy has its original's headers, so the commit in them has one alert too many and another digest
+    # the copy has its original's headers, so the commit they name has one alert too many and another digest
     problems=2,
 )

@@ -9,7 +9,7 @@ from loadtests.gamedays.scene import Scene
 from loadtests.gamedays.sight import Expected, Sign
 
 CHANGES = 40
-"""Number of changes of every profile: some megabytes of WAL."""
+"""Number of changes of every profile, which make some megabytes of WAL."""
 SLOT_QUERY = """
 select active, wal_status, pg_size_pretty(pg_wal_lsn_diff(pg_current_wal_lsn(), confirmed_flush_lsn))
 from pg_replication_slots where slot_name = %s

@@ -10,7 +10,7 @@ from loadtests.gamedays.scene import Scene
 from loadtests.gamedays.sight import Expected, Sign
 
 RESTARTS = 3
-"""Attempts to catch up by the first instance, which the second may have fenced before the remedy."""
+"""Number of attempts of the first instance to catch up; the second may have fenced it before the remedy."""
 RESTART_S = 2.0
 """Time in which a supervisor starts the next instance."""
 
@@ -66,7 +66,7 @@ class _Pair:
         self._second.stop()
         self._second.join()
         self._second.job.kill()
-        for _ in range(RESTARTS):  # an epoch begun by the second instance ends the first one once more
+        for _ in range(RESTARTS):  # if the second instance has begun an epoch, the first one ends once more
             try:
                 scene.installed.caught_up(self._first.job)
                 break
@@ -82,7 +82,7 @@ DAY = Gameday(
     name="fenced",
     entries=("restarts",),
     symptom="Two instances of the job fence each other",
-    provoked_by="a second supervisor starts the same job; both restart their instance whenever it ends",
+    provoked_by="two supervisors run the same job, and each restarts its instance whenever it ends",
     mended_by="the second supervisor is stopped, with its instance",
     expected=Expected(
         signs=(Sign("fraud_job_restarts_total", 3, grows=True),),

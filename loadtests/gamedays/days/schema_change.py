@@ -51,7 +51,7 @@ def _rename(file: Path) -> int:
 DAY = Gameday(
     name="schema_change",
     entries=("dead_letters",),
-    symptom="Events are missing after a producer's release",
+    symptom="Transactions become dead letters after a producer's release",
     provoked_by=f"a third of the senders rename the field {OLD} to {NEW}",
     mended_by="the senders roll the release back; their dead letters are repaired and replayed",
     expected=Expected(

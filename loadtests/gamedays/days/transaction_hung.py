@@ -1,4 +1,4 @@
-"""Game day: a producer's transaction on the input topic does not end; records after it are not decided."""
+"""Game day: a Kafka transaction on the input topic does not end; records after it are not decided."""
 
 import json
 
@@ -13,7 +13,7 @@ TIMEOUT_S = 30.0
 
 
 def _producer(scene: Scene) -> Producer:
-    """Create a producer with this transactional.id, which aborts the open transaction of an earlier one."""
+    """Create a producer with the transactional.id NAME; an open transaction under this id is aborted."""
     producer = Producer(
         {
             "bootstrap.servers": scene.stack.bootstrap_servers,

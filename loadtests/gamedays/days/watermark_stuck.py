@@ -23,7 +23,7 @@ def _mend(scene: Scene) -> None:
 DAY = Gameday(
     name="watermark_stuck",
     entries=("watermark_stuck",),
-    symptom="The watermark is half an hour old although transactions are decided",
+    symptom="The watermark is ten minutes old although transactions are decided",
     provoked_by="one sender in eleven delivers half an hour late",
     mended_by="that sender is stopped",
     expected=Expected(

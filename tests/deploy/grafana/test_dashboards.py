@@ -29,7 +29,7 @@ def test_the_stored_dashboards_are_those_that_the_code_generates():
     result = files()
     assert sorted(path.name for path in result) == sorted(path.name for path in HOME.glob("*.json"))
     for path, text in result.items():
-        assert path.read_text() == text, "`python -m deploy.grafana` makes it anew"
+        assert path.read_text() == text, "stale: run `python -m deploy.grafana`"
 
 
 @panels

@@ -15,7 +15,7 @@ SEED = 22
 
 
 def cases_of(rule: dict) -> list[Case]:
-    """Cases that must fail if the rule changes, the cheap ones first."""
+    """Cases that use a rule, the cheap ones first: one of them must fail if the rule is broken."""
     result = [case for case in CASES if any(rule is used for used in (rule_of(case), *needed(rule_of(case))))]
     return sorted(result, key=lambda case: case.before + case.during + case.after)
 

@@ -59,7 +59,7 @@ def test_each_alert_has_a_severity_a_summary_and_a_link(rule):
     assert sorted(texts) == ["description", "runbook_url", "summary"]
     assert texts["runbook_url"].startswith("docs/runbook.md#")
     assert set(anchors(rule)) <= set(ENTRIES)
-    assert re.match(r"^[^{ ].*[^.]$|^\{\{", texts["summary"]), "a summary is no sentence"
+    assert re.match(r"^[^{ ].*[^.]$|^\{\{", texts["summary"]), "a summary has no full stop"
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=name)
@@ -81,7 +81,7 @@ def test_the_runbook_names_only_existing_alerts():
 
 
 def test_the_absence_of_each_used_metric_has_an_alert():
-    assert absence.FILE.read_text() == absence.text(), "python -m deploy.prometheus.absence makes it anew"
+    assert absence.FILE.read_text() == absence.text(), "stale: run `python -m deploy.prometheus.absence`"
     missed = {rule["labels"]["metric"] for rule in ALERTS if rule["alert"] == "FraudMetricAbsent"}
     seen: set[str] = set()
     for rule in RULE_LIST:

@@ -21,11 +21,11 @@ from feature_store.state.pieces import write_piece
 
 HERE = Path(__file__).parent
 LAST = 4
-"""Number of transactions in the following batch, which the files do not hold."""
+"""Number of transactions in the batch that follows; the files do not hold them."""
 
 
 def history() -> History:
-    """A log with an ordinary card (versions, late events, alerts), an idle, a hot and two evicted ones."""
+    """A log of an ordinary card (profile versions, late events, alerts) and of idle, hot and evicted ones."""
     result = History()
     result.tx(-100 * DAY, 2_000_000, card="gone", transaction_id="gone")
     result.tx(-100 * DAY, card="without transactions", transaction_id="gone too")
@@ -62,7 +62,7 @@ def main() -> None:
         _, delta = one_batch(state, changes[read:known], batch)
         read = known
         persist(store, meta, state, delta)
-        if end == 562:  # a snapshot followed by deltas, whatever number of bytes a snapshot costs
+        if end == 562:  # a snapshot here and none later, however many bytes of deltas make one due
             store.put("s0", write_piece(state, 0, bytes.fromhex(meta.head)))
             meta.pieces, meta.oldest, meta.credit = [meta.sequence], meta.sequence + 1, -(10**9)
             store.put("meta", meta.encode())

@@ -17,7 +17,7 @@ class Tx(NamedTuple):
 
 
 class Report(NamedTuple):
-    """A report about a transaction, named by its number."""
+    """A report about the transaction with the index `tx`."""
 
     tx: int
     reported_at: int
@@ -30,7 +30,7 @@ def takes_effect(reported_at: int) -> int:
 
 
 def is_known_fraud(number: int, reports: list[Report], time: int) -> bool:
-    """Return whether the last report up to a time says fraud; of equal times the later in the list."""
+    """Return whether the last report up to a time says fraud; at equal times the later in the list counts."""
     earlier = [report for report in reports if report.tx == number and report.reported_at <= time]
     earlier.sort(key=lambda report: report.reported_at)
     return bool(earlier) and earlier[-1].fraud

@@ -1,4 +1,4 @@
-"""Counts by merchant and hour: whatever the order in which they come, they are what a dictionary holds."""
+"""Counts by merchant and hour equal those of a dictionary, in whatever order they are added."""
 
 from collections import Counter
 
@@ -15,13 +15,13 @@ from feature_store.merchants.hours import HOUR_COUNT, GrowingHours, Hours, Sorte
 pytestmark = pytest.mark.unit
 
 COUNTS = st.tuples(st.integers(0, 9), st.integers(0, 40), st.integers(1, 5))
-"""Merchant, hour, count; merchants meet in the index, see `hashed`."""
+"""Merchant, hour, count; some merchants collide in the index, see `hashed`."""
 BATCHES = st.lists(st.tuples(st.integers(0, 3), st.lists(COUNTS, max_size=40)), max_size=12)
-"""By how much the oldest hour moves on, and counts."""
+"""Each batch: the number of hours by which the oldest hour moves on, and the counts to add."""
 
 
 def hashed(merchant: int) -> int:
-    """Merchants that collide in the index, and others."""
+    """Hash of a merchant; the hashes of even merchants collide in the index."""
     return merchant if merchant % 2 else merchant << 30
 
 
@@ -30,7 +30,7 @@ def rows(counts: list[tuple[int, int, int]]) -> np.ndarray:
 
 
 def found(table: Hours, oldest: int) -> dict[tuple[int, int], int]:
-    """What a table holds of the hours that a lookup can reach; ascending without repetition."""
+    """A table's counts from the hour `oldest` on; checks that each merchant's hours ascend strictly."""
     asked = np.array([hashed(merchant) for merchant in range(11)], dtype=np.uint64)
     held = {}
     for merchant, start, end in zip(
@@ -48,7 +48,7 @@ def found(table: Hours, oldest: int) -> dict[tuple[int, int], int]:
 @given(BATCHES)
 def test_growing_hours_hold_every_count_that_a_lookup_can_reach(batches):
     with pytest.MonkeyPatch.context() as patch:
-        # a few rows at first, so that segments grow, move and drop
+        # few rows at first, so that segments grow, move, and lose their old hours
         patch.setattr(hours, "FIRST_MERCHANTS", 1)
         patch.setattr(hours, "MOVED_ROWS", 0)
         table, expected, oldest = GrowingHours(), Counter(), 0

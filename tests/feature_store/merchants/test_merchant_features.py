@@ -1,4 +1,4 @@
-"""The kernel over sorted facts equals plain Python; drawn examples show each feature's meaning."""
+"""The kernel over sorted facts equals plain Python; an example shows the features' meaning."""
 
 import numpy as np
 import pyarrow as pa
@@ -56,7 +56,7 @@ def hashes(merchants: list[str]) -> np.ndarray:
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[list[Tx], list[Report], int]:
-    """Histories of few merchants over weeks, in crowded hours; reports early, late, repeated, reversed."""
+    """Transactions of two merchants, with early, late, repeated and reversed reports, and the label delay."""
     delay = draw(st.sampled_from([0, HOUR_MS // 2, DAY_MS, DELAY]))
     length = draw(st.sampled_from([6 * HOUR_MS, 3 * DAY_MS, 50 * DAY_MS]))
     hours = st.integers(0, length // HOUR_MS).map(lambda hour: hour * HOUR_MS)

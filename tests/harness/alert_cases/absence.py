@@ -21,7 +21,7 @@ def gone(
     labels: dict[str, str] | None = None,
     fires: int = 10,
 ) -> Case:
-    """A metric that disappears and comes back; Prometheus looks back for five minutes."""
+    """A metric disappears and comes back; Prometheus shows its last value for five more minutes."""
     series = series or metric
     return Case(
         "FraudMetricAbsent",

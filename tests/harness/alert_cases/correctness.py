@@ -26,7 +26,7 @@ CASES = (
         )
         for kind in KINDS
     ),
-    *(  # the first finding creates the counter, which stays
+    *(  # the first finding creates the counter, which then stays at 1
         Case(
             f"FraudAlerts{kind.capitalize()}",
             {},

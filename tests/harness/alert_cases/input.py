@@ -92,7 +92,7 @@ CASES = (
         after=10,
         step="5m",
     ),
-    Case(  # few arrived yesterday, too
+    Case(  # it also fires if only few records arrived the day before
         "FraudInputQuiet",
         {**counts(records=1), "fraud_lag_records": 0},
         counts(records=0),

@@ -15,7 +15,7 @@ LIMIT = 'fraud_limit_seconds{limit="%s"}'
 
 
 def since(code: str, ahead_s: float) -> Series:
-    """A reason, with the time since which it holds: seconds before the sample."""
+    """A reason that at each sample has held for -`ahead_s` seconds."""
     return {f'fraud_reason_since_timestamp_seconds{{code="{code}"}}': Clock(ahead_s)}
 
 

@@ -24,7 +24,7 @@ def phase(now: str) -> Series:
 
 
 def applied(*seqs: float) -> Series:
-    """By key group."""
+    """Newest `seq` of the rollout that each key group has applied."""
     return {
         f'fraud_rollout_applied_seq{{key_group="{group}",rollout_id="r1"}}': seq
         for group, seq in enumerate(seqs)
@@ -32,7 +32,7 @@ def applied(*seqs: float) -> Series:
 
 
 def aside(*numbers: float) -> Series:
-    """By key group."""
+    """Number of rollouts that each key group has set aside."""
     return {f'fraud_rollouts_set_aside{{key_group="{group}"}}': many for group, many in enumerate(numbers)}
 
 
@@ -111,7 +111,7 @@ CASES = (
         labels={**TRIAL, "guard": "alert_rate", "fraud_guard_verdict": "breach"},
         almost=[guard("pass")],
     ),
-    # quiet once it has been rolled back for a quarter of an hour
+    # quiet once the rollout has been rolled back for a quarter of an hour
     Case(
         "FraudGuardBreach",
         {**guard("insufficient"), **phase("rolled_back")},

@@ -9,11 +9,11 @@ JOB_ONLY = {"instance": ""}
 
 @dataclass(frozen=True)
 class Window:
-    """One pair of windows."""
+    """A long and a short window of a burn-rate alert, and when their cases fire."""
 
     name: str
     almost: float
-    """A share of slow transactions that burns a little slower than the factor."""
+    """A share of slow transactions that burns the budget a little more slowly than the alert's factor."""
     slow_fires: int
     slow_quiet: int
     stale_fires: int
@@ -31,12 +31,12 @@ WINDOWS = (
 
 
 def slow(share: float) -> Series:
-    """Transactions, of which this share took longer than half a second."""
+    """Histogram of transactions, `share` of which took longer than half a second."""
     name = "fraud_event_to_alert_seconds"
     return {
         f'{name}_bucket{{le="0.5"}}': Slope(1e5 * (1 - share)),
         f"{name}_count": Slope(1e5),
-        # other bounds do not concern the objective
+        # the objective does not use other bounds
         f'{name}_bucket{{le="0.3"}}': Slope(0),
         f'{name}_bucket{{le="+Inf"}}': Slope(1e5),
     }
@@ -73,7 +73,7 @@ CASES = (
         )
         for window in WINDOWS
     ),
-    *(  # rarely: one record waits once in each short window
+    *(  # rare staleness: one record waits once in each short window
         Case(
             "FraudFreshnessBudgetBurns",
             {"fraud_lag_seconds": 0.2},

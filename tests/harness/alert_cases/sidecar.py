@@ -5,7 +5,7 @@ from harness.promtool import Case, Gone, Series, Slope
 
 
 def requests(**per_minute: float) -> Series:
-    """Answers with status 500 of /v1/status, 503 of /readyz, 404 of others."""
+    """Counters of answers: 500 from /v1/status, 503 from /readyz, 404 from unmatched routes."""
     kinds = {"failed": ("/v1/status", "500"), "unready": ("/readyz", "503"), "unknown": ("unmatched", "404")}
     name = "fraud_sidecar_http_requests_total"
     series = {

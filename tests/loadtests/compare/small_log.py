@@ -38,11 +38,11 @@ class SmallLog:
     scores: np.ndarray
     """Scores, float64[n]."""
     alerts: np.ndarray
-    """bool[n]."""
+    """Whether each is an alert, bool[n]."""
 
 
 def small_log(rate: float) -> SmallLog:
-    """Transactions of 60 cards, some out of order or repeated; `rate` a second of event time."""
+    """Transactions of 60 cards, some out of order or repeated; `rate` of them per second of event time."""
     mess = Disturbances(late=0, out_of_order=0.1, future=0, malformed=0, duplicated=0.02)
     stream = Stream(WORLD, rate, 1_790_000_000_000, disturbances=mess)
     batches = list(stream.blocks(events=EVENTS))
@@ -76,7 +76,7 @@ def small_log(rate: float) -> SmallLog:
 
 
 def require_equal(log: SmallLog, found: list[dict[str, Any] | None]) -> None:
-    """Check that a port decided like the job: {"score", "alert", "features"} a row, None for a repetition."""
+    """Check that a port decided like the job: per row {"score", "alert", "features"}; None: repetition."""
     assert [row is not None for row in found] == log.accepted.tolist()
     accepted = np.flatnonzero(log.accepted)
     rows = [row for row in found if row is not None]

@@ -16,7 +16,7 @@ from loadtests.compare.quix.features import Row, new_card
 
 pytestmark = pytest.mark.unit
 RATES = [5.0, 0.007]
-"""Minutes, and a week."""
+"""Transactions per second of event time: the log spans minutes, or a week."""
 
 
 @only_thorough

@@ -1,4 +1,4 @@
-"""What locust does with ours; each test in a process of its own: locust replaces threads and sockets."""
+"""The project's code in locust; each test has its own process: locust replaces threads and sockets."""
 
 import json
 import os
@@ -33,7 +33,7 @@ print(json.dumps([sorted(found.response_times), found.get_response_time_percenti
 
 
 def printed(code: str, **variables: str) -> Any:
-    """What a program prints last, as JSON."""
+    """Last line that a program prints, parsed as JSON."""
     ended = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, **variables},

@@ -92,7 +92,7 @@ def test_the_html_is_one_file_with_every_figure_and_loads_no_other(tmp_path: Pat
     assert "unsent: &lt;5&gt;" in page
     assert '<span class="failed">' in page
     assert "240 alerts" in page
-    # names of XML namespaces are not loaded
+    # URLs that only name an XML namespace are allowed: browsers do not load them
     assert not re.search(r"(src|href)\s*=\s*[\"'](?!#)", page)
     assert not re.search(r"@import|url\((?!#)", page)
 

@@ -54,7 +54,7 @@ def test_a_replay_keeps_its_spacing_divided_by_the_speed(tmp_path: Path) -> None
     pq.write_table(pa.table(columns), path)
     plan = Plan(shape="replay", replay=str(path), speed=5.0, for_s=3.0, warm_up_s=1.0)
     both = sorted(rows(plan, Share(1, 0, 2)) + rows(plan, Share(1, 1, 2)), key=lambda row: row[0])
-    # 50 ms apart, and no more than the run's four seconds of them
+    # 50 ms apart, for the four seconds of the run
     assert [due for due, _, _ in both] == [50_000 * row for row in range(80)]
     assert [key.decode() for _, key, _ in both] == [f"c{row % 7}" for row in range(80)]
     assert [value["event_time"] for _, _, value in both] == [BASE + 50 * row for row in range(80)]

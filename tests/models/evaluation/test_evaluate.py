@@ -1,4 +1,6 @@
-"""`fraud models evaluate`: no leaks from the future, complete reports, the handbook's figures."""
+"""`fraud models evaluate`: no leaks from the future, complete reports, the figures of the Fraud Detection
+Handbook.
+"""
 
 import json
 import os
@@ -30,7 +32,7 @@ DELAY = 2 * DAY_MS
 
 
 def history(rows: int = 2_500) -> pa.Table:
-    """Thirty days, not in order; a fifth of the merchants is compromised for a while."""
+    """Thirty days of transactions, not in order; a fifth of the merchants is compromised for a while."""
     rng = np.random.default_rng(5)
     start = (START - date(1970, 1, 1)).days * DAY_MS
     time = np.sort(rng.integers(0, DAYS * DAY_MS, rows))
@@ -59,7 +61,7 @@ def history(rows: int = 2_500) -> pa.Table:
 
 
 def reports(table: pa.Table) -> pa.Table:
-    """Reports of each fraud after days, some reversed later, some payments wrongly reported for a while."""
+    """Reports of all frauds and 1% of the genuine payments, within five days; a fifth is reversed later."""
     rng = np.random.default_rng(6)
     unique = table.slice(0, len(table) - 100)
     fraud = unique["label"].to_numpy() == 1
@@ -85,7 +87,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def spikes(table: pa.Table) -> list[bool]:
-    """Whether each amount was a spike on its card, in order of arrival, without repetitions."""
+    """Whether each amount is a spike on its card; the rows are in order of arrival, without repetitions."""
     robust: dict[str, tuple[float, int]] = {}
     result = []
     for card, amount in zip(table["card_id"].to_pylist(), table["amount"].to_pylist(), strict=True):
@@ -157,11 +159,11 @@ def test_features_use_only_reports_before_the_arrival(file):
             since = [row for row in good if arrivals[row] // HOUR_MS > arrivals[plain[-1]] // HOUR_MS]
             assert column["merchant_genuine_since"] == len(since)
         checked += bool(fraud)
-    assert checked > 300, "too few rows have later reports that could leak"
+    assert checked > 300, "too few rows come after a reported fraud at their merchant"
 
 
 def test_later_transactions_and_reports_change_no_feature(file, tmp_path):
-    """Rows of the first twenty days, with the later rows and reports removed or reversed."""
+    """Features of the first twenty days are the same if later rows are removed and later reports reversed."""
     table, middle = history(), START + timedelta(20)
     cut = (middle - date(1970, 1, 1)).days * DAY_MS
     label_table = reports(table)
@@ -217,7 +219,7 @@ def test_report_of_folds_with_merchant_labels(file, tmp_path):
     assert result["std"]["average_precision"] == pytest.approx(np.std(result["average_precision"]))
     assert result["features"][-len(MERCHANT_NAMES) :] == list(MERCHANT_NAMES)
     assert [fold["test_start"] for fold in result["folds"]] == ["2026-01-14", "2026-01-21"]
-    assert evaluated(file, tmp_path, *more) == result, "the same data and seed"
+    assert evaluated(file, tmp_path, *more) == result, "the same data and seed gave another report"
     text = html.read_text()
     assert text.count("<svg") == 4
     for svg in text.split("<svg")[1:]:
@@ -251,7 +253,7 @@ def test_training_uses_the_labels_known_at_the_begin_of_the_test(file, tmp_path)
     assert dated["n_train_fraud"] == len(wanted) > 0
     pq.write_table(label_table.drop_columns(["reported_at"]), label_file)
     undated = evaluated(file, tmp_path, "--labels", str(label_file))["folds"][0]
-    assert undated["n_fraud"] == dated["n_fraud"], "after all reports the same are frauds"
+    assert undated["n_fraud"] == dated["n_fraud"], "in the end, dated and undated labels name the same frauds"
     assert undated["n_train_fraud"] != dated["n_train_fraud"]
 
 

@@ -1,4 +1,4 @@
-"""The metrics equal the handbook's code, and plain loops."""
+"""The metrics equal those of the Fraud Detection Handbook's code, and of plain loops."""
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
 def drawn(seed: int, rows: int, days: int, cards: int) -> Scored:
     rng = np.random.default_rng(seed)
     arrival = np.sort(rng.integers(0, days * 24 * HOUR_MS, rows))
-    # distinct scores: the handbook leaves the order of equal ones open
+    # distinct scores: the handbook leaves the order of equal scores open
     score = rng.permutation(rows) / rows
     return Scored(
         arrival // (24 * HOUR_MS),

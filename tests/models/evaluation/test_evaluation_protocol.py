@@ -1,4 +1,4 @@
-"""The split in time equals the handbook's, card by card."""
+"""The split in time equals that of the Fraud Detection Handbook, row by row."""
 
 from datetime import date
 
@@ -14,7 +14,7 @@ from models.evaluation.protocol import Windows, split
 pytestmark = pytest.mark.unit
 
 START = date(1970, 1, 11)
-"""Day 10."""
+"""Day 10 after 1970-01-01."""
 
 
 def handbooks(

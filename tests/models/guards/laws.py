@@ -1,4 +1,4 @@
-"""Pairs of models as laws of (both, only champion, only challenger), and their card-hours."""
+"""Pairs of models as shares of (both, only champion, only challenger), and card-hours drawn by them."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -7,14 +7,14 @@ Path = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 
 def law(overlap: float, ratio: float) -> tuple[float, float, float]:
-    """Shares of card-hours: the challenger alerts in `ratio` times the champion's.
+    """Shares (both, only champion, only challenger) of the card-hours in which either model alerts.
 
     Args:
-        overlap: share of the possible common alerts that are in common.
-        ratio: above 0.
+        overlap: card-hours in which both alert, as a share of the most that `ratio` permits.
+        ratio: card-hours in which the challenger alerts / those in which the champion does; 1 or more.
     """
     both = overlap * min(1.0, 1.0 / ratio)
-    # both + c = ratio (both + a) and both + a + c = 1
+    # with a only champion, c only challenger: both + c = ratio (both + a) and both + a + c = 1
     champion = (1 - ratio * both) / (1 + ratio)
     return both, champion, 1 - both - champion
 

@@ -27,7 +27,7 @@ Unit = tuple[int, int]
 
 
 def naive(units: list[Unit], ratio: float) -> Fraction:
-    """Mean over the grid of products over units, one by one, in exact arithmetic."""
+    """The wealth in exact arithmetic: the mean over the grid of stakes of the product over the units."""
     total = Fraction(0)
     for stake in stakes(ratio).tolist():
         wealth = Fraction(1)
@@ -68,7 +68,7 @@ def test_wealth_is_a_supermartingale_under_every_law_of_the_hypothesis(
         [Fraction(weight, total) for weight in weights] if sum(weights) else [Fraction(1), *[Fraction(0)] * 3]
     )
     drift = sum(p * (x - Fraction(ratio) * y) for p, (x, y) in zip(chances, units, strict=True))
-    if drift > 0:  # not of the hypothesis: thin out x alone until it is
+    if drift > 0:  # outside the hypothesis: move (1, 0), then (1, 1), to (0, 0)
         x_alone = units.index((1, 0))
         chances[x_alone] = Fraction(0)
         drift = sum(p * (x - Fraction(ratio) * y) for p, (x, y) in zip(chances, units, strict=True))
@@ -94,7 +94,7 @@ def test_one_unit_at_most_doubles_the_wealth() -> None:
 
 
 def most_by_chance(pairs: int) -> int:
-    """Exact number of false breaches exceeded with a chance below 1 in 10,000 at a rate of ALPHA."""
+    """Smallest number of false breaches that chance (ALPHA each) exceeds in at most 1 of 10,000 runs."""
     at_most = 0.0
     for k in range(pairs + 1):
         at_most += math.comb(pairs, k) * ALPHA**k * (1 - ALPHA) ** (pairs - k)
@@ -138,7 +138,7 @@ def test_a_model_with_twice_the_alerts_is_stopped_within_the_documented_time(
     result = first_looks(proved)
     assert result[0] <= median
     assert result[1] <= most
-    # the verdict on the same counts stops it
+    # on the same counts, the guard's verdict is a breach from that look on
     at = int(proved[0].argmax())
     guards = Guards(ALPHA, rules=(AlertRate(max_ratio=1.5),))
     for look, outcome in ((at - 1, Outcome.INSUFFICIENT), (at, Outcome.BREACH)):

@@ -1,4 +1,4 @@
-"""The guard of the precision: its verdicts, its error rates, and its evidence."""
+"""The guard `precision`: its verdicts, its error rates, and its evidence."""
 
 import json
 import math
@@ -32,12 +32,12 @@ def finding(counts: Counts, rule: Precision) -> Finding:
 
 
 def frauds(share: float, trials: int, units: int, seed: int) -> NDArray[np.int64]:
-    """Frauds among the first units of a model of that precision, int64[trials, units]."""
+    """Frauds among the first 1, 2, 3 ... units of a model with precision `share`, int64[trials, units]."""
     return (np.random.default_rng(seed).random((trials, units)) < share).cumsum(axis=1)
 
 
 def bets(share: float, limit: float, trials: int, units: int, seed: int) -> tuple[NDArray[np.bool_], ...]:
-    """Whether a breach and a pass are proved after each unit; bool[trials, units] each."""
+    """Whether a breach, and whether a pass, is proved after each unit; bool[trials, units] each."""
     fraud = frauds(share, trials, units, seed)
     genuine = np.arange(1, units + 1) - fraud
     target = log_target(ALPHA)
@@ -48,7 +48,7 @@ def bets(share: float, limit: float, trials: int, units: int, seed: int) -> tupl
 
 
 def most_by_chance(trials: int) -> int:
-    """Exact number of errors exceeded with a chance below 1 in 10,000 at a rate of ALPHA."""
+    """Smallest number of errors that chance (ALPHA each) exceeds in at most 1 of 10,000 runs."""
     at_most = 0.0
     for k in range(trials + 1):
         at_most += math.comb(trials, k) * ALPHA**k * (1 - ALPHA) ** (trials - k)
@@ -182,7 +182,7 @@ EARLIER = {
         "rules": [{"name": "alert_rate", "max_ratio": 1.5}, {"name": "failures", "max_share": 0.001}],
     },
 }  # fmt: skip
-"""Evidence as written by releases before this guard."""
+"""Evidence as releases without the guard `precision` wrote it."""
 
 
 def test_evidence_of_a_release_without_labels_is_recomputed_byte_for_byte() -> None:

@@ -1,4 +1,4 @@
-"""Shared answers, which need no request to the broker."""
+"""Answers that clients share, and routes that need no broker."""
 
 import asyncio
 import threading
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.unit
 
 
 class Counted:
-    """Makes a new answer at each call, after it is released."""
+    """Makes a new answer at each call, as soon as `may` is set."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -32,7 +32,7 @@ def test_fifty_clients_share_one_answer_until_it_is_old() -> None:
     async def ask() -> None:
         shared = CachedAnswer(make, lambda: now[0])
         clients = [asyncio.create_task(shared.get()) for _ in range(50)]
-        await asyncio.sleep(0)  # all of them wait
+        await asyncio.sleep(0)  # all clients wait
         make.may.set()
         assert set(await asyncio.gather(*clients)) == {b"1"}
         now[0] += KEPT_S / 2

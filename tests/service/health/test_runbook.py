@@ -1,4 +1,4 @@
-"""docs/runbook.md has one entry for each reason code; the others are of alerts."""
+"""docs/runbook.md has one entry for each reason code; its other entries are of Prometheus alerts."""
 
 import re
 from pathlib import Path

@@ -92,7 +92,7 @@ def test_a_working_job_is_ok_and_has_rates() -> None:
 
 
 def shape(value: Any) -> Any:
-    """Names at every depth; of a list, those of its first element; of counts by a name, none."""
+    """Field names at every depth: of a list, those of its first element; of a dict of counts, none."""
     if isinstance(value, list):
         return [shape(value[0])] if value else []
     if not isinstance(value, dict) or all(name.isdigit() or name in REASONS for name in value):
@@ -102,7 +102,7 @@ def shape(value: Any) -> Any:
 
 def test_the_example_of_the_api_documentation_has_the_fields_of_an_answer() -> None:
     sidecar = Sidecar()
-    for commit in range(1, 30):  # the last one is late
+    for commit in range(1, 30):  # the end grows, the position stays
         sidecar.groups = {0: record(commit, sidecar.now + 1.9)}
         feed = {"change": int(START * 1000), "heartbeat": int(sidecar.now * 1000)}
         sidecar.look(position=100, end=100 + commit, feed_ms=feed)
@@ -138,12 +138,12 @@ def test_a_job_that_dies_is_stopped_since_its_last_commit() -> None:
 
 def test_held_records_are_blocked_and_the_limit_is_learned_from_earlier_ones() -> None:
     sidecar = Sidecar()
-    for commit in range(1, 4):  # transactions of the producer that took a second
+    for commit in range(1, 4):  # transactions of a producer, each open for a second
         sidecar.groups = {0: record(commit, sidecar.now + 1.9)}
         sidecar.look(position=100 + commit, end=101 + commit, stable=100 + commit)
         sidecar.look(position=101 + commit, end=101 + commit)
     assert sidecar.monitor.assessment is not None
-    assert sidecar.monitor.assessment.limits.held_s == 10.0  # ten times the second; and the floor
+    assert sidecar.monitor.assessment.limits.held_s == 10.0  # ten times a second, which is also the floor
     since = sidecar.now
     for _ in range(7):
         sidecar.now += 2.0
@@ -175,7 +175,7 @@ def test_a_missing_heartbeat_of_the_feed_is_judged_by_its_usual_interval() -> No
         sidecar.groups = {0: record(beat, sidecar.now + 1)}
         sidecar.look(position=5, end=5, feed_ms=last)
     status = sidecar.status()
-    assert [reason["code"] for reason in status["reasons"]] == ["feed_silent"]  # every 2 s: 20 s are too long
+    assert [reason["code"] for reason in status["reasons"]] == ["feed_silent"]  # limit: ten times 2 s
     assert status["reasons"][0]["since"] == last["heartbeat"] / 1e3
 
 
@@ -183,7 +183,7 @@ def test_epochs_that_do_not_end_are_reported() -> None:
     sidecar = Sidecar()
     codes: list[list[str]] = []
     for commit in range(1, 60):
-        epoch = min(commit // 2, 15)  # of four seconds; then one that never ends
+        epoch = min(commit // 2, 15)  # epochs of four seconds; the 15th never ends
         sidecar.groups = {0: record(commit, sidecar.now + 1.9, epoch=epoch)}
         sidecar.look(position=100 * commit, end=100 * commit)
         codes.append([reason["code"] for reason in sidecar.status()["reasons"]])
@@ -199,7 +199,7 @@ def test_a_table_is_read_by_all_groups_and_transactions_by_one() -> None:
     parts = (PartitionLag("profiles", 0, 0, 500, 500), PartitionLag("transactions", 1, 0, 9, 9))
     lag = Lag(START + 2, parts)
     looks = looks_at(lag, groups, "transactions")
-    assert looks["profiles", 0].committed_at_s == START  # the one that has been silent for longest
+    assert looks["profiles", 0].committed_at_s == START  # of the group that has been silent for longest
     assert looks["transactions", 1].committed_at_s == START + 1
     alone = looks_at(lag, {1: groups[1]}, "transactions")
     assert (alone["profiles", 0].position, alone["profiles", 0].committed_at_s) == (None, None)
@@ -248,7 +248,7 @@ def test_an_unusable_rollout_is_reported_until_a_usable_one() -> None:
     for applied in (
         [*installed, event("r1", 4, "withdrawn")],
         [*installed, event("r3", 4, "proposed")],
-        # of more events only the newest are reported
+        # of many events a progress record names only the newest
         [event("r3", 7, "canary_set"), event("r3", 8, "rolled_back")],
         installed,
         [],

@@ -48,7 +48,7 @@ def verdict(looks: list[Look], limits: Limits = LIMITS) -> Verdict:
     return evaluate(looks, limits).verdict
 
 
-# offsets move by 100 a reading, as in the examples of Burrow's wiki; eight readings are longer than every
+# offsets move by 100 a reading, as in the examples of Burrow's wiki; eight readings span more time than every
 # limit
 STEADY: list[int | None] = [100 * n for n in range(8)]
 STUCK: list[int | None] = [1_000] * 8
@@ -64,12 +64,12 @@ FIXED = [50] * 8
         # "offset does not change, lag fixed or increasing" (checkIfOffsetsStalled)
         (window(STUCK, FIXED), "not_moving"),
         (window(STUCK, GROWING), "not_moving"),
-        # "any lag within the window is zero": was zero a moment ago, so nothing is due yet
+        # "any lag within the window is zero": it was zero a moment ago, so no commit is due yet
         (window(STUCK, [0, 0, 0, 0, 0, 0, 0, 50]), "keeping_up"),
         # "offsets increase, lag the same or increasing between every pair" (checkIfLagNotDecreasing)
         (window(STEADY, FIXED), "falling_behind"),
         (window(STEADY, GROWING), "falling_behind"),
-        # ... and it decreases
+        # offsets increase, and the lag decreases
         (window(STEADY, [80, 70, 60, 50, 40, 30, 20, 10]), "catching_up"),
         # "difference between now and the last commit" (checkIfOffsetsStopped), with lag ...
         (window(STUCK, GROWING, silent_s=300.0), "no_commits"),
@@ -86,7 +86,7 @@ def test_burrows_documented_rules(looks: list[Look], expected: str) -> None:
 def test_a_slow_topic_is_not_stopped_the_moment_a_record_arrives() -> None:
     """Burrow #338: an hour without a record, hence without a commit; then one comes.
 
-    look            0  10  20  ...  70   80   140   150
+    look (s)        0  10  20  ...  70   80   140   141
     lag             0   0   0        0    1     1     1
     last commit     an hour ago
     """
@@ -131,12 +131,12 @@ def test_records_held_back_by_an_open_transaction_are_blocked_and_no_lag() -> No
     result = evaluate(held, LIMITS)
     assert (result.code, result.since_s) == ("open_transaction", held[3].at_s)
     assert evaluate(held[:6], LIMITS).verdict is Verdict.OK
-    # records that could be read are the job's own lag
+    # records before the open transaction are readable: they are the job's own lag
     assert evaluate(window(STUCK, FIXED, [9] * 8), LIMITS).verdict is Verdict.STALL
 
 
 def test_a_sidecar_that_has_just_started_has_a_verdict_at_once() -> None:
-    """One reading: the record has been waiting for long, and by its progress the job has not moved since."""
+    """One reading: a record has waited for long, and the progress record shows that the job has not moved."""
     look = Look(
         START, 50, 10, 0, waiting_since_s=START - 500, committed_at_s=START - 1, active_at_s=START - 400
     )

@@ -1,4 +1,4 @@
-"""Age of a waiting record whose timestamp is an archive's."""
+"""How long a record has waited if its timestamp, from an archive, does not show it."""
 
 import pytest
 
@@ -33,4 +33,4 @@ def test_a_backlog_of_days_takes_bounded_memory() -> None:
     assert len(waiting._ends[PLACE]) <= MOST
     assert waiting.since_ms(PLACE, 0) == 1_000
     exact = 10 * MOST
-    assert MOST < waiting.since_ms(PLACE, exact) / 1000 <= MOST + 64  # thinned six times
+    assert MOST < waiting.since_ms(PLACE, exact) / 1000 <= MOST + 64  # exact to 64 s after six thinnings

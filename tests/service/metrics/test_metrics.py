@@ -133,7 +133,7 @@ def test_rollouts_set_aside_count_until_one_can_be_used() -> None:
         group: progress(1, group, 4, rollouts_set_aside=aside, applied=[{**applied, "offset": offset}])
         for group, offset in enumerate((2, 5, 9))
     }
-    groups[3] = progress(1, 3, 4, rollouts_set_aside=aside)  # a release before phases
+    groups[3] = progress(1, 3, 4, rollouts_set_aside=aside)  # of a release that names no events
     seen = Scraped(of_groups(groups, NOW))
     assert [seen("fraud_rollouts_set_aside", key_group=str(group)) for group in range(4)] == [3, 2, 0, 3]
 
@@ -197,7 +197,7 @@ def test_lag_is_exported_by_partition_and_in_total() -> None:
     assert seen("fraud_held_records") == 3
     assert seen("fraud_lag_seconds") == pytest.approx(10.0)
     assert seen("fraud_profile_feed_age_seconds", signal="change") == pytest.approx(11.0)
-    assert seen("fraud_profile_feed_age_seconds", signal="heartbeat") == 0.0  # clocks differ
+    assert seen("fraud_profile_feed_age_seconds", signal="heartbeat") == 0.0  # not negative if clocks differ
 
 
 SETTINGS = ServiceSettings(bootstrap_servers="127.0.0.1:1")
@@ -263,7 +263,7 @@ def test_every_family_is_valid_and_unique() -> None:
 
 
 def trial_of(rollout: str) -> dict[str, Any]:
-    """Fields of progress on a rollout in shadow, beside the totals."""
+    """Fields of a progress record that tell of a rollout in shadow, except the totals."""
     event = {"rollout_id": rollout, "seq": 2, "type": "shadow_started", "offset": 7, "held_from": {"0": 55}}
     return {"applied": [{**event, "seq": 1, "type": "proposed", "offset": 6}, event]}
 

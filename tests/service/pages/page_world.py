@@ -28,7 +28,7 @@ from streaming_job.labels.ledger import Ledger
 
 PARTITIONS = 2
 PER_WRITE = 4
-"""Commits that a written record stands for: of 100 transactions each."""
+"""Number of commits, of 100 transactions each, for which the job writes one progress record."""
 EVERY_S = 0.25
 SCORES = {"le": [step / 20 for step in range(1, 21)], "counts": [4_000] * 10 + [40] * 10 + [0], "sum": 1e4}
 COUNTS: dict[str, Any] = {
@@ -43,11 +43,11 @@ GUARDS = {
     **Guards().to_json(),
     "rules": [*Guards().to_json()["rules"], {"name": "precision", "min_precision": 0.3}],
 }
-"""Labels cannot be counted: the topics of shadow alerts and suppressed alerts are missing."""
+"""Guards with `precision`, which lacks data: the topics of shadow and suppressed alerts are missing."""
 
 
 def burst(number: int, at_ms: int) -> dict[str, Any]:
-    """Seven payments in five minutes on a card that is used 0.4 times an hour."""
+    """An alert on the seventh payment in five minutes on a card that is used 0.4 times an hour."""
     values = {
         "count_5m": 7.0,
         "arrivals_5m": 7.0,
@@ -62,7 +62,7 @@ def burst(number: int, at_ms: int) -> dict[str, Any]:
 
 
 def spree(number: int, at_ms: int) -> dict[str, Any]:
-    """A payment much greater than the card's others, abroad."""
+    """An alert on a payment abroad, much greater than the card's others."""
     values = {
         "amount": 523.1,
         "ratio_median": 10.9,
@@ -74,7 +74,7 @@ def spree(number: int, at_ms: int) -> dict[str, Any]:
 
 
 def blocked(number: int, at_ms: int) -> dict[str, Any]:
-    """A payment of a blocked card."""
+    """An alert on a payment of a blocked card."""
     return alert(number, at_ms, (), rules=["blocked_card"], decision="decline", score=0.021)
 
 
@@ -108,7 +108,7 @@ class World:
         self._commit = 100
         self._ends = [0] * PARTITIONS
         self._writes, self._over = threading.Event(), threading.Event()
-        self._writing = threading.Lock()  # a write in progress would commit the records that must wait
+        self._writing = threading.Lock()  # else a write in progress commits what `rest` leaves waiting
         self._writer = threading.Thread(target=self._write, daemon=True)
         self._server = uvicorn.Server(uvicorn.Config(create_app(self.settings), port=0, log_level="error"))
         self._serving = threading.Thread(target=self._server.run, daemon=True)
@@ -129,7 +129,7 @@ class World:
         self._serving.start()
 
     def _label(self, number: int, **said: str) -> None:
-        """An analyst's verdict on an alert."""
+        """Write an analyst's verdict on an alert."""
         known = alert(number, 10**12, ())
         row = {name: known[name] for name in ("card_id", "transaction_id")}
         row |= {"kind": "verdict", "source": "olga", "occurred_at": 1, "maturity": "final", **said}

@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.skipif(chromium.programs() is None, reason="there is no chromium with chromedriver here"),
 ]
 KEPT = os.environ.get("PAGE_PICTURES")
-"""Directory for screenshots of the page, for the documentation; run this file alone then."""
+"""Directory for the documentation's screenshots; if it is set, run this file alone on a fresh stack."""
 IN_DOCS = {(1280, False), (360, True)}
 """Widths and colour schemes of the screenshots."""
 BUTTONS = "return Array.from(document.querySelectorAll('#trials button'), (one) => one.textContent)"
@@ -70,7 +70,7 @@ def world(
     topics = topic_names()
     topics = topics.model_copy(update={"profiles": f"{topics.transactions}-profiles"})
     job_id = f"job-{topics.transactions}"
-    if KEPT:  # screenshots have fixed names; the stack belongs to this test alone then
+    if KEPT:  # screenshots show the default topics; only this file may use the stack
         topics, job_id = Topics(profiles="profiles"), "card-fraud"
     result = World(stack.bootstrap_servers, topics, job_id, tmp_path_factory.mktemp("sidecar"))
     result.start()
@@ -134,7 +134,7 @@ def test_a_viewer_sees_everything_with_masked_cards_and_no_buttons(page: Page) -
     precision = "return Array.from(document.querySelectorAll('#quality tr'), (one) => one.innerText)"
     page.until(lambda: "rule blocked_card\t50 %\t1\t1\t0" in page.run(precision), "the labels")
     row = "return Array.from(document.querySelector('.compared tbody tr').children, (one) => one.textContent)"
-    assert page.run(row) == ["Card-hours with alerts", "1,806", "44", "82"]  # of two key groups
+    assert page.run(row) == ["Card-hours with alerts", "1,806", "44", "82"]  # sums over two key groups
     assert page.run(BUTTONS) == []
 
 
@@ -249,7 +249,7 @@ def test_it_fits_every_screen_and_can_be_read_in_both_schemes(
     assert page.run(f"return {root}.scrollWidth - {root}.clientWidth") == 0
     assert page.run("return window.innerWidth") == width  # a phone would zoom out, otherwise
     assert page.run(page_scripts.POOR_CONTRAST) == []
-    assert page.run("return document.getAnimations().length") == 0  # reduced motion
+    assert page.run("return document.getAnimations().length") == 0  # the browser asks for reduced motion
     picture = tmp_path / f"status-page-{width}-{'dark' if dark else 'light'}.png"
     page.browser.picture(picture)
     if KEPT and (width, dark) in IN_DOCS:

@@ -1,4 +1,4 @@
-"""Files and requests of the status page: only files of the package; alerts as the caller may see them."""
+"""Routes of the status page: they serve only files of the package, and alerts as the caller may see them."""
 
 import re
 import time

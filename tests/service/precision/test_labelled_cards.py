@@ -75,7 +75,7 @@ class LabelRecord:
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[Payment | LabelRecord]:
-    """Payments in the order of their arrivals, ids that repeat, and labels of some of them and of others."""
+    """Payments in the order of their arrivals, with repeated ids; labels of these and of unknown ones."""
     arrivals = sorted(draw(st.lists(st.integers(SINCE - 20, UNTIL + 20), max_size=14)))
     cards, ids, flags = st.sampled_from("xyz"), st.sampled_from("1234"), st.booleans()
     payments: list[Payment | LabelRecord] = [
@@ -166,14 +166,14 @@ def test_a_burst_of_one_card_is_one_unit_by_its_first_label() -> None:
     ]
     counts = counted(burst + labels, random.Random(0))
     assert counts == LabelCounts(Labelled(0, 1), {"b": Labelled(0, 1), "d": Labelled(0, 1)})
-    # the label of an earlier one arrives: it is the unit now
+    # the label of an earlier payment arrives: now it is the card's label
     counts = counted([*burst, *labels, LabelRecord("x", "t1", 9, "c", 0, True)], random.Random(0))
     assert counts == LabelCounts(Labelled(1, 0), {"b": Labelled(1, 0), "d": Labelled(1, 0)})
 
 
 def test_an_alert_of_one_model_alone_counts_for_that_model() -> None:
     log: list[Payment | LabelRecord] = [
-        payment("x", 0, (False, True)),  # seen as a shadow alert only
+        payment("x", 0, (False, True)),  # written only as a shadow alert
         payment("y", 1, (True, False)),
         payment("z", 2, (True, False), by=0),  # the canary b decides that it is no alert
         *(LabelRecord(card, f"t{offset}", 1, "l", offset, False) for offset, card in enumerate("xyz")),
@@ -191,7 +191,7 @@ def test_labels_without_alerts_are_kept_up_to_a_limit() -> None:
             assert kind == "alert"
             cards.alert(record)
     assert cards.counts().champion == Labelled(2, 0)
-    # a label of a transaction that is kept is never dropped
+    # labels of kept transactions are never dropped
     for number in range(50):
         cards.label("other", f"t{number}", (number, "l", number), True)
     assert cards.counts().champion == Labelled(2, 0)

@@ -92,11 +92,11 @@ def test_alerts_of_three_topics_meet_labels_of_two(log: Log) -> None:
     log.label(0, FRAUD)
     log.label(1, FRAUD)
     log.label(3, GENUINE)
-    log.label(4, GENUINE, kind="refund")  # says neither
+    log.label(4, GENUINE, kind="refund")  # a refund says neither fraud nor genuine
     log.chargeback(4, "genuine")
     log.send(log.topics.labels, {"card_id": "no label"})
     assert log.counts() == LabelCounts(Labelled(2, 1), {"b": Labelled(1, 2)})
-    # the last label by arrival counts, from either topic: 0 has an alert, 3 has none
+    # the last label by arrival counts, from either topic: for 0 the chargeback, for 3 the verdict
     log.chargeback(0, "genuine", at=log.now + 1)
     log.chargeback(3, "fraud", at=log.now - 1)
     assert log.counts() == LabelCounts(Labelled(1, 2), {"b": Labelled(0, 3)})
@@ -145,10 +145,10 @@ def test_a_trial_is_counted_from_the_time_at_which_all_topics_are_complete(log: 
     whole = LabelCounts(Labelled(0, 3), {"b": Labelled(0, 2)})
     assert log.counts(since) == whole
     delete_before(log, log.topics.shadow_alerts, dict.fromkeys(range(PARTITIONS), -1))
-    # without a limit of age the extent of the deletion is unknown
+    # without a retention time, it is unknown which times the deleted records covered
     nothing = LabelCounts(Labelled(), {"b": Labelled()})
     assert log.counts(since) == nothing
-    for number in range(20, 40):  # in every partition: complete from there on
+    for number in range(20, 40):  # some in every partition: complete from their time on
         log.send(log.topics.shadow_alerts, shadow_alert(number, log.now, "b", alerts=True), timestamp=log.now)
     assert log.counts(since) == LabelCounts(Labelled(0, 1), {"b": Labelled(0, 1)})
 
@@ -165,7 +165,7 @@ def test_deletion_of_records_before_the_trial_changes_no_count(log: Log) -> None
     log.label(1, GENUINE)
     counted = LabelCounts(Labelled(1, 1), {"b": Labelled(1, 1)})
     assert log.counts(since=log.now - 2 * DAY) == counted
-    # a trial that is older than what the topic keeps is counted from there on
+    # a trial older than the topic's retention time is counted from the beginning of that time on
     log.alerts(2, at=log.now - 8 * DAY)
     log.label(2, FRAUD)
     assert log.counts(since=log.now - 9 * DAY) == counted

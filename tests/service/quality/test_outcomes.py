@@ -37,7 +37,7 @@ def names(one: dict[str, Any]) -> set[tuple[str, str]]:
 
 
 def recount(alerts: list[tuple[str, str]], labels: list[tuple[tuple[str, str], int, bool]]) -> list[Quality]:
-    """Counts that `Outcomes.found` must return."""
+    """Counts that `Outcomes.qualities` must return."""
     last: dict[tuple[str, str], tuple[int, bool]] = {}
     for key, arrival, fraud in labels:
         if key not in last or arrival >= last[key][0]:
@@ -70,7 +70,7 @@ def test_counts_equal_those_of_all_records_in_any_order_of_alerts_and_labels(eve
     alerts = [event[0] for event in events if len(event) == 1]
     labels = [event for event in events if len(event) == 3]
     assert outcomes.qualities() == recount(alerts, labels)
-    for event in events:  # a restarted reader reads everything again
+    for event in events:  # a reader that starts again reads all alerts again
         if len(event) == 1:
             outcomes.alert(alert(*event[0]))
     assert outcomes.qualities() == recount(alerts, labels)
@@ -84,7 +84,7 @@ def test_only_the_newest_are_kept() -> None:
     assert outcomes.qualities() == recount(
         [("a", "2"), ("a", "3")], [(("a", "2"), 2, True), (("a", "3"), 3, True)]
     )
-    outcomes.label("b", "1", 4, False)  # the label of a2 is dropped, its alert stays
+    outcomes.label("b", "1", 4, False)  # the label of a2, the oldest, is dropped; its alert stays
     assert outcomes.qualities() == recount([("a", "2"), ("a", "3")], [(("a", "3"), 3, True)])
 
 

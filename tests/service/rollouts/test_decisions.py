@@ -1,4 +1,4 @@
-"""The plan of a transaction equals the one that the job derives from the topic."""
+"""The plan (champion, challengers, canary's share) that the sidecar finds at an arrival equals the job's."""
 
 import numpy as np
 import pytest

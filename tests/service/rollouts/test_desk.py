@@ -45,7 +45,7 @@ def step(kind: Type, key: str, **more: Any) -> Step:
 
 
 def judged(rollout_id: str = "r2") -> dict[int, Any]:
-    """Progress with enough counts of the challenger for every guard."""
+    """Progress in which every guard has data on the challenger."""
     return {0: trial_progress(rollout_id, {"next": COUNTS}, written_at=START)}
 
 
@@ -140,7 +140,7 @@ def test_a_request_with_a_stale_seq_is_refused_and_not_written() -> None:
 
 
 def test_of_two_simultaneous_requests_one_is_written_and_one_is_stale() -> None:
-    """The second request comes when the first has opened its writer, which is fenced by it."""
+    """The second request comes when the first has opened its writer, and fences that writer."""
     log = MemoryRollouts()
     desk_of(log).propose(proposal(), ADA)
     won: list[Receipt] = []
@@ -158,7 +158,7 @@ def test_of_two_simultaneous_requests_one_is_written_and_one_is_stale() -> None:
 
 
 def test_a_writer_of_another_rollout_does_not_stop_a_request() -> None:
-    """It is fenced, but the state that it depends on has not changed: it is written at the second attempt."""
+    """The request's writer is fenced, but the rollout has not changed: a second attempt writes the event."""
     log = MemoryRollouts()
     desk = desk_of(log)
     desk.propose(proposal(), ADA)
@@ -246,7 +246,7 @@ def test_a_model_of_merchant_features_needs_a_job_that_keeps_merchant_facts() ->
     assert fault.value.check == "features"
     progress = {**progress, "features": list(computed(merchants=True))}
     assert desk_of(log, {0: progress}, registry).propose(proposal(), ADA).seq == 1
-    # a first model is rolled out before the job's first start: the job judges it
+    # the first model is rolled out before the job has ever run: the desk leaves the check to the job
     assert desk_of(MemoryRollouts(), {}, registry).propose(proposal(), ADA).seq == 1
 
 
@@ -261,12 +261,12 @@ def test_a_model_needs_the_label_delay_that_it_was_trained_with() -> None:
         desk_of(MemoryRollouts(), {0: other}, registry).propose(proposal(), ADA)
     assert fault.value.check == "label_delay"
     assert desk_of(MemoryRollouts(), {0: same}, registry).propose(proposal(), ADA).seq == 1
-    # without a running job its delay is not known
+    # without progress records the job's label delay is unknown and not checked
     assert desk_of(MemoryRollouts(), {}, registry).propose(proposal(), ADA).seq == 1
 
 
 def test_a_rollout_that_the_job_has_set_aside_is_not_in_force() -> None:
-    """The job could not load the promoted model: a proposal must replace the champion before it."""
+    """The job could not load the promoted model, so a new proposal challenges the champion before it."""
     log = MemoryRollouts()
     offsets = log.put(*installation(ref(5), Policy(0.5, 6), "r5", "test", START))
     aside = trial_progress(

@@ -50,7 +50,7 @@ class World:
         self.watch = self.another_watch()
 
     def progress(self, written_at: int, counts: dict[str, Any] = COUNTS) -> None:
-        """Current progress of the job's two groups."""
+        """Set the current progress of the job's two groups."""
         self.groups = {
             group: trial_progress(
                 "r2", {"next": counts}, written_at=written_at, key_group=group, key_groups=2
@@ -116,7 +116,7 @@ def test_of_two_watches_one_ends_the_rollout_and_the_other_reads_again() -> None
     assert types == [Type.PROPOSED, Type.SHADOW_STARTED, Type.BREACHED, Type.ROLLED_BACK]
     world.watch.look()
     assert world.watch.seen is None
-    # for readers that check rarely
+    # the last verdict stays for readers that look rarely
     assert world.watch.last is not None
     assert world.watch.last.assessment.outcome is Outcome.BREACH
 
@@ -163,7 +163,7 @@ def test_the_answer_is_the_verdict_on_the_sum_of_the_groups_counts(tmp_path: Pat
     world.progress(START, {**COUNTS, "failures": 1})
     history = world.log.history()
     content = json.loads(json.dumps(assess(history, history.line.trials["r2"], world.groups).to_json()))
-    # again from the progress records alone
+    # the same verdict follows from the progress records alone
     records = [world.groups[group]["totals"]["trials"]["r2"]["challengers"]["next"] for group in (1, 0)]
     counts = Counts.of_groups(Counts.from_json(record) for record in records)
     assert counts.failures == 2
@@ -171,7 +171,7 @@ def test_the_answer_is_the_verdict_on_the_sum_of_the_groups_counts(tmp_path: Pat
     assert content["challengers"]["next"] == json.loads(json.dumps(again.to_json()))
     assert content["verdict"] == again.outcome.value
     assert content["commits"] == {"0": 7, "1": 7}
-    # and from the answer alone
+    # and from the counts in the answer alone
     file = tmp_path / "verdict.json"
     file.write_text(json.dumps(content))
     assert verdicts.recompute(file) == "the same, computed again: insufficient"

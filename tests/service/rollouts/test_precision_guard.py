@@ -1,4 +1,4 @@
-"""The guard of the precision in the watch, at the desk and in the answers, over a log in memory."""
+"""The guard `precision` in the watch, at the desk and in the answers, over a log in memory."""
 
 import json
 from dataclasses import replace
@@ -39,7 +39,7 @@ def labelled(fraud: int, genuine: int) -> LabelCounts:
 
 
 class World:
-    """A rollout in shadow with only this guard, its labels, and a watch."""
+    """A rollout in shadow with `precision` as its only guard, its labels, and a watch."""
 
     def __init__(self, labels: LabelCounts | None, guards: dict[str, Any] | None = GUARDS) -> None:
         self.log, self.labels = MemoryRollouts(), labels
@@ -109,7 +109,7 @@ def test_a_precision_above_the_floor_passes() -> None:
 def test_the_deadline_does_not_run_until_all_labels_are_read(
     labels: LabelCounts | None,
 ) -> None:
-    """A sidecar that starts after the deadline has read no label yet, although the guard may pass."""
+    """A sidecar that starts after the deadline has read no labels yet; with them the guard may pass."""
     world = World(labels)
     world.groups[0]["written_at"] = START + 1_000 * HOUR
     world.watch.look()
@@ -123,7 +123,7 @@ def test_the_deadline_does_not_run_until_all_labels_are_read(
     world.labels = labelled(40, 20)
     world.watch.look()
     assert world.phase is Phase.SHADOW
-    # read, and too few: now the deadline counts
+    # the labels are read, and too few: now the deadline counts
     world.labels = labelled(2, 2)
     world.watch.look()
     assert world.phase is Phase.ROLLED_BACK
@@ -167,7 +167,7 @@ def test_labels_are_counted_once_for_a_step_and_not_for_one_that_needs_no_eviden
 
 
 def test_a_challenger_that_the_job_does_not_score_has_no_labelled_cards() -> None:
-    """It has no shadow alerts, so all alerts of the champion would count as its own."""
+    """Without shadow alerts of the challenger, all alerts of the champion would count as the challenger's."""
     world = World(labelled(40, 20))
     world.groups[0] = trial_progress("r2", {}, written_at=START)
     world.watch.look()
@@ -184,7 +184,7 @@ def test_rollouts_without_the_guard_are_not_affected() -> None:
 
 
 def test_a_trial_is_followed_from_its_shadow_until_its_challengers_are_no_longer_scored() -> None:
-    log = MemoryRollouts()  # a minute between two events; the first two are those of the champion
+    log = MemoryRollouts()  # one event a minute; the first two roll out the champion
     desk = Desk(
         ServiceSettings(bootstrap_servers="none"),
         clock=lambda: START / 1000,

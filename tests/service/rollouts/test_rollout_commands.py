@@ -46,7 +46,7 @@ def registered(uri: str, features: tuple[str, ...] = catalogue.IDENTITIES, seed:
 
 
 class Shell:
-    """Runs commands with the variables of an installation."""
+    """Runs commands with the environment variables of an installation."""
 
     def __init__(self, servers: str, topics: Topics, uri: str) -> None:
         self.settings = ServiceSettings(bootstrap_servers=servers, topics=topics, mlflow_tracking_uri=uri)
@@ -74,7 +74,7 @@ class Shell:
             return CliRunner().invoke(app, list(arguments), **more)
 
     def tell_progress(self, rollout_id: str, name: str) -> None:
-        """Write progress of a running job with enough counts of a challenger."""
+        """Write progress of a running job in which every guard has data on a challenger."""
         record = progress(written_at=9_999_999_999_999, features=list(catalogue.IDENTITIES))
         record["totals"]["trials"] = {rollout_id: {"seq": 2, "challengers": {name: COUNTS}}}
         producer = Producer({"bootstrap.servers": self.settings.bootstrap_servers})
@@ -210,6 +210,17 @@ def test_invalid_rollouts_are_refused(shell: Shell, uri: str, model: str, check:
     fault = shell.refused("promote", model, "--threshold", "0.5")
     assert (fault.check, match in str(fault)) == (check, True), str(fault)
     assert reading.history(shell.settings, {}).entries == ()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["r1", "--threshold", "0.5"], ["r1", "--rollout-id", "r2"], ["m/1", "--at", "1"]],
+    ids=" ".join,
+)
+def test_options_that_promote_would_ignore_are_refused(arguments: list[str]) -> None:
+    outcome = CliRunner().invoke(app, ["promote", *arguments, "--bootstrap-servers", "127.0.0.1:9"])
+    assert outcome.exit_code == 2
+    assert "NAME/VERSION" in outcome.output
 
 
 def test_files_that_were_changed_in_the_registry_are_refused(shell: Shell, uri: str) -> None:

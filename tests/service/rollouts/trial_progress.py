@@ -18,7 +18,7 @@ COUNTS: dict[str, Any] = {
     "scores": HISTOGRAM,
     "champion_scores": HISTOGRAM,
 }
-"""Counts of a challenger like the champion, too few for a verdict."""
+"""Counts of a challenger that resembles the champion; too few: the verdict is insufficient."""
 
 
 def trial_progress(

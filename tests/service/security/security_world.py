@@ -53,7 +53,7 @@ def chain(count: int) -> list[bytes]:
 
 
 def secrets_of(path: Path) -> dict[str, str]:
-    """A tokens file with one token of each kind; their secrets by kind."""
+    """Write a tokens file with one token of each kind; return kind -> secret, and a `wrong` one."""
     result = {
         role.word: tokens.add(path, role.word, role, "root", NOW_MS - 9, NOW_MS + 60_000) for role in Role
     }
@@ -75,7 +75,7 @@ def sidecar(tokens_file: Path | None = None, **settings: Any) -> FastAPI:
 
 
 def client(app: FastAPI) -> TestClient:
-    """A client from another address, which gets errors as answers."""
+    """A client on another machine, which gets answers instead of the application's exceptions."""
     return TestClient(app, raise_server_exceptions=False, client=("10.0.0.7", 50_000))
 
 

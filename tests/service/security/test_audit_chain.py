@@ -96,7 +96,7 @@ def test_an_inserted_record_is_found(place: int) -> None:
     well_made = audit.next_record(CHAIN[place - 1], entry(99, actor="mallory"))
     assert faults([*CHAIN[:place], well_made, *CHAIN[place:]]) == {(place, Fault.INSERTED)}
     assert (place, Fault.FOREIGN) in faults([*CHAIN[:place], b"no record", *CHAIN[place:]])
-    # of two equal ones either may be the copy
+    # of two equal records either may be the copy
     assert {fault for _, fault in faults([*CHAIN[:place], CHAIN[place - 1], *CHAIN[place:]])} == {
         Fault.INSERTED
     }
@@ -138,7 +138,7 @@ def test_any_changed_byte_is_found(place: int, position: int, byte: int) -> None
     )
 )
 def test_foreign_records_on_the_topic_do_not_stop_the_chain(values: list[bytes]) -> None:
-    """The next record follows from any record on the topic, and the foreign one is reported."""
+    """The chain continues after any record on the topic, and foreign records are reported."""
     following = audit.next_record(values[-1] if values else None, entry(1))
     seen = audit.verify([*values, following])
     assert {finding.number for finding in seen.findings} == set(range(len(values)))

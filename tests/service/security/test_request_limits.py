@@ -61,10 +61,10 @@ def test_a_caller_with_too_many_requests_is_limited_and_others_are_not(tmp_path:
     assert refused.json()["code"] == "rate_limited"
     assert 1 <= int(refused.headers["retry-after"]) <= 100
     assert asking.get("/metrics", headers=admin).status_code == 200
-    # wrong tokens are counted with their address, whatever they are
+    # requests with wrong tokens count for their address, whatever the tokens are
     codes = [asking.get("/metrics", headers=bearer(f"wrong-{n}")).status_code for n in range(5)]
     assert codes == [401, 401, 401, 429, 429]
-    assert asking.get("/healthz").status_code == 200  # a probe that is refused would end the process
+    assert asking.get("/healthz").status_code == 200  # if a probe were refused, the process would be killed
 
 
 def test_rate_0_is_no_limit() -> None:

@@ -37,7 +37,7 @@ def test_the_process_serves_tokens_over_tls(tmp_path: Path) -> None:
         assert (status, json.loads(body)["code"]) == (401, "missing_token")
         assert headers["strict-transport-security"] == "max-age=31536000"
         assert "server" not in {name.lower() for name in headers}
-        # with tokens no header makes a caller local
+        # if tokens are required, no header makes a caller local
         assert get("metrics", **{"X-Forwarded-For": "127.0.0.1"})[0] == 401
         assert get("metrics", Authorization=f"Bearer {secret}")[0] == 200
         assert get("v1/audit", Authorization=f"Bearer {secret}")[0] == 403

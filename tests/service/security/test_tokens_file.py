@@ -44,7 +44,7 @@ def test_commands_add_list_and_revoke(tmp_path: Path) -> None:
     assert "operator  active" in stdout
     assert secret not in stdout
     assert run.invoke(cli.app, ["tokens", "revoke", "alice", "--file", str(path)]).exit_code == 0
-    search_result = kept.find(secret)  # read anew
+    search_result = kept.find(secret)  # the changed file is read again
     assert search_result is not None
     assert search_result.state(search_result.created_at) == "revoked"
     assert "revoked" in run.invoke(cli.app, ["tokens", "list", "--file", str(path)]).stdout

@@ -131,7 +131,7 @@ def test_large_records_are_listed_written_whole_and_replayed_whole(letters: Lett
     assert (large_value["key"], large_value["value"].encode()) == ("r", value)
     assert (large_key["key"].encode(), large_key["value"].encode()) == (LARGE_KEY, TRANSACTION)
 
-    # unchanged, and from the file: the second time none is left to replay
+    # replayed from the topic, then from the file, which has nothing left to replay
     output = letters.told("replay", "--topic", topics.model_rollouts, "--topic", topics.transactions)
     assert json.loads(output) == {"sent": 2, "sent_before": 0}
     assert json.loads(letters.told("replay", str(file))) == {"sent": 0, "sent_before": 2}
@@ -167,7 +167,7 @@ def test_deleted_records_are_reported_and_not_replayed(letters: Letters, tmp_pat
     value = rollout(3_000_000, "r2")
     there = letters.refuse(Reason.INVALID_VALUE, topics.model_rollouts, 0, b"r2", value)
     letters.expire(gone)
-    # a recreated topic: another record at the offset, a log that ends before it, a missing partition
+    # as in recreated topics: another record at the offset, a log that ends before it, no partition, no topic
     letters.write(replace(there, value=rollout(3_000_000, "r3")))
     letters.write(replace(there, offset=there.offset + 100))
     letters.write(replace(there, partition=7))
@@ -189,7 +189,7 @@ def test_deleted_records_are_reported_and_not_replayed(letters: Letters, tmp_pat
         assert "leave these dead letters out" in str(outcome.exception)
     assert not letters.sent_again(topics.model_rollouts)
 
-    # as the line says: one omitted, one corrected
+    # as the message says: the first gets its value, the letters without a record are left out
     line = {**json.loads(lines[0]), "value": rollout(10, "r1").decode()}
     file.write_text(f"{json.dumps(line)}\n{lines[1]}\n")
     assert json.loads(letters.told("replay", str(file))) == {"sent": 2, "sent_before": 0}

@@ -24,8 +24,8 @@ BINS = FeatureBins(BOUNDS, np.array([[3, 4, 5, 0], [6, 6, 0, 0]]), np.array([1, 
 START_HOUR = 480_000
 ROW = st.tuples(
     st.integers(0, 4),  # hours after the start
-    st.integers(0, 3),  # number of its plan
-    st.integers(0, 2**20),  # hash of its id
+    st.integers(0, 3),  # number of the transaction's plan
+    st.integers(0, 2**20),  # hash of the transaction's id
     st.sampled_from([-1.0, 0.0, 3.0, 7.0, 20.0, np.nan]),
     st.sampled_from([-1.0, 0.0, 3.0, 7.0, 20.0, np.nan]),
 )
@@ -59,7 +59,7 @@ def add(counts: FeatureCounts, plans: list[Any], rows: list[tuple[int, int, int,
 
 
 def naive(rows: list[tuple[float, ...]]) -> list[list[int]]:
-    """Count the values of BINS one by one."""
+    """Count the values of the features b and a in BINS, one by one."""
     counts = [[0] * 4 for _ in range(2)]
     for row in rows:
         for feature, (value, bounds) in enumerate(((row[4], (0, 5)), (row[3], (10,)))):

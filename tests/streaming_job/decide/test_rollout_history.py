@@ -97,7 +97,7 @@ def test_an_invalid_rollout_is_refused_without_effect() -> None:
 
 
 def test_a_rollout_too_large_for_the_state_is_refused() -> None:
-    """Padded with blanks to one byte above the limit; without it, it decides."""
+    """A rollout is padded with blanks to one byte above the limit; without that byte it decides."""
     value = record(1, 20).value or b""
     for blanks, reasons, decides in ((65_537, [(1, Reason.RECORD_TOO_LARGE)], "r0"), (65_536, [], "r1")):
         padded = RolloutRecord(20, 1, value[:-1] + b" " * (blanks - len(value)) + b"}")
@@ -113,7 +113,7 @@ def test_a_rollout_too_large_for_the_state_is_refused() -> None:
 
 @pytest.mark.parametrize("text", [b'"r1"', b'"card-fraud"', b'"test"'])
 def test_text_that_only_pythons_json_accepts_is_refused(text: bytes) -> None:
-    """A lone surrogate passes the contract, but would break the alerts and progress records with it."""
+    """A lone surrogate passes the contract, but would break the alerts and progress records that name it."""
     broken = replace(record(1, 20), value=(record(1, 20).value or b"").replace(text, b'"x\\ud800"', 1))
     history, refused = folded(record(0, 10), broken)
     assert refused == [(1, Reason.INVALID_VALUE)]
@@ -145,7 +145,10 @@ def test_a_job_without_merchant_facts_refuses_a_model_that_needs_them_and_says_w
 
 
 def test_each_release_decides_by_the_features_that_it_computes() -> None:
-    """A release that has the features judges the rollouts set aside; one that lost them passes them over."""
+    """A release with more features judges the rollouts that were set aside for lack of them.
+
+    A release that lost features passes over the rollouts that need them.
+    """
     old, _ = folded(record(0, 10), record(1, 20, model=newer_ref()), record(2, 30, model=subset_ref()))
     saved = orjson.loads(orjson.dumps(old.records))
     asked = []
@@ -257,7 +260,7 @@ def events(*told: tuple[int, Event], first: int = 0) -> list[RolloutRecord]:
 
 
 def trial(name: str = "r", start: int = 20) -> list[tuple[int, Event]]:
-    """A rollout: proposed, in shadow 10 ms later, a canary after 20, paused after 30, resumed after 40."""
+    """A rollout: proposed at `start`, in shadow 10 ms later, a canary after 20 ms, paused 30, resumed 40."""
     kinds = (Type.SHADOW_STARTED, Type.CANARY_SET, Type.PAUSED, Type.RESUMED)
     result = [proposed(name, challenger(model_ref("2")), challenger(model_ref("3"), "s", "shadow"))]
     result += [event(kind, name, seq) for seq, kind in enumerate(kinds, 2)]
@@ -338,7 +341,7 @@ def test_a_proposal_with_one_unusable_model_is_refused_as_a_whole() -> None:
     assert refused == [(2, Reason.INCOMPATIBLE_FEATURES), (3, Reason.UNKNOWN_ROLLOUT)]
     assert history.set_aside == {2: "incompatible_features"}
     assert history.line.open is None
-    # a release that has the features does not open it after later rollouts
+    # verdicts on events are final: a release that has the features does not open the rollout, either
     able = RolloutHistory.restore(history.records, never, (*IDENTITIES, "count_1h:2"))
     assert (able.line, able.set_aside) == (history.line, history.set_aside)
 
@@ -386,7 +389,7 @@ def test_a_withdrawal_event_from_the_beginning_concerns_undecided_transactions()
 
 
 def test_rollouts_of_both_versions_follow_each_other() -> None:
-    """A record of version 1 rolls back what is open; a proposal may name it as the champion."""
+    """A record of version 1 rolls back the open rollout; a later proposal may name its model as champion."""
     old = [record(0, 10), *events(*trial(), first=1)]
     history, refused = folded(*old, record(6, 70, "r6", model_ref("4")))
     assert (refused, history.line.open) == ([], None)

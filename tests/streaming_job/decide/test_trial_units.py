@@ -18,11 +18,11 @@ SEEN = st.tuples(
     st.sampled_from([0, 1_000, HOUR // 2, HOUR, 5 * HOUR]),
     st.integers(1, 7),
 )
-"""(partition, card, time since the one before, alerts of the champion and two challengers)."""
+"""(partition, card, ms since the partition's previous one, bits: alerts of champion and two challengers)."""
 
 
 def naive(seen: list[tuple[int, int, int, int]]) -> list[tuple[Counter[str], Counter[str]]]:
-    """Card-hours and cards of both challengers over the whole log."""
+    """Card-hours and cards over the whole log, of each of the two challengers beside the champion."""
     out = []
     for number in (1, 2):
         kinds = []

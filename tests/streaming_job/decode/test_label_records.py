@@ -1,4 +1,4 @@
-"""Decoding of labels: by the contract, like the oracle, each by exactly one key group."""
+"""Labels are decoded as the contract and the oracle say, each by exactly one key group."""
 
 import json
 from typing import Any
@@ -72,7 +72,7 @@ def test_labels_agree_with_the_contract_and_the_oracle(record):
     except ContractError:
         assert isinstance(features, Reason)
     else:
-        # 1.0 is an integer to JSON Schema; and a key names one card
+        # refused beyond the schema: 1.0, which is an integer to it, and a card that is not the key's, c
         assert not isinstance(features, Reason) or record["card_id"] != "c" or 1.0 in record.values()
 
 

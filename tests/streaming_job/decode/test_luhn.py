@@ -1,4 +1,4 @@
-"""A card number in place of a token is refused; its digits appear only in the letter's record."""
+"""A card number in place of a token is refused; in the dead letter only the copied record has its digits."""
 
 import json
 import time
@@ -38,7 +38,7 @@ def are_refused(ids: list[str]) -> list[bool]:
 
 def decoded(cards: list[str], limits: TimeLimits = LIMITS) -> transactions.Decoded:
     values = [record(card_id=card, transaction_id=f"t-{row}") for row, card in enumerate(cards)]
-    for row in range(0, len(cards), 3):  # with escapes: `strict` reads them
+    for row in range(0, len(cards), 3):  # records with escapes are read by `strict`
         values[row] = json.dumps(json.loads(values[row])).encode().replace(b"EUR", b"\\u0045UR")
     return transactions.decode(records(values, partitions=[0] * len(cards)), limits, ONE)
 

@@ -1,4 +1,4 @@
-"""Each key group keeps the profile rows of its own cards; together they have the outcome of one group."""
+"""Each key group keeps the profile rows of its own cards; all together have the outcome of a single group."""
 
 import json
 import re
@@ -30,7 +30,7 @@ _PLAIN = re.compile(rb'B\{B"card_id"B:B"([^"\\\x00-\x1f]*)"B\}B'.replace(b"B", _
 
 
 def plain_card(key: bytes | None) -> bytes | None:
-    """The card that a plain key names: the definition, as a pattern."""
+    """The card that a plain key names, None for other keys: the definition as a pattern."""
     match = _PLAIN.fullmatch(key or b"")
     return match[1] if match else None
 
@@ -194,7 +194,7 @@ def test_groups_decode_the_same_as_decoding_all_and_assigning(partitioner, group
         assert same(decoded, other)
     offsets = [offset for part in result for offset in part.changes["offset"].tolist()]
     offsets += [letter.offset for part in result for letter in part.dead_letters]
-    assert sorted(offsets) == list(range(len(drawn)))  # one group keeps it, or reports it
+    assert sorted(offsets) == list(range(len(drawn)))  # one group keeps or reports each record
 
 
 @pytest.mark.parametrize("groups", [1, 2, 5])
@@ -213,7 +213,7 @@ def test_every_faulty_row_is_reported_by_the_group_that_its_key_names_or_by_grou
     key_groups = KeyGroups(Partitioner.CRC32, partitions=PARTITIONS, groups=groups)
     faulty: list[tuple[bytes | None, bytes | None]] = [
         *((plain_key(card), value) for card in CARDS for value in (b"", b"{", envelope(card, risk_tier=9))),
-        *((plain_key(card), envelope(CARDS[row - 1])) for row, card in enumerate(CARDS)),  # another card's
+        *((plain_key(card), envelope(CARDS[row - 1])) for row, card in enumerate(CARDS)),  # other card
         *((key, b"{") for key in ODD_KEYS),
         *((key, envelope("c-1", status="lost")) for key in ODD_KEYS),
         (None, None),
@@ -244,7 +244,7 @@ def test_every_group_learns_the_end_of_the_snapshot_from_any_card():
     snapshot += [(plain_key("c-9"), envelope("c-9", "r", "last")), (plain_key("c-10"), envelope("c-10"))]
     result = by_group(log(snapshot), key_groups)
     assert [decoded.snapshot_end for decoded in result] == [1009] * 5
-    assert sum(decoded.changes.size for decoded in result) == 11  # and one of them keeps the row
+    assert sum(decoded.changes.size for decoded in result) == 11  # and each row is kept by one group
 
 
 def test_rows_of_other_groups_are_not_decoded(monkeypatch):

@@ -74,7 +74,7 @@ def test_row_becomes_a_change(op, change):
             KEY,
             envelope("d", before={"card_id": "c-1"}, after=None),
             DELETE,
-        ),  # a table's default replica identity
+        ),  # the key alone, by Postgres' default replica identity
         (None, envelope("d", before={"card_id": "c-1", "status": None}, after=None), DELETE),
     ],
 )
@@ -107,7 +107,7 @@ def test_unknown_columns_and_fields_are_ignored(value):
         (envelope("r", source={"snapshot": "last_in_data_collection"}), False),
         (envelope("r", note="last", source={"snapshot": "first"}), False),
         (envelope("r", note="last", source="last"), False),
-        (envelope("r", after=None, source={"snapshot": "last"}), True),  # an invalid row ends it as well
+        (envelope("r", after=None, source={"snapshot": "last"}), True),  # even if invalid
         (envelope("r", source={"snapshot": "last"})[:-1], False),
         (envelope("u"), False),
         (None, False),
@@ -156,7 +156,7 @@ BAD: list[tuple[bytes | None, bytes | None, Reason]] = [
     (KEY, envelope("d", before={"card_id": "c-2"}, after=None), Reason.INVALID_VALUE),
     (b'{"card_id":""}', envelope(), Reason.INVALID_VALUE),
     (b'{"card_id":"\xff"}', envelope(), Reason.INVALID_VALUE),
-    (KEY, changed(card_id="c-2", risk_tier=None), Reason.WRONG_TYPE),  # its own errors first
+    (KEY, changed(card_id="c-2", risk_tier=None), Reason.WRONG_TYPE),  # errors of the row alone come first
     (KEY, changed(status="lost"), Reason.INVALID_VALUE),
     (KEY, changed(status=["active"]), Reason.WRONG_TYPE),
     (KEY, changed(home_country="de"), Reason.INVALID_VALUE),

@@ -97,7 +97,7 @@ def test_condensed_pieces_say_the_same_in_no_more_rows_than_there_are_merchants_
         tiers.add(store, every[added : added + len(step)])
         added += len(step)
     assert added_up(tiers.load(store)).tolist() == added_up(every).tolist()
-    # a piece has at least twice the rows of the next one, and no merchant twice
+    # a piece has at least twice the rows of the next one, and names no merchant twice
     assert all(rows <= 5 for _, rows in extra["x"])
     assert len(extra["x"]) <= 3
 
@@ -160,7 +160,7 @@ def test_the_clock_is_that_of_the_slowest_partition():
     (seen,) = as_records([Record("t", 0, 0, 50, None, b""), Record("t", 0, 1, 40, None, b"")])
     clock.advance(seen)
     assert (clock.time(), clock.time([1])) == (BEGUN, 50)
-    clock.set_waiting({1: 30})  # a partition with waiting records has records left
+    clock.set_waiting({1: 30})  # a transaction waits in partition 1: it counts, drained or not
     assert (clock.time(), clock.time([1])) == (30, 30)
 
 
@@ -223,7 +223,7 @@ def test_an_hour_is_written_once_when_it_is_over():
 def test_a_label_takes_effect_an_hour_after_its_hour():
     facts = Facts([NOW])
     facts.label(0, NOW + 5)
-    facts.group.settle((NOW + 5) * HOUR, 0, facts.outcome)  # others may have arrived with it
+    facts.group.settle((NOW + 5) * HOUR, 0, facts.outcome)  # more labels of this arrival may follow
     assert "report" not in [fact["kind"] for fact in facts.written()]
     facts.group.settle((NOW + 5) * HOUR + 1, 0, facts.outcome)
     (report,) = facts.written()
@@ -239,8 +239,8 @@ def test_a_fact_after_a_promise_takes_effect_later_than_it():
     assert facts.outcome.counts["late_facts"] == 1
     (report,) = facts.written()
     assert report["effective_at"] == (NOW + 11) * HOUR
-    # the hour's count was ripe an hour after it, and may have been used: the addition goes to an hour that
-    # was not
+    # the count of hour NOW + 1 is promised and may have been used: the addition goes to NOW + 9, the first
+    # hour after those that the promise covers
     facts.decide(1, NOW + 1)
     assert facts.outcome.counts["late_facts"] == 1
     (counts,) = facts.written()

@@ -65,7 +65,7 @@ def values_of(alert: Mapping[str, Any]) -> np.ndarray:
 
 
 def base_of(model: Scorer) -> float:
-    """Mean log-odds of a model of trees, to which contributions add up."""
+    """Mean log-odds of a model of trees; with a row's contributions added, the row's log-odds."""
     trees = model.classifier.classifier if isinstance(model.classifier, Projection) else model.classifier
     assert isinstance(trees, Trees)
     return float(trees.baseline[0] + trees.means[trees.roots].sum())
@@ -108,14 +108,14 @@ def check_reasons(alert: Mapping[str, Any]) -> None:
         return
     model = load_any(MODELS[alert["model"]["digest"]]).on(NAMES)
     if MODELS[alert["model"]["digest"]] in (RAISES, NO_NUMBER):
-        model = scorer("2")  # scores of the models that answer
+        model = scorer("2")  # whose scores these models give, unless they fail
     x = values_of(alert)
     assert model.score(x)[0] == score
     raised = model.explain(x)[0]
     assert base_of(model) + raised.sum() == pytest.approx(math.log(score / (1 - score)), abs=1e-9)
     strongest = sorted(raised[raised > 0].tolist(), reverse=True)[:REASONS]
     assert contributions == strongest
-    # a score above the model's mean has a reason, and the reasons alone raise it at least as far
+    # a score above the model's mean has reasons, which raise it at least as far as all contributions do
     if math.log(score / (1 - score)) > base_of(model):
         assert reasons
         assert len(strongest) == REASONS or sum(contributions) >= raised.sum() - 1e-9

@@ -136,7 +136,7 @@ def test_alerts_and_dead_letters_keep_their_contracts_and_are_counted():
 
 @pytest.mark.parametrize("cuts", [(), (1, 2, 3)], ids=["one batch", "a batch each"])
 def test_a_rollout_decides_arrivals_from_its_own_on(cuts):
-    """r1 also decides transactions before any rollout.
+    """r1 also decides transactions that arrive before any rollout.
 
     rollout  r1 at 10 s (threshold 1)    r2 at 20 s (0)     r3 at 30 s (1)
     arrival  5 s        10 s   19.999 s  20 s      29.999 s 30 s
@@ -155,7 +155,9 @@ def test_a_rollout_decides_arrivals_from_its_own_on(cuts):
 
 @pytest.mark.parametrize("cuts", [(), (1,), (2,)], ids=str)
 def test_a_rollout_with_an_earlier_timestamp_takes_effect_with_the_one_before(cuts):
-    """A broker's clock went back: r3 follows r2 with an earlier timestamp. It cannot decide what r1 decided.
+    """A broker's clock went back: r3 follows r2 with an earlier timestamp.
+
+    r3 cannot decide what r1 has decided: it takes effect with r2.
 
     rollout  r1 at 0      r2 at 20 s, then r3 "at 10 s"
     tx           15 s     20 s
@@ -206,7 +208,7 @@ def test_a_blocked_card_is_declined_only_between_block_and_release(cuts):
 def test_rows_of_a_later_snapshot_are_known_from_their_arrival(cuts, groups):
     """The first snapshot ends, for every group, with the marked row of another card.
 
-    profiles   last row of the first one      a   b (read again)
+    profiles   last row of the first          a   b (a later snapshot)
     arrival    -1 h                   0 s     10 s 10 s      20 s
     tx                                a, b                   a, b
     """
@@ -251,7 +253,7 @@ def test_duplicate_is_no_alert_and_is_counted():
 
 @pytest.mark.parametrize("cuts", [(), (1,), (1, 2, 3)], ids=str)
 def test_a_reused_id_does_not_suppress_an_alert(cuts):
-    """A small one, a large one with the same id (decided, marked, counted), then the large one again."""
+    """A small payment, a large one with the same id (decided, marked, counted), then that one again."""
     world = World()
     world.tx(0, 1.0, transaction_id="same")
     for _ in range(2):

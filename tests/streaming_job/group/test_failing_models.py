@@ -28,7 +28,7 @@ Load = Callable[[ModelRef], Scorer]
 
 
 class Foreign:
-    """A classifier of two functions."""
+    """A classifier made of two functions."""
 
     def __init__(
         self, score: Callable[[Array], Array], explain: Callable[[Array], Array] | None = None
@@ -76,7 +76,7 @@ def assert_equal_to_the_oracle(made: World, load_model: Load) -> list[dict[str, 
 
 @pytest.fixture(scope="module")
 def registered(tmp_path_factory: pytest.TempPathFactory) -> tuple[ModelRef, Load]:
-    """A logistic regression, which refuses NaN, the features of a card without profile."""
+    """A logistic regression, which raises on NaN, hence on the features of cards without a profile."""
     directory: Path = tmp_path_factory.mktemp("registry")
     uri = f"sqlite:///{directory}/mlflow.db"
     rng = np.random.default_rng(0)
@@ -186,7 +186,7 @@ def test_failures_do_not_depend_on_the_other_rows() -> None:
     assert np.isnan(scores[bad]).all()
     good = np.setdiff1d(np.arange(1000), bad)
     assert np.array_equal(scores[good], x[good, 1])
-    assert len(asked) < 17 * 2 * 11  # halves, not a thousand calls
+    assert len(asked) < 17 * 2 * 11  # failing batches are halved, not scored row by row
 
 
 @pytest.mark.unit

@@ -47,7 +47,7 @@ def fails(error: type[ModelError]) -> Load:
 
 
 def world(model: ModelRef) -> World:
-    """rollout  r1 at 0    r2 at 10 s (model)    r3 at 20 s; a transaction each second."""
+    """Rollouts: r1 at 0, r2 with `model` at 10 s, r3 at 20 s; a transaction each second."""
     result = World(rollout=False, partitions=3)
     result.rollout("r1", 0, threshold=0.0)
     result.rollout("r2", 10 * SECOND, threshold=0.0, model=model)
@@ -85,7 +85,7 @@ def test_the_last_good_rollout_stays_in_force(
 @pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize("cuts", [(), (5, 10, 11, 12, 25)], ids=["one batch", "some"])
 def test_a_rollout_in_another_partition_is_refused_and_not_folded(groups: int, cuts: tuple[int, ...]) -> None:
-    """The topic has got a second partition: r2 is its first record, with the offset of r1."""
+    """The topic has a second partition: r2 is the first record there, with the same offset as r1."""
     result = world(model_ref("2"))
     result.rollouts[1] = result.rollouts[1]._replace(partition=1, offset=0)
     outcomes = result.run(cuts, groups=groups, rebuild_each_batch=True)
@@ -140,7 +140,7 @@ def test_a_withdrawn_rollout_no_longer_decides(cuts: tuple[int, ...], groups: in
 
 
 class Registry:
-    """A registry with changing models, which counts its calls."""
+    """A registry from which models can disappear; it keeps the versions that were asked for."""
 
     def __init__(self) -> None:
         self.gone: set[str] = set()
@@ -158,7 +158,7 @@ def test_the_model_in_force_is_loaded_before_a_transaction_needs_it() -> None:
     rules = replace(result.rules(), load_model=registry.load)
     core = opened(rules, store, Meta(), {})
     fold(core, result)
-    assert registry.asked == ["1", "2", "2", "2"]  # each is loaded for its verdict, the last one is in force
+    assert registry.asked == ["1", "2", "2", "2"]  # each for its verdict, then the one in force
     core.seal(store, {})
     registry.asked = []
     opened(rules, store, Meta(), {})

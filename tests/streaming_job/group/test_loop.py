@@ -49,7 +49,7 @@ def case(seed: int, partitions: int, groups: int) -> tuple[Rules, list[Record]]:
 
 @cache
 def uncut(seed: int, partitions: int, groups: int, group: int) -> tuple[Output, dict[Any, Any], bytes, bytes]:
-    """One pass over the whole log: output, final state, offsets from which events held, counts."""
+    """One pass over the whole log: output, final state, pieces of applied events and of feature counts."""
     rules, log = case(seed, partitions, groups)
     transactions = [record for record in log if record.topic == rules.topics.transactions]
     pass_ = Group(group, rules)
@@ -82,9 +82,9 @@ def knowledge(state: GroupState) -> dict[Any, Any]:
 
 
 BEFORE = st.one_of(st.none(), st.just("another process"), st.just("another machine"), st.integers(0, 8))
-"""Event before an epoch; a number restores that checkpoint."""
+"""Event before an epoch; a number restores the checkpoint of that number."""
 EPOCHS = st.lists(st.tuples(BEFORE, st.integers(0, 12), st.none() | st.integers(0, 90)), max_size=8)
-"""Event before the epoch, its length, and the call that kills its process."""
+"""Event before the epoch, turns of the epoch, and number of the call that kills its process, if any."""
 
 
 @examples(120, thorough=40_000)
@@ -129,7 +129,7 @@ def test_output_and_state_equal_those_of_an_uninterrupted_pass(seed, shape, epoc
 
 
 class Turns:
-    """Collaborators of a loop, driven turn by turn, each a tenth of a second."""
+    """Collaborators of a loop that runs turn by turn; each turn takes a tenth of a second."""
 
     def __init__(self, taken: list[int]) -> None:
         """A log whose third transaction is the first alert; rollouts are the only table.
@@ -147,7 +147,7 @@ class Turns:
         self._records, self._taken, self._turn = iter(world.transactions), taken, -1
         self.positions = {(TOPICS.transactions, 0): 0}
         self.transactions: list[tuple[int, int]] = []
-        """(turn, alerts) of each transaction."""
+        """(turn, number of alerts) of each Kafka transaction."""
         self.asked_for_end = False
 
     def take(self, most: int, most_bytes: int, wait_s: float, linger_s: float) -> list[Records]:
@@ -157,7 +157,7 @@ class Turns:
         return list(as_records(result))
 
     def limit(self, ends: Offsets | None) -> None:
-        raise AssertionError("nothing has been said before")
+        raise AssertionError("there is no output to replay up to")
 
     def lag(self) -> dict[str, int]:
         return {}
@@ -186,8 +186,10 @@ class Turns:
 
 
 def test_alerts_are_committed_at_once_positions_at_intervals_and_heartbeats_rarely():
-    """taken  1 . . . 1 1 . . . . . . . .
-    said        |     |             |
+    """Transactions that each turn reads, and the turns in which the loop commits.
+
+    read    1 . . . 1 1 . . . . . . . .
+    commit      |     |             |
     """
     assert Turns([1, 0, 0, 0, 1, 1, *[0] * 8]).run().transactions == [(2, 0), (5, 1), (12, 0)]
 

@@ -58,7 +58,7 @@ def archive(seed: int, partitions: int) -> tuple[pa.Table, pa.Table, pa.Table]:
 
 
 def training_set(directory: Path, seed: int, partitions: int, delay_ms: int) -> pa.Table:
-    """Output of `fraud features` for that archive."""
+    """Output of `fraud features` for the archive of a log."""
     paths = {name: directory / f"{name}.parquet" for name in ("transactions", "labels", "profiles", "output")}
     for name, table in zip(paths, archive(seed, partitions), strict=False):
         pq.write_table(table, paths[name], row_group_size=7)
@@ -95,7 +95,7 @@ def reports(log: tuple[Record, ...]) -> pa.Table:
 
 
 def bits(features: dict[str, float | None]) -> bytes:
-    """NaN is null in JSON."""
+    """The bytes of features from JSON, in which null stands for NaN."""
     values = [features[name] for name in ALL_NAMES]
     return np.array([np.nan if value is None else value for value in values]).tobytes()
 
@@ -112,7 +112,7 @@ def undisturbed(seed: int, shape: tuple[int, int], delay_ms: int) -> MemoryGroup
 
 
 CASES = [(0, (3, 2), DAY), (1, (4, 3), 7 * DAY), (2, (1, 1), 0), (3, (3, 2), 0), (5, (3, 2), DAY)]
-"""Number of WORLDS in an everyday run."""
+"""The worlds of an everyday run; a thorough one draws from WORLDS."""
 
 
 @pytest.mark.parametrize(("seed", "shape", "delay_ms"), CASES)
@@ -191,7 +191,7 @@ def test_kills_and_restored_checkpoints_change_nothing(world_of, epochs, chance)
     assert groups.alerts() == calm.alerts()
     assert groups.dead_letters() == calm.dead_letters()
     assert groups.reports() == calm.reports()
-    # which hours are over at the end depends on who noticed first that its partitions are drained
+    # which hours are over at the end depends on which group noticed first that its partitions were drained
     over = min(groups.hours_over(), calm.hours_over())
     assert counts(groups, over) == counts(calm, over)
 

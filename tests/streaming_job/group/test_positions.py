@@ -17,11 +17,11 @@ FIRST, END = {T0: 10, T1: 0, PROFILES: 0}, {T0: 100, T1: 50, PROFILES: 30}
 @pytest.mark.parametrize(
     ("state", "said"),
     [
-        ({T0: 20, T1: 5, PROFILES: 30}, {T0: 60, T1: 5}),  # to be decided again, in silence
+        ({T0: 20, T1: 5, PROFILES: 30}, {T0: 60, T1: 5}),  # P before Q: to be decided again, in silence
         ({T0: 20, T1: 5, PROFILES: 30}, {T0: 20, T1: 5}),
         ({T0: 20, T1: 5, PROFILES: 30}, {}),  # without any output yet
-        ({T0: 10, T1: 0, PROFILES: 0}, {}),  # all of the log
-        ({T0: 100, T1: 50, PROFILES: 30}, {T0: 100, T1: 50}),  # none of it
+        ({T0: 10, T1: 0, PROFILES: 0}, {}),  # all of the log is to be decided
+        ({T0: 100, T1: 50, PROFILES: 30}, {T0: 100, T1: 50}),  # nothing is to be decided
     ],
 )
 def test_a_state_behind_or_at_the_output_is_accepted(state: Offsets, said: Offsets) -> None:
@@ -46,7 +46,7 @@ def test_a_mismatch_is_refused_with_its_partition_and_a_remedy(
 
 
 def test_a_log_that_ends_before_the_output_is_refused() -> None:
-    """The state is before that end: new records would be decided silently up to Q."""
+    """P is before the end of the log, Q after it: new records up to Q would be decided without output."""
     with pytest.raises(LogError, match="transactions-0 was read up to offset 60, but ends at 40"):
         require_fit({T0: 20}, {T0: 60}, FIRST, {T0: 40})
 
@@ -60,8 +60,8 @@ def test_topics_without_the_last_output_are_refused() -> None:
 
 
 def test_topics_without_the_end_of_the_last_output_are_refused() -> None:
-    """From the state's position on everything would be written again."""
+    """Without Q, all output from P on would be written again."""
     words = r"written 9 Kafka .* after the last one in transactions-0, transactions-1; .*another job id"
     with pytest.raises(CheckpointError, match=words):
         require_output(7, 9, {T1, T0})
-    require_output(9, 9, {T1, T0})  # the state knows it itself
+    require_output(9, 9, {T1, T0})  # the state is as new as the last output

@@ -14,7 +14,10 @@ pytestmark = pytest.mark.unit
 
 
 def world(seed: int) -> World:
-    """Three weeks of a few cards, one hot, all alerts; transactions late, too late, early or repeated."""
+    """Three weeks of a few cards, one of them hot; every decision is an alert.
+
+    Some transactions are late, too late, dated in the future, or repeated.
+    """
     rng = np.random.default_rng(seed)
     result = World(rollout=False, partitions=3)
     result.rollout("all", -HOUR, threshold=0.0)
@@ -57,7 +60,7 @@ def profiles(made: World) -> pa.Table:
 
 
 def bits(features: dict[str, float | None]) -> bytes:
-    """NaN is null in JSON."""
+    """The bytes of features from JSON, in which null stands for NaN."""
     values = [features[name] for name in NAMES]
     return np.array([np.nan if value is None else value for value in values]).tobytes()
 
@@ -75,7 +78,7 @@ def test_streamed_features_equal_those_of_the_training_set(seed: int, rebuilt: b
     decided = np.flatnonzero(~np.isnan(trained).all(axis=1)).tolist()
     assert sorted(streamed) == decided
     assert all(streamed[row] == trained[row].tobytes() for row in decided)
-    # the test covers all its cases
+    # the random world has all the cases that it is meant to have
     assert len(alerts) == len(streamed) < len(result.transactions) - len(dead_letters(outcomes))
     assert {reason for *_, reason in dead_letters(outcomes)} == {"too_late", "future_event_time"}
     assert max(alert["features"]["count_all"] for alert in alerts) > 512

@@ -30,7 +30,7 @@ Load = Callable[[ModelRef], Scorer]
 
 
 def world(*challengers: Challenger, share_bp: int = 5_000, kind: type[World] = World) -> World:
-    """A minute of traffic; a rollout in shadow from 10 s, canary from 20 s, rolled back later."""
+    """A minute of traffic; a rollout in shadow from 10 s, canary from 20 s, rolled back at 40 s."""
     result = kind(rollout=False, partitions=3)
     result.rollout("r1", -HOUR, threshold=0.0, max_count_5m=99)
     result.event(proposed("r2", *challengers), 9 * SECOND)

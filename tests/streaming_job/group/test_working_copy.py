@@ -30,7 +30,7 @@ class CrashError(Exception):
 
 
 def batch(state: GroupState, meta: Meta, store: MemoryPieces, number: int, cards: int = 50) -> float:
-    """Apply one transaction of every card; return the number that the first card had before."""
+    """Apply one transaction of every card; return how many the first card had before."""
     rows = np.zeros(cards, dtype=TRANSACTION)
     rows["hi"] = rows["lo"] = np.arange(1, cards + 1)
     rows["transaction"] = number
@@ -75,7 +75,7 @@ def test_another_process_that_grew_the_arrays_is_followed(tmp_path):
 
 
 def test_copy_from_before_the_machine_crashed_is_rebuilt(tmp_path, monkeypatch):
-    """Pages written back before the crash may belong to different batches, whatever the token is."""
+    """Pages written back before the crash may belong to different batches, whatever the token says."""
     store = MemoryPieces()
     run(WorkingCopy(tmp_path, LATENESS), store, 0)
     monkeypatch.setattr(working_copy, "_boot", lambda: "the next one")
@@ -90,7 +90,7 @@ def test_workers_whose_files_were_deleted_agree_on_new_ones(tmp_path):
     run(first, store, 0)
     run(other, store, 1)
     shutil.rmtree(tmp_path)
-    # each in turn, so that the second one finds the first one's file, of the size that it had mapped
+    # in turn: `other` finds a new file by `first`, of the same size as the deleted one that it maps
     assert [run((first, other)[number % 2], store, number) for number in range(2, 6)] == [2, 3, 4, 5]
     assert (first.rebuilds, other.rebuilds) == (1, 0)
 
@@ -107,7 +107,7 @@ def test_copy_of_another_token_is_rebuilt(tmp_path):
 
 
 def test_batch_that_spark_runs_again_starts_from_the_state_before(tmp_path):
-    """The copy is ahead of the store: its batch was never committed."""
+    """The copy is ahead of the store: its last batch was never committed."""
     copy, store = WorkingCopy(tmp_path, LATENESS), MemoryPieces()
     run(copy, store, 0)
     before = MemoryPieces(store)

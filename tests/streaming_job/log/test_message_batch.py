@@ -28,7 +28,7 @@ class Queue:
         self.owners: list[int] = []
 
     def measure(self, *messages: tuple[int, int, int, int], taken: int = 0) -> tuple[int, int, bool]:
-        """Messages are (topic, partition, offset, error); each value has 10 bytes, each key 3."""
+        """Measure messages (topic, partition, offset, error), with values of 10 bytes and keys of 3."""
         memory = np.zeros((len(messages), WORDS), dtype=np.int64)
         for row, (topic, partition, offset, error) in zip(memory, messages, strict=True):
             row[[TOPIC, OFFSET, SIZE, KEY_SIZE]] = topic, offset, 10, 3
@@ -76,7 +76,7 @@ def test_only_other_partitions_are_read_past_an_error() -> None:
     assert queue.owners == [0, FAILED, UNUSED, 1, UNUSED]
     assert queue.positions == [8, 10, 5]
     assert queue.states["is_cut"].tolist() == [True, False, False]
-    # nor by the next call
+    # the next call does not read that partition, either
     assert queue.measure((FIRST, 0, 21, 0)) == (0, 0, False)
 
 

@@ -64,7 +64,7 @@ def test_a_column_of_keys_has_the_partitions_of_its_keys(
     groups = KeyGroups(partitioner, partitions, groups=max(1, partitions // 2))
     expected = [groups.partition_of(card) for card in cards]
     for column in (pa.array(cards, pa.string()), pa.array([card.encode() for card in cards], pa.binary())):
-        # a slice has an offset
+        # a slice of an Arrow array has an offset into its buffers
         result = groups.partitions_of(column.slice(skipped))
         assert result.dtype == np.int32
         assert result.tolist() == expected[skipped:]

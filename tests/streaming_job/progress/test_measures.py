@@ -1,4 +1,4 @@
-"""Counts and times of decided transactions, in any batches."""
+"""Counts and times of decided transactions are the same in any batches."""
 
 from collections import Counter
 from types import SimpleNamespace

@@ -30,10 +30,10 @@ def test_the_watermark_is_the_newest_arrival_minus_the_99th_percentile_of_latene
     table, watermarks = partitions.advance(offsets(0), offsets(100), "tx", seen, 1)
     assert (watermarks["event_time"], watermarks["watermark"]) == (9_990_000, 10_000_000 - 1_000)
     assert table["watermark"] is None
-    # two in a hundred: the hundredth slowest is one of them
+    # now more than one in a hundred is a day late, so the 99th percentile is a day
     seen = {0: times(1, 10_000_001, [86_000_000] * 3)}
     _, late = partitions.advance(offsets(100), offsets(200), "tx", seen, 2)
-    assert late["watermark"] == 10_000_000 - 1_000  # it never goes back
+    assert late["watermark"] == 10_000_000 - 1_000  # the watermark never goes back
     assert (late["max_event_time"], late["event_time"]) == (1, 9_990_000)
 
 
@@ -57,7 +57,7 @@ def test_a_late_sender_holds_the_watermark_after_the_group_has_moved_to_another_
     first = Partitions().advance(offsets(0), offsets(10), "tx", seen, 1)
     held = first[1]["watermark"]
     for step in range(5):
-        # each commit is made by a process that knows the previous record only; every other one has no late
+        # each commit is made by a process that knows the previous record only; every other commit has no late
         # transactions
         late = [half_an_hour] * 2 if step % 2 == 0 else []
         seen = {0: times(10_000_000, 10_000_000 + 250 * step, [900] * 10 + late)}

@@ -56,7 +56,7 @@ def test_an_epoch_ends_for_every_task_at_its_time(server: EpochServer, wait_for:
         assert epoch.number == other.number == 7
         wait_for(lambda: epoch.is_over() and other.is_over())
         assert 0.3 <= time.monotonic() - begun < 10
-        assert epoch.is_over()  # and stays so
+        assert epoch.is_over()  # it stays over
 
 
 def test_a_task_may_end_the_epoch_for_all(server: EpochServer, wait_for: WaitFor) -> None:
@@ -196,7 +196,7 @@ def test_a_task_whose_driver_is_killed_ends(wait_for: WaitFor) -> None:
             assert not task.is_over()
             driver.send_signal(signal.SIGKILL)
             wait_for(task.is_over)
-            task.ask_for_end()  # of no process
+            task.ask_for_end()  # no error, although the driver is gone
     finally:
         driver.kill()
         driver.wait()

@@ -127,7 +127,7 @@ def test_server_that_dies_before_it_forks_leaves_an_interpreter(
     others = set(psutil.Process().children())
     with fork_server.running(tmp_path) as python:
         (server,) = set(psutil.Process().children()) - others
-        # it is still importing
+        # the server is still importing
         waits = psutil.Popen([python, "-m", "program"], env=modules, cwd=tmp_path, stdin=subprocess.DEVNULL)
         wait_for(lambda: launcher.__file__ in waits.cmdline(), deadline_s=PATIENCE_S)
         server.kill()

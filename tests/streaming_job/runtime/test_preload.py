@@ -10,7 +10,7 @@ pytestmark = pytest.mark.unit
 
 
 def kernels() -> dict[str, int]:
-    """Kernel -> number of argument types for which it is loaded in this process."""
+    """Kernel -> number of signatures for which it is loaded in this process."""
     from numba.core.dispatcher import Dispatcher
 
     ours = [module for name, module in sorted(sys.modules.items()) if name.startswith(PACKAGES)]
@@ -26,7 +26,7 @@ PACKAGES = ("feature_store", "models", "streaming_job")
 
 
 def preloaded_and_then_used() -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
-    """Kernels at first, after preloading, and after epochs of key groups without and with merchant facts."""
+    """`kernels()` at first, after preloading, and after epochs of groups without and with merchant facts."""
     from harness.job_world import SECOND, World
     from harness.labelled_world import MemoryGroups, labelled_world, merchant_rules
     from harness.memory_job import mortal
@@ -51,11 +51,11 @@ def preloaded_and_then_used() -> tuple[dict[str, int], dict[str, int], dict[str,
 
 
 def test_an_epoch_finds_every_kernel_loaded() -> None:
-    # a process of its own: in this one other tests have loaded them
+    # in a new process: in this one other tests have loaded kernels
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as alone:
         at_first, preloaded, used = alone.submit(preloaded_and_then_used).result()
     assert sum(preloaded.values()) > sum(at_first.values())
     assert {name: count for name, count in used.items() if count != preloaded[name]} == {}
-    # following the log is not included
+    # those epochs do not read a real log, so its kernels are checked by name
     for kernel in ("measure", "copy", "destroy_unused"):
         assert preloaded[f"streaming_job.log.message_kernels.{kernel}"] == 1

@@ -1,4 +1,4 @@
-"""Resident processes alone: who may connect, and when they end. Spark's tasks in them: test_session.py."""
+"""Resident processes without Spark: who may connect, and when they end. With Spark: test_session.py."""
 
 import os
 import socket

@@ -52,7 +52,7 @@ def test_only_files_of_dead_processes_are_removed(tmp_path: Path) -> None:
 
 
 def test_simultaneous_starts_do_not_disturb_each_other(tmp_path: Path) -> None:
-    # locks are those of open files, so threads keep each other out as processes do
+    # a lock belongs to an open file, so threads exclude each other as processes do
     with ThreadPoolExecutor(16) as starts:
         prepared = list(starts.map(lambda _: temp_dir.prepare(tmp_path), range(100)))
     assert [path for path in prepared if not (path / temp_dir.LOCK).exists()] == []

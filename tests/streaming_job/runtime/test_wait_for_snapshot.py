@@ -1,4 +1,4 @@
-"""Last records of a partition that show the end of Debezium's first snapshot."""
+"""Which last records of a partition show that Debezium's first snapshot has ended."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The group's output derived from committed offsets and progress record, agreeing or not."""
+"""Q and the last commit of a key group, from committed offsets and progress record, agreeing or not."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def committed(first: int, second: int, metadata: str | None = None) -> list[Topi
 
 
 def progress(end: int, commit_id: int = 17) -> dict[str, Any]:
-    """A record that also has the offsets of a table."""
+    """A progress record, which also has the offsets of a table."""
     partitions = [*OWN, ("profiles", 0)]
     parts = [{"topic": topic, "partition": part, "end_offset": end} for topic, part in partitions]
     return {"query_id": "q", "commit_id": commit_id, "partitions": parts}
@@ -63,8 +63,8 @@ def test_deleted_offsets_are_replaced_by_those_of_the_progress() -> None:
 @pytest.mark.parametrize(
     ("second", "metadata", "last_record", "unknown"),
     [
-        (OFFSET_INVALID, "", None, True),  # a tool has deleted it, and progress is lost
-        (1000, "kcat", None, True),  # or moved it
+        (OFFSET_INVALID, "", None, True),  # a tool has deleted the offset, and progress is lost
+        (1000, "kcat", None, True),  # a tool has moved the offset, and progress is lost
         (OFFSET_INVALID, "", progress(50, 16), True),  # progress has lost its newest record
         (30, Mark("q", "a/1", 16).to_metadata(), progress(50, 16), True),
         (OFFSET_INVALID, "", progress(50, 17), False),
