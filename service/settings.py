@@ -76,8 +76,12 @@ class ServiceSettings(BaseSettings):
 
     def client(self, **more: Any) -> dict[str, Any]:
         """Return the configuration of a Kafka client: the sidecar's defaults, overridden by `kafka`."""
-        # failures appear in /readyz and in the metrics, not on the C library's stderr
-        return {"log_level": 0, **more, **self.kafka, "bootstrap.servers": self.bootstrap_servers}
+        defaults = {
+            "log_level": 0,  # failures appear in /readyz and in the metrics, not on the C library's stderr
+            # a client that connects to brokers one by one, when it needs them, waits before each
+            "enable.sparse.connections": False,
+        }
+        return {**defaults, **more, **self.kafka, "bootstrap.servers": self.bootstrap_servers}
 
 
 def describe(error: KafkaException | TimeoutError) -> str:

@@ -103,8 +103,7 @@ def history(settings: ServiceSettings, set_aside: Mapping[int, str], since: Hist
 
 def _await_transactions(settings: ServiceSettings, partition: TopicPartition) -> None:
     """Wait until no open transaction hides records at the end of the partition."""
-    # a client that connects to brokers one by one, when it needs them, waits before each
-    admin = AdminClient(settings.client(**{"enable.sparse.connections": False}))
+    admin = AdminClient(settings.client())
     deadline = time.monotonic() + PATIENCE_S
     while True:
         committed, written = (

@@ -128,6 +128,7 @@ def _producer(settings: LetterSettings, name: str) -> Producer:
     producer = Producer(
         {
             "log_level": 0,
+            "enable.sparse.connections": False,  # connected to the coordinator at once
             **settings.kafka,
             "bootstrap.servers": settings.bootstrap_servers,
             "transactional.id": name,

@@ -76,6 +76,7 @@ class Ledger:
         self._topic = topic
         self._config = {
             "log_level": 0,
+            "enable.sparse.connections": False,  # connected to the coordinator at once
             **kafka,
             "bootstrap.servers": bootstrap_servers,
             # as the replay of dead letters does, so that all labels of a card are in one partition

@@ -8,6 +8,7 @@ from harness.writer_bench import WriterBench
 
 from deploy.local.stack import Endpoints
 from loadtests.faults.installation import Installation
+from loadtests.faults.job_process import JobProcess
 from streaming_job.contracts.topics import Topics
 
 
@@ -22,6 +23,15 @@ def installed(
     installation = Installation(stack, topic_names(), directory, bootstrap_servers=servers, kafka=client)
     installation.roll_out()
     return installation
+
+
+@pytest.fixture(scope="module")
+def warm_job(installed: Installation) -> Iterator[JobProcess]:
+    """A job that has decided transactions, so that its code is compiled."""
+    with installed.start() as running:
+        installed.send(2_000)
+        installed.caught_up(running)
+        yield running
 
 
 @pytest.fixture

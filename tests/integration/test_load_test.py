@@ -4,7 +4,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,44 +12,29 @@ from urllib.error import URLError
 
 import psutil
 import pytest
+from harness.light_load import BUSY, light
 from thoroughness import only_thorough
 
 from deploy.local.ports import HOST, free_port
-from loadtests.audit.topic_log import TopicLog
 from loadtests.faults.http_servers import get
 from loadtests.faults.installation import Installation
 from loadtests.faults.job_process import JobProcess
-from loadtests.locust_run import histograms, identity
 from loadtests.locust_run.launch import LocustProcesses
 from loadtests.locust_run.locust_stats import NAME
 from loadtests.locust_run.plan import Plan
 from loadtests.locust_run.report import Report
-from loadtests.locust_run.result import HISTOGRAMS
 from loadtests.locust_run.search import Search
-from loadtests.locust_run.sender import INTENDED_AT
 from loadtests.locust_run.targets import Target
-from loadtests.locust_run.verdict import Audit, Bounds, failures
+from loadtests.locust_run.verdict import Bounds, failures
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 WaitFor = Callable[..., object]
-BUSY = Bounds(slip_p99_ms=5_000.0, achieved_share=0.5, backlog_s=30.0)
-"""Limits for a machine that runs other tests at the same time: speed is not tested here."""
 PAUSE_S = 2.0
-
-
-@pytest.fixture(scope="module")
-def job(installed: Installation) -> Iterator[JobProcess]:
-    """A job that has decided transactions, so that its code is compiled."""
-    with installed.start() as running:
-        installed.send(2_000)
-        installed.caught_up(running)
-        yield running
 
 
 @pytest.fixture
 def plan(tmp_path: Path) -> Plan:
-    """Nine seconds at 300 transactions a second."""
-    return Plan(rate=300.0, for_s=7.0, warm_up_s=2.0, cards=2_000, seed=3, directory=str(tmp_path / "run"))
+    return light(tmp_path / "run")
 
 
 def running_since(run: LocustProcesses, second: float) -> Callable[[], bool]:
@@ -62,44 +47,13 @@ def running_since(run: LocustProcesses, second: float) -> Callable[[], bool]:
     return reached
 
 
-def test_all_alerts_of_a_run_are_seen(installed: Installation, job: JobProcess, plan: Plan) -> None:
-    log = TopicLog(installed.settings.bootstrap_servers, installed.settings.kafka)
-    before = Audit.of(installed.verdict())
-    with LocustProcesses(plan, installed.settings, 2) as run:
-        result = run.wait()
-    whole = Audit.of(installed.verdict())
-    audit = replace(whole, events=whole.events - before.events, alerts=whole.alerts - before.alerts)
-    assert failures(result, BUSY, audit, own_topics=True) == []
-    assert result.workers == 2
-    assert result.events == result.acknowledged == audit.events
-    assert result.latencies > 0
-    logged = histograms.read_log(Path(plan.directory) / HISTOGRAMS)
-    assert logged.get_total_count() == result.latencies
-    _require_headers(log, installed.topics.transactions, result.events)
-
-
-def _require_headers(log: TopicLog, topic: str, events: int) -> None:
-    """Check that header and identifier of each record agree on the time at which it was due."""
-    starts, count = set(), 0
-    for record in log.read(topic):
-        headers = dict(record.headers)
-        if INTENDED_AT in headers:
-            count += 1
-            digits = (record.value or b"").split(b'"transaction_id":"')[1][:32].decode()
-            decoded = identity.decode(digits, digits[:8])
-            assert decoded is not None
-            starts.add(int(headers[INTENDED_AT]) - decoded.due_us)
-    assert count == events
-    assert len(starts) == 1
-
-
 @only_thorough
 def test_a_job_stopped_for_two_seconds_shows_in_the_latency_tail(
-    installed: Installation, job: JobProcess, plan: Plan, wait_for: WaitFor
+    installed: Installation, warm_job: JobProcess, plan: Plan, wait_for: WaitFor
 ) -> None:
     with LocustProcesses(replace(plan, for_s=12.0), installed.settings, 1) as run:
         wait_for(running_since(run, 6.0), deadline_s=120, what="six seconds of load")
-        family = [psutil.Process(job.process.pid), *job.descendants()]
+        family = [psutil.Process(warm_job.process.pid), *warm_job.descendants()]
         for process in family:
             process.suspend()
         try:
@@ -118,7 +72,7 @@ def test_a_job_stopped_for_two_seconds_shows_in_the_latency_tail(
 
 @only_thorough
 def test_a_generator_that_cannot_keep_up_fails_the_run(
-    installed: Installation, job: JobProcess, plan: Plan, wait_for: WaitFor
+    installed: Installation, warm_job: JobProcess, plan: Plan, wait_for: WaitFor
 ) -> None:
     with LocustProcesses(replace(plan, for_s=6.0), installed.settings, 1) as run:
         wait_for(running_since(run, 4.0), deadline_s=120, what="four seconds of load")
@@ -137,7 +91,7 @@ def test_a_generator_that_cannot_keep_up_fails_the_run(
 
 @only_thorough
 def test_a_search_for_the_peak_tries_rates_until_one_fails(
-    installed: Installation, job: JobProcess, plan: Plan
+    installed: Installation, warm_job: JobProcess, plan: Plan
 ) -> None:
     bounds = replace(BUSY, p99_ms=60_000.0)
     target = Target(installed.settings, own_topics=True)
@@ -154,7 +108,7 @@ def test_a_search_for_the_peak_tries_rates_until_one_fails(
 
 @only_thorough
 def test_locusts_web_page_shows_the_run_and_ends_with_it(
-    installed: Installation, job: JobProcess, plan: Plan, wait_for: WaitFor
+    installed: Installation, warm_job: JobProcess, plan: Plan, wait_for: WaitFor
 ) -> None:
     port = free_port()
     page = f"http://{HOST}:{port}/"
@@ -173,7 +127,7 @@ def test_locusts_web_page_shows_the_run_and_ends_with_it(
 
 @only_thorough
 def test_a_dead_worker_ends_the_run_within_seconds(
-    installed: Installation, job: JobProcess, plan: Plan, wait_for: WaitFor
+    installed: Installation, warm_job: JobProcess, plan: Plan, wait_for: WaitFor
 ) -> None:
     with LocustProcesses(replace(plan, for_s=120.0), installed.settings, 2) as run:
         wait_for(running_since(run, 3.0), deadline_s=120, what="three seconds of load")

@@ -1,0 +1,78 @@
+"""A continuing audit beside a job, over copies of the job's alerts that tests can falsify."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+from urllib.request import urlopen
+
+from confluent_kafka import Producer
+from prometheus_client.parser import text_string_to_metric_families
+
+from deploy.local import topics as broker
+from deploy.local.stack import Endpoints
+from loadtests.audit import endless
+from loadtests.audit.judging import from_registry
+from loadtests.audit.topic_log import TopicLog
+from loadtests.faults.installation import Installation
+from loadtests.oracle import Record
+from streaming_job.settings import JobSettings
+
+
+def copied_without_the_third(stack: Endpoints, installed: Installation, name: str) -> JobSettings:
+    """Copy the job's alerts, except the third, to another topic; return settings with that topic."""
+    topics = installed.topics.model_copy(update={"fraud_alerts": f"{installed.topics.fraud_alerts}-{name}"})
+    copied = installed.settings.model_copy(update={"topics": topics})
+    broker.create(stack.bootstrap_servers, topics)
+    alerts = alerts_of(installed.settings)
+    assert len(alerts) > 7
+    write(copied, [*alerts[:2], *alerts[3:]])
+    return copied
+
+
+def alerts_of(settings: JobSettings) -> list[Record]:
+    """Return the records on the topic of the alerts."""
+    return list(TopicLog(settings.bootstrap_servers, settings.kafka).read(settings.topics.fraud_alerts))
+
+
+def write(settings: JobSettings, alerts: list[Record]) -> None:
+    """Append alerts unchanged, as another producer could."""
+    producer = Producer({**settings.kafka, "bootstrap.servers": settings.bootstrap_servers})
+    for alert in alerts:
+        producer.produce(settings.topics.fraud_alerts, alert.value, alert.key, headers=list(alert.headers))
+    assert producer.flush(30) == 0
+
+
+@contextmanager
+def followed(settings: JobSettings, plan: endless.Plan) -> Iterator[str]:
+    """Run a continuing audit; yields the address of its metrics."""
+    stop, ports = Event(), []
+    log = TopicLog(settings.bootstrap_servers, settings.kafka)
+    thread = Thread(
+        target=endless.follow,
+        args=(log, settings, from_registry(settings), plan, stop),
+        kwargs={"started": ports.append},
+    )
+    thread.start()
+    try:
+        deadline = time.monotonic() + 60
+        while not ports:
+            assert thread.is_alive()
+            assert time.monotonic() < deadline
+            stop.wait(0.1)
+        yield f"http://127.0.0.1:{ports[0]}/metrics"
+    finally:
+        stop.set()
+        thread.join()
+
+
+def scraped(address: str, topic: str) -> dict[str, float]:
+    """Samples by name: those without the label `topic`, and those of this topic."""
+    with urlopen(address, timeout=10) as answer:
+        families = text_string_to_metric_families(answer.read().decode())
+        return {
+            sample.name: sample.value
+            for family in families
+            for sample in family.samples
+            if sample.labels.get("topic", topic) == topic
+        }
