@@ -62,8 +62,8 @@ class JobSettings(BaseSettings):
     max_records: Annotated[int, Field(ge=1)] = 50_000
     """Maximum number of records in a mini-batch: enough to make a Kafka transaction cheap in a backlog."""
     max_bytes: Annotated[int, Field(ge=1 << 20)] = 32 << 20
-    """Maximum bytes of a mini-batch's keys and values; the last few records may exceed it. It bounds memory, and
-    the duration of a Kafka transaction, in a flood of large records."""
+    """Maximum bytes of a mini-batch's keys and values; the last few records may exceed it. It bounds
+    memory, and the duration of a Kafka transaction, in a flood of large records."""
     linger_ms: Annotated[float, Field(ge=0, le=1000)] = 3.0
     """How long the first record of a mini-batch waits for others. A wait makes mini-batches fewer: each costs
     a millisecond of processor time."""

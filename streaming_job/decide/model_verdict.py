@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class ModelJudge:
-    """Judge of proposals, which loads their models; verdicts of earlier runs are final, with one exception."""
+    """Judge of proposals, which loads their models; verdicts of earlier runs are final (one exception)."""
 
     def __init__(
         self, load: Callable[[ModelRef], Scorer], judged_up_to: int, reasons: Mapping[int, str]
