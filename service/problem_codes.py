@@ -66,7 +66,7 @@ TABLE = (
         "Read the rollout, then retry.",
     ),
     Row(("last_rollout",), 409, "Without this rollout nothing could decide.", "Promote another model first."),
-    Row(("race",), 409, "Other writers were faster, four times in a row.", "Read the rollout, then retry."),
+    Row(("race",), 409, "Other writers were faster, six times in a row.", "Read the rollout, then retry."),
     Row(
         ("open_transaction",),
         409,

@@ -14,7 +14,8 @@ import psutil
 from deploy.local.errors import StackError
 
 SAME_START_S = 10.0
-"""Tolerance between recorded and current start time, which changes with corrections of the clock."""
+"""Greatest difference between the recorded start time of a process and the one that psutil computes now.
+psutil adds to the time of the boot, which moves when the clock is corrected."""
 
 LOG_LIMIT = 16 * 1024 * 1024
 """Size in bytes from which a log is rotated (one generation) before the next start."""
@@ -85,7 +86,9 @@ def _parent_command(process: psutil.Process) -> list[str]:
 
 
 def stop(server: Server, *, gentle: signal.Signals = signal.SIGTERM, patience_s: float = 20.0) -> bool:
-    """Stop a server and its descendants: send `gentle`, then SIGKILL after `patience_s`.
+    """Stop a server and its descendants.
+
+    The server gets `gentle`; what still runs when it has ended, or after `patience_s`, gets SIGKILL.
 
     Returns:
         Whether it was running. Another process with the same pid is left alone.

@@ -73,7 +73,7 @@ def measure(rig: Rig, requests: RequestLoad, say: Say) -> Iterator[Figure]:
     """Run the job at a rate, with requests to the sidecar in every other stretch.
 
     Raises:
-        FraudError: the job ended, or the sidecar did not answer.
+        FraudError: the job ended, or a request to the sidecar failed.
     """
     rig.start_job()
     rig.catch_up(say)
@@ -119,12 +119,13 @@ def measure(rig: Rig, requests: RequestLoad, say: Say) -> Iterator[Figure]:
             yield Figure(f"{path} p{percentile}", float(np.percentile(times, percentile)), "ms", (), detail)
     for with_requests in (False, True):
         latencies = np.concatenate(
-            [reader.latencies(*times) for kind, *times in stretches if kind is with_requests]
+            [reader.latencies(*times) for had_requests, *times in stretches if had_requests is with_requests]
         )
+        kind = "with" if with_requests else "without"
         if not latencies.size:
-            raise BenchError("no alert was received in a stretch; give a higher --rate or a longer --for")
+            raise BenchError(f"no alert was received {kind} requests; give a higher --rate or a longer --for")
         for percentile in (50, 99):
-            name = f"job's p{percentile} {'with' if with_requests else 'without'} requests"
+            name = f"job's p{percentile} {kind} requests"
             yield Figure(
                 name, float(np.percentile(latencies, percentile)), "ms", (), f"{latencies.size:,} alerts"
             )
@@ -134,7 +135,7 @@ def _send_requests(url: str, requests: RequestLoad) -> dict[str, list[float]]:
     """Send one stretch's requests; returns latencies in ms by path.
 
     Raises:
-        BenchError: the sidecar did not answer.
+        BenchError: a request failed.
     """
     every_s = 60.0 * requests.clients / requests.per_minute
     begin = time.monotonic()
@@ -147,5 +148,5 @@ def _send_requests(url: str, requests: RequestLoad) -> dict[str, list[float]]:
     for client in clients:
         client.join()
         if client.fault is not None:
-            raise BenchError(f"the sidecar did not answer: {client.fault}")
+            raise BenchError(f"a request to the sidecar failed: {client.fault}")
     return {path: [ms for client in clients for ms in client.latencies_ms[path]] for path in PATHS}

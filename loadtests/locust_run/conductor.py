@@ -1,4 +1,6 @@
-"""Coordinator of a run on the master: lanes (workers) encode, start together and send; then the lag drains.
+"""Coordinator of a run on the master: lanes (workers) encode, start together, send; the lag drains.
+
+In the phase `taping` each lane encodes its transactions onto a file, its tape.
 
     taping -> running -> draining -> settling -> over
 
@@ -27,8 +29,9 @@ SILENCE_S = 4.0
 LEAD_S = 1.0
 """Time between the order to begin and the start, so that the order reaches every worker, seconds."""
 TAPING_S = 600.0
+"""Time limit for the tapes of all lanes."""
 SETTLE_REPORTS = 2.0
-"""Reports of each worker to wait for after the lag was 0, so that they include the last alerts."""
+"""Time to wait after the lag was 0, in report intervals, so that the reports include the last alerts."""
 PROGRESS = "progress.json"
 Send = Callable[[str, Mapping[str, Any], int], None]
 """(message, content, lane)."""
@@ -173,7 +176,7 @@ class Conductor:
         """Return the result; stops sampling the lag."""
         self.lag.thread.stop()
         if self.phase != "over" and not (self.lost or self.fault):
-            self.fault = f"it was stopped in the phase {self.phase}"
+            self.fault = f"the run was stopped in the phase {self.phase}"
         result = self.collector.result()
         result.backlog_at_end, result.drained_s = self._backlog_at_end, self._drained_s
         result.lost_workers, result.fault = self.lost, self.fault

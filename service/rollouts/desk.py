@@ -8,9 +8,10 @@ Step 5  write    events and audit in one Kafka transaction; if fenced, nothing w
 """
 
 import logging
+import random
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from models.rollouts.events import Event, Type
@@ -19,7 +20,7 @@ from service.precision import reading as label_reading
 from service.precision.trial import LabelCounts
 from service.rollouts import checks, drawing, labelling, reading
 from service.rollouts.assessment import Assessment, assess
-from service.rollouts.errors import DeskError, RefusedError, StaleError, UnansweredError
+from service.rollouts.errors import DeskError, FencedError, RefusedError, UnansweredError
 from service.rollouts.history import History
 from service.rollouts.model_registry import ModelRegistry
 from service.rollouts.reading import Job
@@ -31,8 +32,11 @@ log = logging.getLogger(__name__)
 Draw = Callable[[History, Job], tuple[Event, ...] | Receipt]
 JUDGED = frozenset({Type.CANARY_SET, Type.RESUMED, Type.PROMOTED})
 """Steps that need the guards' assessment."""
-ATTEMPTS = 4
+ATTEMPTS = 6
 """Attempts of the steps 3 to 5."""
+PAUSE_S = 0.05
+"""Longest pause before the second attempt; it doubles with each attempt. Pauses are random, so that two desks
+do not fence each other again and again."""
 
 
 class Desk:
@@ -177,22 +181,21 @@ class Desk:
             checks.require_no_breach(trial, assess(history, trial, job.groups, labels))
 
     def _write(self, draw: Draw, actor: Actor, history: History, job: Job) -> Receipt:
-        for attempt in range(ATTEMPTS):
-            write = self._rollouts.open()
-            history = self._rollouts.read(job.set_aside, history)
-            drawn = draw(history, job)
-            if isinstance(drawn, Receipt):  # the same request was written concurrently by another desk
-                return drawn
-            try:
-                offsets = write(drawn, actor)
-            except StaleError:
-                # another writer was opened: read its records first
-                if attempt + 1 == ATTEMPTS:
-                    raise
-                continue
-            line = drawing.apply_events(history.line, drawn)
-            return drawing.receipt(line, drawn, tuple(offsets), repeated=False)
-        raise AssertionError("the last attempt returns or raises")
+        for attempt in range(ATTEMPTS - 1):
+            with suppress(FencedError):
+                return self._write_once(draw, actor, history, job)
+            time.sleep(random.uniform(0.0, PAUSE_S * 2**attempt))
+        return self._write_once(draw, actor, history, job)
+
+    def _write_once(self, draw: Draw, actor: Actor, history: History, job: Job) -> Receipt:
+        write = self._rollouts.open()
+        history = self._rollouts.read(job.set_aside, history)
+        drawn = draw(history, job)
+        if isinstance(drawn, Receipt):  # the same request was written concurrently by another desk
+            return drawn
+        offsets = write(drawn, actor)
+        line = drawing.apply_events(history.line, drawn)
+        return drawing.receipt(line, drawn, tuple(offsets), repeated=False)
 
     @contextmanager
     def _auditing_refusals(self, action: str, target: str, actor: Actor) -> Iterator[None]:

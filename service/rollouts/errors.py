@@ -26,9 +26,18 @@ class UnknownError(DeskError):
 
 
 class StaleError(DeskError):
-    """The change does not fit the current state of the rollout, or another writer has fenced this one."""
+    """The change does not fit the current state of the rollout."""
 
     status = 409
+
+
+class FencedError(StaleError):
+    """Another writer of rollouts was opened, and nothing was written."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "race", "another writer was opened meanwhile, nothing was written; repeat the request"
+        )
 
 
 class UnansweredError(DeskError):

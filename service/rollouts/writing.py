@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from models.rollouts.events import Event
-from service.rollouts.errors import StaleError, UnansweredError
+from service.rollouts.errors import FencedError, UnansweredError
 from service.settings import ServiceSettings, describe
 
 TIMEOUT_S = 30.0
@@ -43,7 +43,7 @@ class RolloutWriter:
         """Open the writer.
 
         Raises:
-            StaleError: another writer was opened at the same time.
+            FencedError: another writer was opened at the same time.
             UnansweredError: the brokers do not answer.
         """
         self._settings = settings
@@ -64,7 +64,7 @@ class RolloutWriter:
         """Write events and further records in one transaction; return the events' offsets.
 
         Raises:
-            StaleError: another writer has been opened since; nothing was written.
+            FencedError: another writer has been opened since; nothing was written.
             UnansweredError: the brokers do not answer; repeat the request with the same idempotency key to
                 learn whether it was written.
         """
@@ -88,11 +88,9 @@ class RolloutWriter:
             raise self._refused(fault) from fault
         return [offsets[number] for number in range(len(events))]
 
-    def _refused(self, fault: KafkaException) -> StaleError | UnansweredError:
+    def _refused(self, fault: KafkaException) -> FencedError | UnansweredError:
         if fault.args[0].code() in FENCED:
-            return StaleError(
-                "race", "another writer was opened meanwhile, nothing was written; repeat the request"
-            )
+            return FencedError()
         return UnansweredError(
             "brokers",
             f"{self._settings.topics.model_rollouts} at {self._settings.bootstrap_servers} did not take the "

@@ -12,7 +12,7 @@ from models.registry import ModelRef
 from models.rollouts import events
 from models.rollouts.events import Event
 from models.scoring import Estimator, Scorer
-from service.rollouts.errors import DeskError, StaleError
+from service.rollouts.errors import DeskError, FencedError
 from service.rollouts.history import History, Record
 from service.rollouts.model_registry import ModelRegistry
 from service.rollouts.requests import Actor, Draft, Proposal
@@ -115,7 +115,7 @@ class MemoryRollouts:
             self.before_write()
             with self._lock:
                 if self._writer != mine:
-                    raise StaleError("race", "another writer came in between")
+                    raise FencedError
                 return self.put(*new)
 
         return write

@@ -113,7 +113,7 @@ def test_a_job_that_was_never_started_is_not_ready_even_without_waiting_records(
 
 
 def test_readiness_does_not_flap_when_a_record_arrives_after_idleness() -> None:
-    """An hour after the last transaction a record arrives; readiness is checked until it is read."""
+    """An hour after the last transaction a record arrives; the job stays ready until it waits too long."""
     idle = {number: group(number, taken_s=NOW - 3_600) for number in (0, 1)}
     for waits_s in (0.0, 0.5, 5.0, 59.0):
         assert reasons(lag=lag(1, 0, since_s=NOW - waits_s), groups=idle) == []
