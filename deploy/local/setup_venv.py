@@ -100,23 +100,18 @@ def _install(root: Path, venv: Path, progress: Progress) -> None:
         build = {**os.environ, "DIST_EXTRA_CONFIG": _written(scratch, "build.cfg", BUILD)}
         _run([*pip, "--require-hashes", "-r", _written(scratch, "tools.txt", "".join(tools))])
         progress(f"installing {len(entries)} packages, about a minute with a fast network")
-        # pip uses one processor, so two pips run in parallel
-        halves = [
-            _written(scratch, f"half-{number}.txt", "".join(half))
-            for number, half in enumerate(_halves(entries))
+        # a pip waits for one answer of the index after another, and uses one processor
+        parts = [
+            _written(scratch, f"part-{number}.txt", "".join(part))
+            for number, part in enumerate(_parts(entries))
         ]
         install_progress = InstallProgress(progress, len(entries))
-        with ThreadPoolExecutor(len(halves)) as pool:
-            runs = [
-                pool.submit(
-                    _run, [*pip, "--use-pep517", "--require-hashes", "-r", half], install_progress, build
-                )
-                for half in halves
-            ]
+        installing = [*pip, "--use-pep517", "--require-hashes", "-r"]
+        with ThreadPoolExecutor() as pool:
+            runs = [pool.submit(_run, [*installing, part], install_progress, build) for part in parts]
+            runs.append(pool.submit(_run, [*pip, "--quiet", "--editable", str(root)]))
         for run in runs:
             run.result()
-    progress("installing the project itself")
-    _run([*pip, "--quiet", "--editable", str(root)])
     progress("compiling the packages")
     # pip would use one processor, and compile the packages' own tests, too; errors are ignored, because files
     # that do not compile are templates or for another Python version
@@ -125,13 +120,14 @@ def _install(root: Path, venv: Path, progress: Progress) -> None:
     progress("the virtual environment is complete")
 
 
-def _halves(entries: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Divide the locked packages in two; mlflow and mlflow-skinny, which share files, stay together."""
-    families = list(dict.fromkeys(_family(entry) for entry in entries))
-    # PySpark and mlflow take longest, so they are in different halves
-    of_first = {*families[::2], "pyspark"} - {"mlflow"}
-    first = [entry for entry in entries if _family(entry) in of_first]
-    return first, [entry for entry in entries if _family(entry) not in of_first]
+def _parts(entries: Sequence[str]) -> list[list[str]]:
+    """Divide the locked packages by pip run: PySpark, which takes longest, and three parts of the others.
+
+    Packages of one family stay together: some, as mlflow and mlflow-skinny, share files.
+    """
+    families = list(dict.fromkeys(family for entry in entries if (family := _family(entry)) != "pyspark"))
+    parts = [{"pyspark"}, *(set(families[number::3]) for number in range(3))]
+    return [[entry for entry in entries if _family(entry) in part] for part in parts]
 
 
 def _family(entry: str) -> str:

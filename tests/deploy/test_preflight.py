@@ -85,10 +85,9 @@ def test_the_lock_pins_every_package_and_names_no_host() -> None:
 
 
 def test_packages_that_share_files_are_installed_by_the_same_pip() -> None:
-    entries = [
-        f"{name}==1.0 \\\n    --hash=sha256:0\n" for name in ("a", "mlflow", "b", "mlflow-skinny", "c")
-    ]
-    halves = setup_venv._halves(entries)
-    assert sorted(halves[0] + halves[1]) == sorted(entries)
-    assert sorted(len(half) for half in halves) == [2, 3]
-    assert any(set(half) >= {entries[1], entries[3]} for half in halves)
+    names = ("a", "mlflow", "b", "pyspark", "mlflow-skinny", "c")
+    entries = [f"{name}==1.0 \\\n    --hash=sha256:0\n" for name in names]
+    parts = setup_venv._parts(entries)
+    assert sorted(entry for part in parts for entry in part) == sorted(entries)
+    assert sorted(len(part) for part in parts) == [1, 1, 2, 2]
+    assert any(set(part) >= {entries[1], entries[4]} for part in parts)
