@@ -17,6 +17,7 @@ from loadtests.simulator.pacing import Clock, Pace, SystemClock, paced
 from loadtests.simulator.timeline import Records
 
 _FLUSH_S = 60.0
+ANSWER_S = 10.0
 
 _PRODUCER = {
     # Java's partitioner, so that a card has the same partition as with any other client
@@ -128,7 +129,7 @@ class KafkaFeed:
         """
         admin = AdminClient(self._client)
         try:
-            existing = admin.list_topics(timeout=10).topics
+            existing = admin.list_topics(timeout=ANSWER_S).topics
         except KafkaException as error:
             brokers = self._client["bootstrap.servers"]
             raise FeedError(

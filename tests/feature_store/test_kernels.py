@@ -42,7 +42,7 @@ def column(history: History, name: str) -> list[float]:
     return replay(history).features[:, COLUMN[name]].tolist()
 
 
-@examples(100)
+@examples(60)
 @given(histories())
 def test_kernels_equal_the_oracle(history):
     assert_close(replay(history), judge(history))

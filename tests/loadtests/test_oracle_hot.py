@@ -52,8 +52,8 @@ def burst(world: World, rng: random.Random, begin: int, length: int, events: int
 def test_oracle_and_kernels_agree_on_a_hot_card(length):
     world = World(threshold=0.0)
     rng = random.Random(length)
-    burst(world, rng, 0, length, 1_500)
-    burst(world, rng, length + DAY, length, 700)
+    burst(world, rng, 0, length, 1_100)
+    burst(world, rng, length + DAY, length, 600)
     assert_agree(world)
 
 

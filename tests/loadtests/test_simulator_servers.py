@@ -24,6 +24,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from deploy.local import topics as stack_topics
 from deploy.local.stack import Endpoints
 from feature_store.catalogue import DAY_MS
+from loadtests.simulator import kafka_feed
 from loadtests.simulator.chargebacks import Chargebacks
 from loadtests.simulator.churn import Change, ProfileChurn, ProfileFeed
 from loadtests.simulator.disturbances import Disturbances
@@ -193,7 +194,10 @@ def test_a_record_that_the_broker_refuses_ends_the_feed(
     assert "was not delivered" in str(refusal)
 
 
-def test_missing_topics_and_missing_brokers_are_named(stack: Endpoints) -> None:
+def test_missing_topics_and_missing_brokers_are_named(
+    stack: Endpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_feed, "ANSWER_S", 3.0)
     with pytest.raises(FeedError, match="topic nowhere does not exist"):
         KafkaFeed(stack.bootstrap_servers).check_topics(["nowhere"])
     with pytest.raises(FeedError, match=r"no Kafka at 127\.0\.0\.1:1 "):

@@ -69,7 +69,7 @@ def test_a_model_at_the_limit_is_rarely_stopped_or_passed_with_a_look_after_ever
 def test_a_precision_below_the_limit_is_proved_within_the_documented_time(
     share: float, median: int, most: int
 ) -> None:
-    breached, _ = bets(share, 0.3, 1_000, 2_000, seed=2)
+    breached, _ = bets(share, 0.3, 1_000, most, seed=2)
     first = np.where(breached.any(axis=1), breached.argmax(axis=1) + 1.0, np.inf)
     assert np.quantile(first, 0.5, method="higher") <= median
     assert np.quantile(first, 0.95, method="higher") <= most
@@ -79,7 +79,7 @@ def test_a_precision_below_the_limit_is_proved_within_the_documented_time(
 def test_a_precision_above_the_limit_is_proved_within_the_documented_time(
     share: float, median: int, most: int
 ) -> None:
-    _, passed = bets(share, 0.3, 1_000, 2_000, seed=3)
+    _, passed = bets(share, 0.3, 1_000, most, seed=3)
     first = np.where(passed.any(axis=1), passed.argmax(axis=1) + 1.0, np.inf)
     assert np.quantile(first, 0.5, method="higher") <= median
     assert np.quantile(first, 0.95, method="higher") <= most

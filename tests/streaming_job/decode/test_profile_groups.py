@@ -138,7 +138,7 @@ _PIECES = st.sampled_from(
 _MARKS = st.sampled_from([b'"', b"last", b'"last"', b"l", b"x" * 40])
 
 
-@examples(200, 50_000)
+@examples(100, 50_000)
 @given(st.lists(st.one_of(st.sampled_from(ODD_KEYS + PLAIN_KEYS), st.lists(_PIECES).map(b"".join))))
 def test_columns_of_keys_are_read_as_the_pattern_has_them(column):
     array = pa.array([b"in front", *column], type=pa.binary()).slice(1)
@@ -147,7 +147,7 @@ def test_columns_of_keys_are_read_as_the_pattern_has_them(column):
     assert result == [plain_card(key) for key in column]
 
 
-@examples(120)
+@examples(60)
 @given(st.lists(st.tuples(st.lists(_MARKS).map(b"".join), st.booleans())))
 def test_values_with_the_marker_are_found_wherever_it_is(column):
     asked = np.array([wanted for _, wanted in column], dtype=np.bool_)

@@ -168,7 +168,7 @@ def check(world: World) -> list[dict[str, Any]]:
     return [*sent, *held]
 
 
-@examples(20, thorough=1000)
+@examples(12, thorough=1000)
 @given(st.integers(0, 2**32))
 def test_reasons_threshold_and_decision_never_contradict_each_other(seed: int) -> None:
     check(random_world(seed, trials=True))

@@ -87,7 +87,7 @@ EPOCHS = st.lists(st.tuples(BEFORE, st.integers(0, 12), st.none() | st.integers(
 """Event before the epoch, turns of the epoch, and number of the call that kills its process, if any."""
 
 
-@examples(120, thorough=40_000)
+@examples(60, thorough=40_000)
 @given(st.integers(0, WORLDS - 1), st.sampled_from(SHAPES), EPOCHS, st.integers(0, 2**32))
 def test_output_and_state_equal_those_of_an_uninterrupted_pass(seed, shape, epochs, chance):
     partitions, groups, group = shape
