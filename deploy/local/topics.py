@@ -141,7 +141,7 @@ def _differences(
     remedies = {
         topics.transactions: f"give --partitions {sizes[0]}; another number needs a new topic and job id",
         topics.merchant_facts: "create it anew: promises hold only for facts in the same partition",
-        topics.model_rollouts: "create it anew: the order of rollouts is that of one partition",
+        topics.model_rollouts: "create it anew: rollout events are ordered only within one partition",
     }
     wanted_partitions = partitions if name in remedies else None
     return [

@@ -8,12 +8,15 @@ import typer
 Transactions = Annotated[
     Path,
     typer.Option(
-        help="Parquet file, or directory of them: the transaction contract's columns or the handbook's"
+        help="Parquet file, or directory of them, with the columns of the transaction contract "
+        "or of the Fraud Detection Handbook's data"
     ),
 ]
 LabelFile = Annotated[
     Path | None,
-    typer.Option(help="Parquet, the chargeback contract's columns; default: the transactions' column label"),
+    typer.Option(
+        help="Parquet with the chargeback contract's columns; default: the column `label` of the transactions"
+    ),
 ]
 MerchantLabelFeatures = Annotated[
     bool,

@@ -13,7 +13,8 @@ class Bounds:
     """Bounds of a run's measurements."""
 
     slip_p99_ms: float = 5.0
-    """Maximum of the generator's slip; above it the actual load differs from the plan."""
+    """Maximal p99 of the generator's slip, the time from a transaction's due time to its sending; above it
+    the actual load differs from the plan."""
     achieved_share: float = 0.99
     """Minimal achieved rate as a share of the offered rate."""
     backlog_s: float = 2.0
@@ -34,7 +35,7 @@ class Audit:
     duplicated: int
     unexpected: int
     problems: tuple[str, ...] = ()
-    """Differences between the progress records and the outputs or the oracle."""
+    """Inconsistencies among the progress records, and differences from the outputs or the oracle."""
     examples: tuple[str, ...] = field(default=())
 
     @classmethod
@@ -84,11 +85,11 @@ def _generator(result: Result, bounds: Bounds) -> list[str]:
     if slip is None or slip > bounds.slip_p99_ms:
         text = "not measured" if slip is None else f"{slip:,.1f} ms"
         reasons.append(
-            f"generator's slip: p99 {text}, at most {bounds.slip_p99_ms:g} ms; the generator was late: "
-            "run more --workers, or give it a core of its own"
+            f"generator's slip: p99 {text}, at most {bounds.slip_p99_ms:g} ms allowed; "
+            "if the generator was late, run more --workers, or give it a core of its own"
         )
     if result.unsent:
-        reasons.append(f"unsent: {result.unsent:,} transactions were due but are not on the topic")
+        reasons.append(f"unsent: {result.unsent:,} transactions were due but are not acknowledged")
     return reasons
 
 
@@ -102,7 +103,7 @@ def _job(result: Result, bounds: Bounds) -> list[str]:
     elif result.backlog_at_end > most:
         reasons.append(
             f"backlog: the job was {result.backlog_at_end:,} transactions behind at the end, "
-            f"at most {most:,.0f} ({bounds.backlog_s:g} s of the rate)"
+            f"at most {most:,.0f} allowed ({bounds.backlog_s:g} s of the rate)"
         )
     if result.drained_s is None:
         reasons.append("backlog: the job did not decide everything within --drain")
@@ -112,7 +113,7 @@ def _job(result: Result, bounds: Bounds) -> list[str]:
             "latency: no alert was received in the measured time; give a higher --rate or a longer --for"
         )
     elif bounds.p99_ms is not None and p99 > bounds.p99_ms:
-        reasons.append(f"latency: p99 {p99:,.1f} ms, at most {bounds.p99_ms:g} ms")
+        reasons.append(f"latency: p99 {p99:,.1f} ms, at most {bounds.p99_ms:g} ms allowed")
     return reasons
 
 
@@ -124,7 +125,7 @@ def _audited(result: Result, audit: Audit, *, own_topics: bool) -> list[str]:
                 f"{name}: {count:,} alerts or dead letters; first: {(audit.examples or ('?',))[0]}"
             )
     if audit.problems:
-        reasons.append(f"account: job-progress does not agree: {audit.problems[0]}")
+        reasons.append(f"progress records: the audit found an inconsistency: {audit.problems[0]}")
     if own_topics and audit.events != result.acknowledged:
         reasons.append(
             f"not audited: {result.acknowledged:,} transactions were acknowledged, {audit.events:,} audited"

@@ -56,8 +56,8 @@ function update(node, rollout, role) {
 
 function where(event) {
   if (event.state !== "applied") return `${event.state}: ${event.groups.applied} of ${event.groups.of} key groups`;
-  const offsets = Object.entries(event.held_from).map(([partition, offset]) => `${partition} at ${offset}`);
-  return offsets.length ? `held from partition ${offsets.join(", ")}` : "applied";
+  const offsets = Object.entries(event.held_from).map(([partition, offset]) => `partition ${partition} offset ${offset}`);
+  return offsets.length ? `in force from ${offsets.join(", ")}` : "applied";
 }
 
 const COUNTED = [

@@ -87,8 +87,9 @@ def show_command(
             f"  {event['seq']}  {event['type']} {detail}  by {event['actor']}: {event['reason']}  {state}"
         )
         if event["held_from"]:
-            held = ", ".join(f"{partition}:{offset}" for partition, offset in event["held_from"].items())
-            typer.echo(f"     held from {held}")
+            offsets = event["held_from"].items()
+            first = ", ".join(f"partition {partition} offset {offset}" for partition, offset in offsets)
+            typer.echo(f"     in force from {first}")
     typer.echo(f"next: {', '.join(rollout['allowed']) or 'nothing'}")
 
 

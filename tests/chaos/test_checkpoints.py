@@ -298,6 +298,7 @@ def progress_of(record: Record) -> dict[str, Any]:
     return decoded
 
 
+@only_thorough
 def test_a_log_that_no_longer_reaches_back_to_the_state_is_refused(stopped: Relay) -> None:
     installed = stopped.installed
     topic = installed.topics.transactions

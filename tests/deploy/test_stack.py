@@ -1,4 +1,4 @@
-"""The embedded stack with real servers: a shared one to read from, and one to kill."""
+"""The embedded stack with real servers: the session's, and one of this module's own to kill."""
 
 import json
 import signal
@@ -54,7 +54,7 @@ class Reader:
         self.records: list[tuple[Any, Any]] = []
 
     def has_read(self, wanted: Callable[[Any, Any], bool]) -> bool:
-        """Read on briefly; return whether a record with this key and value has been read."""
+        """Read on briefly; return whether `wanted` accepts key and value of any record read so far."""
         for message in self.consumer.consume(1000, timeout=0.1):
             if message.error() is None:
                 self.records.append((decoded(message.key()), decoded(message.value())))
@@ -144,8 +144,8 @@ def test_existing_topics_are_compared_and_not_changed(
         f"{alter} {names.model_rollouts} --add-config retention.bytes=-1",
         f"{names.model_rollouts} has retention.ms=86400000, the job wants -1: "
         f"{alter} {names.model_rollouts} --add-config retention.ms=-1",
-        f"{names.model_rollouts} has 2 partitions, not 1: create it anew: the order of rollouts is that of "
-        "one partition",
+        f"{names.model_rollouts} has 2 partitions, not 1: create it anew: rollout events are ordered "
+        "only within one partition",
         f"{names.job_progress} has cleanup.policy=compact, the job wants delete: "
         f"{alter} {names.job_progress} --add-config cleanup.policy=delete",
         f"{names.job_progress} has retention.bytes=4294967296, the job wants -1: "

@@ -14,10 +14,11 @@ from loadtests.faults.installation import Installation
 from streaming_job.contracts.topics import Topics
 from streaming_job.log.partitioner import Partitioner
 from streaming_job.runtime.checkpoint import FIXED
+from streaming_job.runtime.partitioning import require_partitioner
 from streaming_job.runtime.preconditions import StartUpError, require_inputs
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
-EVERY_DAY = ("no option of Java's", "the other partitioner")
+EVERY_DAY = ("no option of Java's",)
 """Contradictions that are tested in every run; the other ones only in thorough runs."""
 
 
@@ -66,8 +67,14 @@ def test_each_missing_precondition_is_named_with_its_remedy(stack: Endpoints, em
             assert actual.endswith(end)
 
 
-def test_a_contradiction_with_spark_or_the_log_is_named_with_its_remedy(installed: Installation) -> None:
+def test_records_in_the_partitions_of_another_partitioner_are_named(installed: Installation) -> None:
     installed.send(200)  # their partitions are chosen with murmur2
+    require_partitioner(installed.settings, 2)
+    with pytest.raises(StartUpError, match="200 where murmur2 does; set FRAUD_PARTITIONER=murmur2"):
+        require_partitioner(installed.settings.model_copy(update={"partitioner": Partitioner.CRC32}), 2)
+
+
+def test_a_contradiction_with_spark_or_the_log_is_named_with_its_remedy(installed: Installation) -> None:
     spark = "Spark does not start: "
     correct = "; correct FRAUD_MASTER, FRAUD_DRIVER_MEMORY, FRAUD_DRIVER_JAVA_OPTIONS or FRAUD_SPARK"
     topic = installed.topics.transactions
@@ -84,11 +91,6 @@ def test_a_contradiction_with_spark_or_the_log_is_named_with_its_remedy(installe
             {"checkpoint": "s3a://bucket/checkpoint"},
             "FRAUD_CHECKPOINT: Spark cannot use s3a://bucket/checkpoint (*); give Spark jars and "
             "credentials of that file system in FRAUD_SPARK, or use another location",
-        ),
-        "the other partitioner": (
-            {"partitioner": Partitioner.CRC32},
-            f"only * of 200 records of {topic} lie where crc32 puts their keys, 200 where murmur2 does; set "
-            "FRAUD_PARTITIONER=murmur2, or have the producers use crc32",
         ),
         "more key groups than partitions": (
             {"key_groups": 3},

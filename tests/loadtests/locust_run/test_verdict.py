@@ -51,7 +51,10 @@ def test_each_condition_fails_alone_and_is_named(change: dict[str, Any], said: s
         ({"missing": 1}, "missing: 1 "),
         ({"duplicated": 2}, "duplicated: 2 "),
         ({"unexpected": 3}, "unexpected: 3 "),
-        ({"problems": ("totals differ",)}, "account: job-progress does not agree: totals differ"),
+        (
+            {"problems": ("totals differ",)},
+            "progress records: the audit found an inconsistency: totals differ",
+        ),
     ],
 )
 def test_each_finding_of_the_audit_fails_the_run(change: dict[str, Any], said: str) -> None:

@@ -1,4 +1,4 @@
-"""The status page in a real browser with a real broker: contents, announcements, keys and requests."""
+"""The status page in a real browser with a real broker: contents, screen reader, keyboard, rollout steps."""
 
 import os
 import shutil
@@ -123,7 +123,7 @@ def test_a_viewer_sees_everything_with_masked_cards_and_no_buttons(page: Page) -
     trial = page.text("#trials")
     for output in (
         "march decides for 10 %",
-        "held from partition 0 at 811, 1 at 812",
+        "in force from partition 0 offset 811, partition 1 offset 812",
         "824,600",
         "alert rate",
     ):
