@@ -18,7 +18,7 @@ from models.errors import ModelError
 LEVELS = np.arange(1, 10) / 10
 """Quantiles that bound the bins."""
 ALIKE = 1e-9
-"""Width of the bin of a value that many transactions share, relative to the value."""
+"""Width of the bin of a value that many transactions share, relative to the value or, if larger, to 1."""
 MOST_BOUNDS = 16
 """Greatest number of bounds per feature that a model's file may have."""
 SAMPLED = 8
@@ -34,7 +34,8 @@ class FeatureBins:
     """For each of f features: b bins with an upper bound, an open bin above them, and one for unknown values.
 
     Raises:
-        ModelError: shapes do not match, bounds do not ascend, or counts are negative.
+        ModelError: shapes or types do not fit; bounds are too many, NaN or not ascending; or a number is
+            negative.
     """
 
     upper: np.ndarray

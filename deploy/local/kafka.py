@@ -68,7 +68,7 @@ def start(data_dir: Path, ports: Mapping[str, int], progress: Progress) -> Serve
     """Start the broker on `data_dir`/kafka; format that directory first if it is new.
 
     Raises:
-        StackError: no Java, no archives, or the directory cannot be formatted.
+        StackError: Java or Kafka's jars are missing, or the directory cannot be formatted.
     """
     home = data_dir / "kafka"
     home.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Audit records of rollout events, written in the events' own transaction: every change has its record."""
+"""Audit records of rollout events, written in the events' own Kafka transaction."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -19,7 +19,11 @@ DONE, REFUSED = "done", "refused"
 
 
 class RolloutAudit:
-    """Creator of audit records; called once the single writer is open, so that the hash chain has no gaps."""
+    """Creator of audit records, each of which holds the digest of the one before.
+
+    It may be called only while a `RolloutWriter` is open: an older writer can no longer commit then, so no
+    two records follow the same one.
+    """
 
     def __init__(self, settings: ServiceSettings, clock: Callable[[], float]) -> None:
         """Create the object without connecting.

@@ -1,6 +1,6 @@
 """The alerts of a block, in log order: counted per card, escalated, suppressed by cooldowns, and built.
 
-Only rows on which the champion or a challenger alerts are handled one by one.
+A row is handled by itself only if the champion or a challenger alerts on it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -48,7 +48,8 @@ def alert(
         Masks of the alerts, and of the suppressed ones among them, shape (n,) each.
 
     Raises:
-        ModelError: the machine, not the champion, fails to compute reasons.
+        ModelError: memory, a file or a library is missing for the champion's reasons. If the model itself
+            fails, nothing is raised.
     """
     alerted, suppressed = np.zeros(block.size, np.bool_), np.zeros(block.size, np.bool_)
     ruling_rows: dict[int, RulingRow] = {}

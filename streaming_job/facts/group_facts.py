@@ -3,7 +3,7 @@
 The group writes three kinds of facts:
 
     counts    of an arrival hour, once the hour is over in the group's part of the log
-    reports   of each label, once the transactions that arrived before it are decided
+    reports   of each label on fraud, once the transactions that arrived before it are decided
     promise   that all facts of the group that take effect before some time are written
 
 A fact that a group writes after a promise never takes effect before the promised time: if it normally would,
@@ -99,7 +99,10 @@ class GroupFacts:
         )
 
     def positions(self, read: Offsets) -> Offsets:
-        """Return the offsets up to which the state includes the tables: a waiting label is not included."""
+        """Return for each partition of `read` the offset before which the state includes every record.
+
+        That is the offset of the first waiting label; without one, the offset in `read`.
+        """
         return self._labels.positions(read)
 
     def count(self, batch: NDArray[np.void], outcome: Outcome, *, silent: bool) -> None:
@@ -115,8 +118,8 @@ class GroupFacts:
         self._hours.add(merchants[is_open], arrivals[is_open])
         if silent or is_open.all():
             return
-        # counts of these hours have been written: a late transaction is added to its own hour if the hour's
-        # counts take effect after the promise, otherwise to the first hour whose counts do
+        # the counts of hours that are not open have been written: a late transaction is still added to its
+        # own hour if that takes effect at the promised time or later, otherwise to the first hour that does
         unseen = -(-(self.promised - self._rules.ripe_after_ms) // HOUR_MS) - 1
         late = hour_counts(merchant_hash(merchants[~is_open]), arrivals[~is_open])
         late["hour"] = np.maximum(late["hour"], unseen)
@@ -124,7 +127,7 @@ class GroupFacts:
         outcome.counts["late_facts"] += late.size
 
     def has_due_facts(self, time: int, seen: int) -> bool:
-        """Return whether `settle` would write facts."""
+        """Return whether `settle` has anything to do."""
         return self._labels.is_due(time) or self._next_promise(time, seen) > self.promised
 
     def settle(self, time: int, seen: int, outcome: Outcome) -> None:

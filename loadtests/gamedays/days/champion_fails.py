@@ -1,4 +1,4 @@
-"""Game day: the champion raises errors, and only the other rules decide."""
+"""Game day: the champion raises errors; the rules other than `score` decide where it fails."""
 
 from loadtests.gamedays.day import Gameday
 from loadtests.gamedays.failing import failing_model, send_strangers

@@ -177,7 +177,9 @@ def test_a_failing_challenger_changes_no_output_of_the_champion(
 
 
 def test_cooldown_and_escalation_follow_the_cards_own_alerts() -> None:
-    """A cooldown of 60 s by the policy of a promoted challenger; the third alert of a day is declined.
+    """A promoted challenger's policy: a cooldown of 60 s; from the third alert of a day on each is declined.
+
+    A declined alert is never suppressed.
 
     arrival    0 s   30 s        60 s       61 s
     alert      sent  suppressed  escalated  escalated
