@@ -78,7 +78,7 @@ class ServiceSettings(BaseSettings):
         """Return the configuration of a Kafka client: the sidecar's defaults, overridden by `kafka`."""
         defaults = {
             "log_level": 0,  # failures appear in /readyz and in the metrics, not on the C library's stderr
-            # a client that connects to brokers one by one, when it needs them, waits before each
+            # with sparse connections a client waits before it connects to a broker
             "enable.sparse.connections": False,
         }
         return {**defaults, **more, **self.kafka, "bootstrap.servers": self.bootstrap_servers}

@@ -94,7 +94,8 @@ def step(
 
     Raises:
         UnknownError: there is no such rollout.
-        StaleError: the rollout has another seq than the caller expects, or its phase does not allow the step.
+        StaleError: the rollout has another seq than the caller expects, its phase does not allow the step, or
+            the withdrawal would leave no champion.
         RefusedError: the idempotency key was used for another request, there is no such challenger, the share
             is invalid, or the proposer is forbidden to promote.
     """
@@ -129,7 +130,7 @@ def stop(history: History, request: Stop, now_ms: int) -> tuple[Event, ...] | Re
 
     Raises:
         UnknownError: there is no such rollout.
-        StaleError: the rollout has changed since the guard's assessment.
+        StaleError: the rollout has ended, or has changed since the assessment that found the breach.
     """
     trial = find_trial(history.line, request.rollout_id)
     key = f"guard/{request.seq}"

@@ -25,7 +25,7 @@ Versions = list[tuple[ModelRef, dict[str, float]]]
 
 @contextmanager
 def refusing(check: str) -> Iterator[None]:
-    """Convert errors of models into desk errors that name the check: the error's own, else `check`."""
+    """Convert errors of models into desk errors with the check `check`; a refusal may name its own check."""
     try:
         yield
     except ModelMissingError as fault:
@@ -75,7 +75,8 @@ class ModelRegistry:
 
         Raises:
             RefusedError: a check failed: `files`, `trust`, `features`, `golden` or `answers`.
-            UnansweredError: the files cannot be fetched now.
+            UnknownError: the registry has no such version.
+            UnansweredError: the files cannot be fetched now, or no registry is set.
         """
         from models import loading
 

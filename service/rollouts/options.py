@@ -96,7 +96,8 @@ def draft_of(
     """Create a challenger's draft; return it with the guards of its policy file.
 
     Raises:
-        ModelError: neither a policy file nor a threshold is given, or both are; or the role is unknown.
+        ModelError: neither a policy file nor a threshold is given, a file is given with one of the single
+            options, or the role is unknown.
         PolicyFileError: the file is invalid.
     """
     from models.policy import SCORE, Policy
@@ -140,7 +141,8 @@ def drafts_of(
         share_bp: share of the first as a canary, basis points.
 
     Raises:
-        ModelError: the numbers of models and files differ, or two files have different guards.
+        ModelError: the number of files does not fit, two files have different guards, or a draft is refused
+            (`draft_of`).
         PolicyFileError: a file is invalid.
     """
     if len(policy_files) not in (0, 1, len(models)):

@@ -20,7 +20,7 @@ class Actor:
     name: str
     role: str = "admin"
     origin: str = "local"
-    """Origin of the request: an address, or the host of the command line."""
+    """Origin of the request: the client's address, the command line's host or, for guards, the job's id."""
 
 
 @dataclass(frozen=True)

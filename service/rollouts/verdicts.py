@@ -44,4 +44,4 @@ def recompute(path: Path) -> str:
                 f"{result.outcome.value}; do not rely on the file",
             )
     outcomes = sorted({evidence["verdict"] for evidence in verdicts.values()})
-    return f"the same, computed again: {', '.join(outcomes)}"
+    return f"recomputed, same verdict: {', '.join(outcomes)}"

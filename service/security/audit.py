@@ -118,7 +118,7 @@ def next_record(previous: bytes | None, entry: Entry) -> bytes:
 
 
 def link(value: bytes) -> str:
-    """Return the next record's `previous`: the digest computed from this record, which may state another."""
+    """Return the next record's `previous`: this record's digest, computed even if the record states one."""
     return _link(value, read(value))
 
 

@@ -78,7 +78,7 @@ def _unauthorised(code: str, detail: str) -> Problem:
 
 
 def _refuse_strangers(origin: str, headers: Headers) -> None:
-    """Refuse requests from other machines, with a proxy's headers or another Host, if there are no tokens.
+    """Without tokens, refuse requests that come from another machine or a proxy, or name another Host.
 
     Behind a proxy on this machine every client would look local. With DNS rebinding an attacker's name
     resolves to 127.0.0.1, so a browser treats the attacker's page and the sidecar as one origin; but the

@@ -41,7 +41,7 @@ class BodyLimit:
         except Problem as problem:
             await answer(problem, scope["path"])(scope, receive, send)
         except TimeoutError:
-            timeout = Problem(408, "request_timeout", f"no complete body within {BODY_S:.0f} s; repeat it")
+            timeout = Problem(408, "request_timeout", f"no complete body in {BODY_S:.0f} s; send it again")
             await answer(timeout, scope["path"])(scope, receive, send)
         else:
             await self._app(scope, replay, send)

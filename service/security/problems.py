@@ -1,4 +1,4 @@
-"""Problem details (RFC 9457), the form of every answer with status 400 or above."""
+"""Problem details (RFC 9457), the form of every error answer, except the 503 of `/readyz`."""
 
 from collections.abc import Mapping
 from http import HTTPStatus

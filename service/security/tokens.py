@@ -67,7 +67,7 @@ class _File(BaseModel):
 
 
 def digest(secret: str) -> str:
-    """Return the hash of a token that the file holds."""
+    """Return the hash by which the file lists a token."""
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -97,7 +97,8 @@ def add(path: Path, name: str, role: Role, by: str, now_ms: int, expires_at: int
     """Add a token; return its secret, which is not stored.
 
     Raises:
-        TokensError: a token of that name exists and is not revoked, or the name is invalid.
+        TokensError: a token of that name exists and is not revoked, the name is invalid or `local` (the name
+            of callers without a token), or the file cannot be used.
     """
     secret = PREFIX + secrets.token_urlsafe(32)
     with _changing(path) as tokens:
@@ -125,7 +126,7 @@ def revoke(path: Path, name: str, by: str, now_ms: int) -> None:
     """Revoke the token of a name; it stays in the file, to be listed.
 
     Raises:
-        TokensError: there is no token of that name, or it is revoked already.
+        TokensError: there is no token of that name, it is revoked already, or the file cannot be used.
     """
     with _changing(path, must_exist=True) as tokens:
         for index, token in enumerate(tokens):

@@ -20,7 +20,7 @@ class ContractError(FraudError):
 
 
 class Contract(StrEnum):
-    """The record types, by the name of their schema; types of members named ..._V1 are no longer written."""
+    """The record types, by the name of their schema; those whose member ends in _V1 are only read."""
 
     TRANSACTION = "transaction.v1"
     PROFILE = "profile.v1"

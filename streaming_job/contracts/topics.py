@@ -99,9 +99,9 @@ class Topics(BaseModel):
             self.fraud_alerts: {},
             self.suppressed_alerts: {},
             self.shadow_alerts: {},
-            # about the brokers' default: a dead letter has half a MiB at most, however large its record
-            # (dead_letters/record.py); clients put several into a batch of 1,000,000 bytes. Dead letters
-            # contain whole records, so they are kept no longer than transactions
+            # 1 MiB (about the brokers' default) is enough: a dead letter has half a MiB at most, however
+            # large its record (dead_letters/record.py), and a client's batch of them 1,000,000 bytes. Dead
+            # letters contain whole records, so they are kept no longer than transactions
             self.dead_letters: {"max.message.bytes": str(1024 * 1024), "retention.ms": RETENTION_MS},
             # the newest note on each dead letter that was sent again, for ever
             self.dead_letter_replays: COMPACT,

@@ -45,7 +45,7 @@ def list_letters(
     limit: Annotated[int, typer.Option(min=1, help="Show this many of each partition, the newest")] = 1_000,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line")] = False,
     raw: Annotated[
-        Path | None, typer.Option(help="Write all of them whole to this new file, to be mended and replayed")
+        Path | None, typer.Option(help="Write all that match whole to this new file, to mend and replay them")
     ] = None,
 ) -> None:
     """List the records that could not be decided, and why; card ids and numbers are masked.

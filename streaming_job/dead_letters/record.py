@@ -1,8 +1,8 @@
 """The dead letter that the job writes for a record that it could not decide (contract dead-letter.v1).
 
-A dead letter contains key and value of its record up to MAX_CARRIED bytes. In place of a larger key or value
-it has size and SHA-256; the bytes stay in the log (`originals` fetches them). So the dead letter of any
-record fits into the dead-letters topic, and an output transaction never has gigabytes.
+A dead letter contains key and value of its record, together up to MAX_CARRIED bytes. In place of a key or
+value that does not fit it has size and SHA-256; the bytes stay in the log (`originals` fetches them). So the
+dead letter of any record fits into the dead-letters topic, and an output transaction never has gigabytes.
 """
 
 import base64

@@ -48,8 +48,8 @@ def alert(
         Masks of the alerts, and of the suppressed ones among them, shape (n,) each.
 
     Raises:
-        ModelError: memory, a file or a library is missing for the champion's reasons. If the model itself
-            fails, nothing is raised.
+        ModelError: the `reasons` of the champion's alerts cannot be computed because memory, a file or a
+            library is missing. If the model itself fails, nothing is raised.
     """
     alerted, suppressed = np.zeros(block.size, np.bool_), np.zeros(block.size, np.bool_)
     ruling_rows: dict[int, RulingRow] = {}

@@ -51,7 +51,7 @@ class Ruling:
     canary: ModelResult | None
     """The challenger that decides for its members."""
     by_canary: NDArray[np.bool_] | None
-    """Whether the canary decides: the card is a member and has a score, shape (m,); None without canary."""
+    """Whether the canary decides: for a member that it scored, shape (m,); None without a canary."""
     buckets: NDArray[np.int64] | None
     """Membership buckets of the cards, shape (m,); None if the plan has no canary with a share."""
 
@@ -207,5 +207,5 @@ def _evaluate(decider: Decides, answer: Answer, facts: Facts) -> ModelResult:
 
 @lru_cache(maxsize=256)
 def digest_of(policy: Policy) -> str:
-    """Return the policy's digest; cached, because few policies decide all alerts."""
+    """Return the policy's digest; cached, because all alerts are decided by few policies."""
     return policy.digest()

@@ -101,8 +101,8 @@ class TrialUnits:
 
         Args:
             partition: partition of the transactions.
-            rollout_id: rollout that is on trial for the partition's next transactions; None without one, for
-                which None is returned.
+            rollout_id: rollout that is on trial for the partition's next transactions; None if there is none:
+                then `of` returns None.
         """
         current = self._partitions.get(partition)
         if current is not None and current.rollout_id == rollout_id:

@@ -162,7 +162,7 @@ def test_a_challenger_whose_alerts_are_mostly_genuine_is_stopped_by_its_labels(
     assert {**recomputed(evidence).to_json(), "commits": evidence["commits"]} == evidence
     file = tmp_path / "evidence.json"
     file.write_text(json.dumps(evidence))
-    assert shell(bank, "verdict", "r2", "--evidence", str(file)) == "the same, computed again: breach\n"
+    assert shell(bank, "verdict", "r2", "--evidence", str(file)) == "recomputed, same verdict: breach\n"
     # the command line still counts every label of the finished rollout, with the same verdict
     over = json.loads(shell(bank, "verdict", "r2", "--json"))
     assert over["challengers"]["b"]["counts"]["labelled"] == {"fraud": 1, "genuine": 58}

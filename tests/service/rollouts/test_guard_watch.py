@@ -174,7 +174,7 @@ def test_the_answer_is_the_verdict_on_the_sum_of_the_groups_counts(tmp_path: Pat
     # and from the counts in the answer alone
     file = tmp_path / "verdict.json"
     file.write_text(json.dumps(content))
-    assert verdicts.recompute(file) == "the same, computed again: insufficient"
+    assert verdicts.recompute(file) == "recomputed, same verdict: insufficient"
     content["challengers"]["next"]["counts"]["failures"] = 900
     file.write_text(json.dumps(content))
     with pytest.raises(RefusedError, match="does not follow from its counts, which give breach"):

@@ -93,7 +93,7 @@ def test_a_precision_below_the_floor_ends_the_rollout_with_evidence(tmp_path: Pa
     assert {**recomputed(evidence).to_json(), "commits": evidence["commits"]} == evidence
     file = tmp_path / "verdict.json"
     file.write_text(json.dumps(evidence))
-    assert verdicts.recompute(file) == "the same, computed again: breach"
+    assert verdicts.recompute(file) == "recomputed, same verdict: breach"
 
 
 def test_a_precision_above_the_floor_passes() -> None:
