@@ -28,7 +28,8 @@ _MERCHANTS = """
 Made from `feature_store/merchants/catalogue.py`. A job computes them if it keeps merchant facts
 (`FRAUD_MERCHANT_FACTS`, [labels](labels.md)); a job without them refuses a model that asks for one of these
 features. An arrival hour is *ripe* when it has been over for the label delay plus an hour; *M* is the first
-arrival hour that is not ripe at *a*. Windows are whole arrival hours before *M*.
+arrival hour that is not ripe at *a*. Windows begin with hour *M* - 168 (7 d) or *M* - 720 (30 d); those of
+counts, risks and genuine transactions end before *M*, all others reach *a*.
 
 """
 

@@ -20,7 +20,7 @@ def threshold_for_budget(scores: np.ndarray, share: float) -> float:
 def threshold_for_cost(scores: np.ndarray, fraud: np.ndarray, amount: np.ndarray, alert_cost: float) -> float:
     """Return the threshold at which alerts and missed frauds cost least; of several, the highest.
 
-    An alert costs `alert_cost`, and if it is a fraud, the alert stops it; a missed fraud costs its amount.
+    An alert costs `alert_cost` and stops the fraud, if there is one; a missed fraud costs its amount.
     Thresholds are compared on these transactions, so the result is reliable only with many frauds.
 
     Args:

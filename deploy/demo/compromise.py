@@ -39,7 +39,7 @@ MIX = FraudMix(
     impossible_travel=0.05,
     siege_days=12.0,
 )
-"""Kinds of fraud: mostly at compromised merchants, each of which is used for twelve days."""
+"""Kinds of fraud: mostly at compromised merchants, each of which is used for up to twelve days."""
 
 
 def write(path: Path, seed: int, cards: int, rate: float) -> None:

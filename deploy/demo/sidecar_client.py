@@ -13,7 +13,7 @@ TIMEOUT_S = 60.0
 
 
 class SidecarClient:
-    """Client of `/v1/rollouts` of one sidecar.
+    """Client of the `/v1/` paths of one sidecar.
 
     Args:
         url: URL of the sidecar, with a slash at its end.

@@ -19,7 +19,7 @@ from feature_store.errors import FraudError
 T = TypeVar("T")
 POLL_S = 0.5
 PATIENCE_S = 300.0
-"""Longest wait for an event to be applied, and for a verdict of a guard."""
+"""Longest wait for an event to be applied, for the verdict on the better model and for the rollback."""
 CANARY_S = 10.0
 """Duration of the canary."""
 SHARE_BP = 1_000

@@ -24,7 +24,7 @@ POLL_S = 0.1
 
 @dataclass(frozen=True)
 class Percentiles:
-    """Percentiles of the latency, ms: from Kafka timestamp to receipt by a read_committed consumer."""
+    """Percentiles of the latency, ms: from a transaction's Kafka timestamp to the receipt of its alert."""
 
     p50: float
     p99: float

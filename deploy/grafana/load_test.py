@@ -19,7 +19,7 @@ DASHBOARD = Dashboard(
                 PHASES,
                 Panel(
                     "Load of a key group",
-                    "Share of time that a key group works; at 1 its core is fully used.",
+                    "Mean share of time that a key group works; at 1 every group's core is fully used.",
                     "percentunit",
                     "falling_behind",
                     (

@@ -119,7 +119,7 @@ _TRIALS = Row(
         ),
         Panel(
             "Failures",
-            "Share of a challenger's rows without a score.",
+            "Share of a challenger's transactions without a score.",
             "percentunit",
             "scoring_failures",
             (
@@ -133,7 +133,7 @@ _TRIALS = Row(
         ),
         Panel(
             "Time to score",
-            "Seconds per row, for the same rows, by role.",
+            "Seconds per row that the challenger and the champion took for the same rows.",
             "s",
             "guard_breach",
             (

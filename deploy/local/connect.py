@@ -56,7 +56,7 @@ def start(data_dir: Path, ports: Mapping[str, int], progress: Progress) -> Serve
     """Start the worker; its connectors and offsets are stored in Kafka.
 
     Raises:
-        StackError: no Java or no archives.
+        StackError: Java or Connect's jars are missing.
     """
     home = data_dir / "connect"
     home.mkdir(parents=True, exist_ok=True)

@@ -43,7 +43,7 @@ group.initial.rebalance.delay.ms=0
 # how long the session of a killed broker blocks its restart (9 s by default)
 broker.session.timeout.ms=4000
 broker.heartbeat.interval.ms=1000
-# lets Connect's short session timeout through: a killed worker is noticed after seconds
+# lets clients choose short session timeouts: a killed one is noticed after seconds
 group.min.session.timeout.ms=1000
 message.max.bytes=5242880
 # records of a replayed archive are years old by their timestamps: bound the disk by size, not by age

@@ -35,7 +35,7 @@ unix_socket_directories = ''
 wal_level = logical
 max_wal_senders = 4
 max_replication_slots = 4
-# if Connect is away for long, drop its slot rather than fill the disk
+# if Connect is away for long, invalidate its slot rather than fill the disk
 max_slot_wal_keep_size = 4GB
 max_connections = 24
 shared_buffers = 32MB

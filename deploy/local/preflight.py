@@ -21,8 +21,8 @@ from feature_store.errors import FraudError  # noqa: E402
 
 GIB = 1024**3
 SETUP_BYTES = 5 * GIB
-"""Disk space for a setup: 1.8 GiB for the virtual environment (twice that while PySpark is built), plus
-archives and data."""
+"""Disk space for a setup: 1.8 GiB for the virtual environment (twice that while PySpark is built), plus jars
+and data."""
 RUN_BYTES = 1 * GIB
 
 

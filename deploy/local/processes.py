@@ -15,7 +15,7 @@ from deploy.local.errors import StackError
 
 SAME_START_S = 10.0
 """Greatest difference between the recorded start time of a process and the one that psutil computes now.
-psutil adds to the time of the boot, which moves when the clock is corrected."""
+psutil computes it from the time of the boot, which moves when the clock is corrected."""
 
 LOG_LIMIT = 16 * 1024 * 1024
 """Size in bytes from which a log is rotated (one generation) before the next start."""

@@ -100,7 +100,7 @@ def _install(root: Path, venv: Path, progress: Progress) -> None:
         build = {**os.environ, "DIST_EXTRA_CONFIG": _written(scratch, "build.cfg", BUILD)}
         _run([*pip, "--require-hashes", "-r", _written(scratch, "tools.txt", "".join(tools))])
         progress(f"installing {len(entries)} packages, about a minute with a fast network")
-        # a pip waits for one answer of the index after another, and uses one processor
+        # several runs of pip, because one uses one processor and awaits the index's answers one by one
         parts = [
             _written(scratch, f"part-{number}.txt", "".join(part))
             for number, part in enumerate(_parts(entries))

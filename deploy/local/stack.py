@@ -93,7 +93,7 @@ def up(
         progress: called with each step.
 
     Raises:
-        StackError: no Java, port, disk space, network or archive, or a service does not become ready.
+        StackError: Java, a free port, disk space or a jar is missing, or a service does not become ready.
     """
     data_dir = data_dir.resolve()
     wanted = [service for service in ALL if service in services]
@@ -106,7 +106,7 @@ def up(
             _require_disk(data_dir)
         for group in jars.EVERYDAY:
             if group in started:
-                jars.ensure(group, progress=progress)  # all archives, before the first server starts
+                jars.ensure(group, progress=progress)  # all jars, before the first server starts
         for service in startup.STOP_ORDER:
             if service in started:
                 _stop_orphan(data_dir, service)

@@ -60,7 +60,7 @@ def create(
         Without `alter`, the differences of existing topics with their remedies, one line for each.
 
     Raises:
-        StackError: the broker refused.
+        StackError: the broker refused, or does not apply the settings in time.
     """
     client = admin(bootstrap_servers, kafka)
     counts = topics.partitions(partitions)
@@ -175,7 +175,7 @@ def _new(name: str, partitions: int, replication: int, config: Mapping[str, str 
 
 
 def _settings(topics: Topics, name: str, config: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the wanted settings; None (broker's default) for those that only the other `replay` sets."""
+    """Return the wanted settings; None (broker's default) for those only the other `replay` value sets."""
     keys = {key for replay in (False, True) for key in topics.configs(replay=replay)[name]}
     return {key: config.get(key) for key in sorted(keys | config.keys())}
 

@@ -54,7 +54,7 @@ FIRST_SIZES = {
 
 
 def layout_digest() -> str:
-    """Compute a digest of the arrays' layout; files of another version of the program have another digest."""
+    """Compute a digest of the arrays' layout; files written with another layout have another digest."""
     fields = [(name, str(dtype.descr), FIRST_SIZES[name]) for name, dtype in DTYPES.items()]
     return hashlib.sha256(repr((FORMAT_VERSION, fields)).encode()).hexdigest()[:12]
 

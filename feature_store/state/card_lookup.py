@@ -5,7 +5,7 @@ A label matches a transaction among the events that the card keeps, if both cond
 - the event time is less than `label_age_ms` before the label's arrival;
 - the transaction arrived within the allowed lateness before the label, or the card was no stranger (see
   `forgetting`), which means here: another of its transactions meets the first condition, or a profile was on
-  the log within the allowed lateness after the transaction's arrival.
+  the log by the time of the transaction's arrival plus the allowed lateness.
 
 With this rule the result is the same whether or not idle cards have been evicted. Events that a hot card has
 dropped are not found.

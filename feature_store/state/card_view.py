@@ -47,7 +47,7 @@ def find_card(
 ) -> CardState | None:
     """Load a card's state from the persisted pieces of its key group; None if they do not contain it.
 
-    Holds in memory only the deltas and the snapshot pieces that contain the card, never the whole group.
+    Holds in memory all deltas, but of the snapshot pieces only those that contain the card.
 
     Args:
         pieces: all pieces of the group as (name, blob), in any order.

@@ -1,8 +1,8 @@
 """Deltas: the inputs of a key group since the previous delta, for replay.
 
 State is a deterministic function of its inputs. So a delta stores the accepted inputs, which of them became
-alerts, and which cards were added and evicted; replaying it through the same kernels gives the same state. It
-stores card numbers, so that it can be replayed for some cards only.
+alerts, which alerts were suppressed, and which cards were added and evicted; replaying it through the same
+kernels gives the same state. It stores card numbers, so that it can be replayed for some cards only.
 """
 
 from dataclasses import dataclass, field

@@ -6,7 +6,8 @@ The columns list each card's events from the newest to the oldest:
 - country: XOR with that of the next newer event (`lands`);
 - merchant: its rank among the card's merchants, counted from the newest (`known`); 0 where a merchant appears
   for the first time: there `numbers` has its index in the piece's sorted list `merchants`;
-- hash of the transaction id (`ids`): only while a repetition of the transaction would not be too late;
+- hash of the transaction id (`ids`): only while a repetition of the transaction would not be too late, and
+  never for a hot card;
 - arrival: the time until the card's last arrival (`ages`), stored with the id; exact while the event can
   count in a window by arrival, then the length of the longest such window.
 

@@ -56,7 +56,8 @@ def compute(
         progress: called with the number of Spark tasks that are done, and of all tasks.
 
     Raises:
-        TrainingSetError, LabelError: as for the in-process run.
+        TrainingSetError: the input or the labels break the contract (in-process, labels raise LabelError).
+        SparkRunError: Spark did not start, or the run failed.
         OutputError: the files cannot be written.
     """
     pieces = task.transactions.pieces
@@ -93,7 +94,12 @@ def compute(
 
 @contextmanager
 def _task_errors() -> Iterator[None]:
-    """Convert a task's failure into the error that the task raised, without Spark's traceback."""
+    """Convert a task's failure into a TrainingSetError with the task's message, without Spark's traceback.
+
+    Raises:
+        TrainingSetError: a task raised an error of this package.
+        SparkRunError: Spark failed otherwise.
+    """
     try:
         yield
     except PySparkException as error:

@@ -64,8 +64,8 @@ class PointInTime:
 
         Args:
             profiles: columns of the profile contract, see `profile_records`.
-            lateness_ms: a transaction whose event time is further behind its arrival is TOO_LATE.
-            skew_ms: a transaction whose event time is further ahead of its arrival is FUTURE.
+            lateness_ms: a transaction whose event time is further than this behind its arrival is TOO_LATE.
+            skew_ms: a transaction whose event time is further than this ahead of its arrival is FUTURE.
 
         Raises:
             TrainingSetError: the profiles lack a column or break the contract.

@@ -39,7 +39,7 @@ class Diagnosis:
 def diagnose(
     now_s: float, checks: Sequence[Check], assessment: Assessment | None, lag: Lag | None, groups: Groups
 ) -> Diagnosis:
-    """Combine readiness checks, partition verdicts and ages into a diagnosis.
+    """Combine readiness checks, partition verdicts, ages and unusable rollouts into a diagnosis.
 
     Args:
         now_s: seconds since 1970-01-01 UTC.
@@ -62,7 +62,8 @@ def diagnose(
 def _of_checks(checks: Sequence[Check], groups: Groups) -> Iterator[Reason]:
     for check in checks:
         for reason in check.reasons:
-            # the partitions' findings report open_transaction, with its onset; loading_tables follows
+            # open_transaction comes from the partitions' findings, with its onset; loading_tables is added
+            # below, all groups in one reason
             if check.code not in ("open_transaction", "loading_tables"):
                 yield Reason(check.code, reason, _silent_since(check, groups))
         if check.code == "loading_tables" and check.reasons:
@@ -93,7 +94,7 @@ def _of_ages(
         yield Reason("feed_silent", text, heartbeat / 1e3)
     for group, epoch in assessment.epochs.items():
         written_s = _number(groups.get(group), "written_at") / 1e3
-        # an epoch's age ends at the group's last record: a silent group has its own reason, group_silent
+        # the age as of the group's newest record: it does not grow in a silent group (see group_silent)
         if written_s - epoch.since_s > assessment.epoch_s:
             lasts = f"{written_s - epoch.since_s:.0f} s (limit {assessment.epoch_s:.0f} s)"
             yield Reason(

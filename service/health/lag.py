@@ -58,7 +58,7 @@ class Lag:
     feed_ms: Mapping[str, int] = field(default_factory=dict)
     """Signal of the profile feed (`change`, `heartbeat`) -> timestamp of its newest record, ms."""
     instances: frozenset[str] = frozenset()
-    """Processes of the job that made the transactions topic's newest commits, from the offsets' metadata."""
+    """Processes of the job that committed the transactions topic's newest offsets, from their metadata."""
 
     @property
     def records(self) -> int:

@@ -65,7 +65,7 @@ def phases(groups: Groups) -> dict[str, str]:
 
 
 def trials(groups: Groups) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return rollout_id -> challenger -> COUNTS object, summed over the key groups' totals."""
+    """Return rollout_id -> challenger -> its counts, summed over the key groups' totals."""
     by_rollout: dict[str, dict[str, dict[str, Any]]] = {}
     for record in groups.values():
         for rollout, trial in record["totals"].get("trials", {}).items():

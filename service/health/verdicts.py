@@ -68,7 +68,7 @@ class Limits:
     """Longest normal times, seconds."""
 
     commit_s: float
-    """Time without a commit, or without progress, while records wait."""
+    """Time without a commit, or at the same position, while records wait."""
     latency_s: float
     """Time from a record's arrival to its commit."""
     held_s: float
@@ -106,7 +106,7 @@ def evaluate(window: Sequence[Look], limits: Limits) -> Finding:
     fell_at = _fell_at(window)
     if fell_at is not None:
         before = max(earlier.position or 0 for earlier in window if earlier.at_s < fell_at)
-        return Finding("position_went_back", f"from {before} to a lower offset; now {look.position}", fell_at)
+        return Finding("position_went_back", f"went back from offset {before}; now {look.position}", fell_at)
     if look.lag == 0:
         return _without_lag(window, limits)
     run = _trailing(window, lambda seen: seen.lag > 0)

@@ -11,7 +11,7 @@ from service.metrics.families import gauges
 
 
 def of_features(groups: Groups) -> list[Metric]:
-    """Return population stability indices; both families are empty if no progress record has feature counts.
+    """Return stability indices and their sample sizes; without feature counts, both families are empty.
 
     Args:
         groups: newest progress record of each key group.

@@ -34,7 +34,7 @@ def of_diagnosis(diagnosis: Diagnosis, checks: tuple[Check, ...]) -> list[Metric
 
 
 def of_assessment(assessment: Assessment) -> list[Metric]:
-    """Return the verdicts on the input partitions, their limits, epochs and restarts."""
+    """Return the verdicts on the input partitions, the limits, the key groups' epochs, and restarts."""
     verdicts = [([topic, str(n)], finding) for (topic, n), finding in assessment.findings.items()]
     limits = {
         "commit": assessment.limits.commit_s,

@@ -46,7 +46,7 @@ def page_routes(feed: AlertFeed, job_id: str) -> APIRouter:
         responses=openapi.example({"name": "alice", "role": "operator", "job_id": "card-fraud"}),
     )
     async def identity(caller: Anyone) -> dict[str, str | None]:
-        """Return the caller's name and role; nulls without a valid token."""
+        """Return the caller's name and role, and the job's id; nulls for an unauthenticated caller."""
         if caller is None:
             return {"name": None, "role": None, "job_id": None}
         return {"name": caller.name, "role": caller.role.word, "job_id": job_id}

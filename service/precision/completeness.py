@@ -37,7 +37,7 @@ class Part:
 
     @property
     def may_lack(self) -> bool:
-        """Whether records since then may have been deleted: some were, and none from before then is left."""
+        """Whether records since that time may have been deleted: some were, and no earlier one is left."""
         return 0 < self.first == self.start
 
 

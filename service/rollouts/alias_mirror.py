@@ -50,7 +50,7 @@ class AliasMirror(Background):
             self._point(ALIAS, model)
         except ModelError as fault:
             if str(fault) != self._fault:
-                log.warning("alias %s is behind the log: %s", ALIAS, fault)
+                log.warning("alias %s is behind the rollout topic: %s", ALIAS, fault)
             self._fault = str(fault)
             return False
         self._mirrored, self._fault = model, None

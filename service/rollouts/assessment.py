@@ -140,7 +140,7 @@ def counts(
     challenger: str,
     labels: LabelCounts | None = None,
 ) -> Counts:
-    """Sum the COUNTS objects of a challenger over the key groups; zeros if no record has one.
+    """Sum the counts of a challenger over the key groups' totals; zeros if no record has any.
 
     Args:
         groups: newest progress record of each key group.

@@ -118,9 +118,7 @@ class EventBody(BaseModel):
     ] = None
     from_the_beginning: Annotated[
         bool,
-        Field(
-            description="For withdrawn: it also covers undecided transactions that arrived under the rollout"
-        ),
+        Field(description="For withdrawn: also for undecided transactions that arrived under the rollout"),
     ] = False
 
     def step(self, rollout_id: str, key: str, expected_seq: int | None) -> Step:

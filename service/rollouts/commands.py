@@ -163,7 +163,7 @@ def rollback_command(
     rollout_id: RolloutId, bootstrap_servers: Servers, reason: Reason = "rolled back", key: KeyOption = "",
     job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False,
 ) -> None:  # fmt: skip
-    """End a rollout, in whatever phase it is: the champion decides for every card."""
+    """End an open rollout in any phase: the champion decides for every card."""
     _step("rolled_back", rollout_id, bootstrap_servers, job_id, kafka, reason, key, None, as_json)
 
 

@@ -108,7 +108,7 @@ def _field(record: dict[str, Any], name: str) -> Any:
 
 
 def identifier(record: dict[str, Any], name: str) -> str:
-    """Return a string of 1 to 64 characters without control characters."""
+    """Return a string of 1 to 64 characters without control characters or half surrogate pairs."""
     value = _field(record, name)
     if not isinstance(value, str):
         raise Rejected(Reason.WRONG_TYPE, f"{name} must be a string, not {_kind(value)}")

@@ -164,7 +164,7 @@ def _check_times(decoded: Decoded, limits: TimeLimits) -> Decoded:
 def _check_partitions(decoded: Decoded, key_groups: KeyGroups) -> Decoded:
     """Refuse transactions that are not in their card's partition, as the producers' partitioner defines it.
 
-    The key group that reads another partition may lack the card's history.
+    The key group that reads the wrong partition may lack the card's history.
     """
     actual = decoded.records["partition"]
     expected = key_groups.partitions_of(_card_ids(decoded.quotes))
@@ -195,7 +195,7 @@ def _card_ids(quotes: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def _without(decoded: Decoded, refused: NDArray[np.bool_], rejections: list[Rejection]) -> Decoded:
-    """Return `decoded` without the accepted transactions that `refused`, shape (accepted,), marks."""
+    """Drop the accepted transactions that the mask `refused`, shape (accepted,), marks; add `rejections`."""
     remaining = ~refused
     return Decoded(
         decoded.records[remaining],

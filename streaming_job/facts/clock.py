@@ -1,9 +1,9 @@
 """The clock of a key group: the arrival up to which it has decided its part of the log. Pure.
 
 A partition's clock is the arrival of its first waiting transaction, or of its last decided one if none waits.
-Arrivals of a partition ascend, except when a broker's clock is set back. The clock of a partition
-that has been read to its end, and has no waiting transaction, stands still, so it is left out: the
-partition's next records will arrive after all that have been read so far.
+Arrivals of a partition ascend, except when a broker's clock is set back. The group's clock is the least of
+its partitions' clocks. A partition that has been read to its end, and has no waiting transaction, is left
+out, because its clock stands still: its next records will arrive after all that have been read so far.
 """
 
 from collections.abc import Collection, Iterable

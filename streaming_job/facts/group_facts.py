@@ -3,7 +3,7 @@
 The group writes three kinds of facts:
 
     counts    of an arrival hour, once the hour is over in the group's part of the log
-    reports   of each label on fraud, once the transactions that arrived before it are decided
+    reports   of each label that says fraud or no fraud, once the transactions that arrived before are decided
     promise   that all facts of the group that take effect before some time are written
 
 A fact that a group writes after a promise never takes effect before the promised time: if it normally would,

@@ -43,7 +43,7 @@ class MerchantRules:
 
 
 class FactTable:
-    """The facts of all key groups that have been read."""
+    """The facts that have been read, of all key groups."""
 
     def __init__(self, rules: MerchantRules, groups: int, store: PieceStore, extra: dict[str, Any]) -> None:
         """Continue from persisted state.

@@ -12,7 +12,7 @@ from streaming_job.log.partitioner import KeyGroups
 
 @dataclass(frozen=True)
 class Rules:
-    """The settings that decisions depend on; the same for every start of a job."""
+    """The settings that decisions depend on; changing `limits` between starts changes decisions."""
 
     topics: Topics
     key_groups: KeyGroups

@@ -1,4 +1,4 @@
-"""`fraud labels`: add labels of transactions, and show them."""
+"""`fraud labels`: add, import and show labels of transactions."""
 
 import getpass
 import json

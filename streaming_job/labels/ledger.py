@@ -19,7 +19,7 @@ MAX_FAULTS = 5
 
 
 class LedgerError(FraudError):
-    """Labels do not keep their contract; nothing was written."""
+    """Labels do not keep their contract, or their file cannot be read; nothing was written."""
 
     status = 422
     """HTTP status of the sidecar's answer."""
@@ -76,7 +76,7 @@ class Ledger:
         self._topic = topic
         self._config = {
             "log_level": 0,
-            "enable.sparse.connections": False,  # connected to the coordinator at once
+            "enable.sparse.connections": False,  # connect to all brokers, and so to the coordinator, at once
             **kafka,
             "bootstrap.servers": bootstrap_servers,
             # as the replay of dead letters does, so that all labels of a card are in one partition
@@ -134,7 +134,7 @@ class Ledger:
 def of_card(settings: LetterSettings, card_id: str) -> Iterator[dict[str, Any]]:
     """Yield the labels of a card, then its chargebacks; each has arrival time, source and record.
 
-    A value that is no JSON has `unreadable_bytes`, its size, in place of the record.
+    A label whose value is no JSON has `unreadable_bytes`, the value's size, in place of the record.
 
     Raises:
         LedgerUnansweredError: a topic cannot be read.

@@ -1,1 +1,1 @@
-"""Readers of the log: they fetch the input partitions continuously, and look up their end offsets."""
+"""Access to the log: followers of input partitions, end offsets, partitioner, the tools' reads and writes."""

@@ -33,7 +33,7 @@ SUPPORTED = 2
 
 
 class LibraryError(FraudError):
-    """librdkafka is missing, or refuses the settings."""
+    """librdkafka is missing or of another version, or refuses the settings, a topic or a partition."""
 
 
 def _find() -> str:

@@ -94,7 +94,8 @@ class TableFollower:
             topics: the tables to read to their ends.
 
         Raises:
-            LogError: records are gone or do not arrive, or the brokers do not answer.
+            LogError: records are gone or do not arrive, a table has new partitions, or the brokers do not
+                answer.
         """
         yield from self.poll()
         ends = self._current_ends(topics)
@@ -120,7 +121,7 @@ class TableFollower:
         watermarks = with_retries(partial(self._watermarks.last, topics))
         positions = self.positions
         if all(positions.get(tp, -1) >= end for tp, end in watermarks.items()):
-            return watermarks  # nothing is new: one request is enough, as in most rounds
+            return watermarks  # nothing is new, as in most calls: one request is enough
         ends = self.ends(topics)
         for tp, watermark in watermarks.items():
             if tp[0] in self._awaited and self._passed_over.get(tp) != ends.get(tp):

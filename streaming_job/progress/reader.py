@@ -60,7 +60,7 @@ def newest_by_group(
 ) -> dict[int, dict[str, Any]]:
     """Return the newest progress record of key groups, by group.
 
-    Groups without a record are left out, and so are groups without one among the last STEPS_BACK[-1] records.
+    Groups without a record are left out, and so are groups without one in the last STEPS_BACK[-1] offsets.
 
     Args:
         reader: a consumer that joined no group (`topic_reader.consumer`); its assignment changes.
