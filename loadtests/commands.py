@@ -60,8 +60,8 @@ def verify(
     """Recompute alerts and dead letters from the input topics, and compare them with the outputs.
 
     Settings come from FRAUD_... variables, as for the job. The exit status is 1 if anything is missing,
-    duplicated or unexpected, if job-progress does not agree, or if the given alert differs. With --follow
-    findings are logged and exported as metrics.
+    duplicated or unexpected, if the progress records contradict the outputs or the oracle, or if the given
+    alert differs from its recomputation. With --follow, findings are logged and exported as metrics.
     """
     settings = environment.settings(JobSettings)
     if alert_id is not None and follow:

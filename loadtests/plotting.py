@@ -48,7 +48,8 @@ def latency_plot(lines: Iterable[tuple[Sequence[tuple[float, float]], dict[str, 
     """Return an SVG plot of the latency (ms) over the share that was slower, both axes logarithmic.
 
     Args:
-        lines: (curve, look): the curve as (percentile, ms), whose maximum is not plotted; label and style.
+        lines: (curve, look): the points (percentile, ms), of which percentile 100 is not plotted, and
+            matplotlib's keywords for the line, such as label and color.
         of: what was slower: alerts, transactions.
     """
     with figure(f"share of {of} that were slower", "ms") as (axes, svg):

@@ -65,8 +65,8 @@ class JobSettings(BaseSettings):
     """Maximum bytes of a mini-batch's keys and values; the last few records may exceed it. It bounds
     memory, and the duration of a Kafka transaction, in a flood of large records."""
     linger_ms: Annotated[float, Field(ge=0, le=1000)] = 3.0
-    """How long the first record of a mini-batch waits for others. A wait makes mini-batches fewer: each costs
-    a millisecond of processor time."""
+    """How long the first record of a mini-batch waits for others. The wait makes mini-batches fewer, and each
+    mini-batch costs a millisecond of processor time."""
     commit_interval_ms: Annotated[int, Field(ge=1, le=60_000)] = 200
     """Interval of commits without alerts; alerts are committed at once."""
     allowed_lateness_ms: Annotated[int, Field(ge=0)] = 7 * DAY_MS

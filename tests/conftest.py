@@ -17,8 +17,8 @@ from streaming_job.contracts.topics import Topics
 
 WaitFor = Callable[..., object]
 
-# a test's JVM lives for some minutes at most, so the second compiler would not pay; verifying the byte code
-# of the archives, whose checksums have been checked, takes one of the six seconds of a start
+# a test's JVM lives for some minutes at most, so the optimising compiler would not pay; verifying the byte
+# code of the jars, whose checksums have been checked, would take one of the six seconds of a start
 os.environ.setdefault(
     "JAVA_TOOL_OPTIONS",
     "-XX:TieredStopAtLevel=1 -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",

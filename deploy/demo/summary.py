@@ -79,7 +79,7 @@ def show(console: Console, verdict: Verdict, measured: Measured) -> None:
     )
     table.add_column()
     table.add_column(justify="right")
-    since = f" (continued {measured.restarts} times)" if measured.restarts else ""
+    since = f" (restarts: {measured.restarts})" if measured.restarts else ""
     table.add_row(f"transactions{since}", f"{totals['events']:,}")
     table.add_row("alerts", f"{totals['alerts']:,}")
     for rule, count in sorted(measured.rules.items()):

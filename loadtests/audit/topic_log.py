@@ -69,7 +69,7 @@ class Log(Protocol):
         ...
 
     def ends(self, topic: str) -> dict[int, int]:
-        """Return the first offset after each partition's last committed record."""
+        """Return the last stable offset of each partition."""
         ...
 
     def beginnings(self, topic: str) -> dict[int, int]:
@@ -115,7 +115,7 @@ class TopicLog:
         return {(part.topic, part.partition): part.offset for part in committed if part.offset >= 0}
 
     def ends(self, topic: str) -> dict[int, int]:
-        """Return the first offset after each partition's last committed record.
+        """Return the last stable offset of each partition.
 
         Raises:
             TopicReadError: no such topic, or the broker does not answer.

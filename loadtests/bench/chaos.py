@@ -27,7 +27,8 @@ from streaming_job.contracts.topics import Topics
 
 Say = Callable[[str], None]
 CARDS = 2_000
-"""Number of cards: few, so that each is used often, but enough that none gets hot (approximate windows)."""
+"""Number of cards: few, so that each is used often, but enough that none gets hot, because a hot card's
+windows are approximate."""
 KILLS_SHARE = 0.75
 """Share of `Plan.within_s` for kills; network faults get the rest."""
 WRONG = "has to be 0"

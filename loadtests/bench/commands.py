@@ -45,7 +45,7 @@ def features(
     ],
     rounds: Annotated[int, typer.Option(min=3, help="Number of rounds; the median counts")] = 15,
     transactions: Annotated[
-        Path | None, typer.Option(help="Parquet file of transactions, to time computing its training set")
+        Path | None, typer.Option(help="Parquet file of transactions; also time their training set")
     ] = None,
 ) -> None:
     """Measure the feature engine: kernel, hot card, bytes per card, deltas, snapshots, decoding, drift."""
@@ -207,7 +207,7 @@ def restart(
     profiles: Profiles = True,
     data_dir: DataDir = DATA_DIR,
 ) -> None:
-    """Measure the time from a killed job's start to its first alert; FRAUD_... set up the job."""
+    """Measure the time from the restart of a killed job to its first alert; FRAUD_... set up the job."""
     from loadtests.bench import history
     from loadtests.bench import restart as bench
     from loadtests.bench.rig import Plan, rig

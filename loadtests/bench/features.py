@@ -162,7 +162,7 @@ def restart(cards: int) -> Iterator[Figure]:
     load, state, store, meta = FeatureLoad(cards), GroupState(MemoryArena()), MemoryPieces(), Meta()
     load.warm(state, KEPT_DAYS, batch=200_000)
     times = []
-    # until every snapshot is written: the store is then as if it had received all events, warm-up included
+    # until every piece has a snapshot: the store is then as if it had received all events, warm-up included
     while not meta.pieces or min(meta.pieces) < 2:
         delta = _batch(load, state, SMALL_BATCH)
         start = time.thread_time()
@@ -225,7 +225,7 @@ def counting(rounds: int) -> Figure:
     bins = bins_of(features)
     block, hashes = features[:BLOCK], records["transaction"][:BLOCK]
     counts = np.zeros_like(bins.trained)
-    detail = f"{BLOCK:,} transactions of {features.shape[1]} features, one in {SAMPLED} of them counted"
+    detail = f"{BLOCK:,} transactions of {features.shape[1]} features; one in {SAMPLED} transactions counted"
     return per_item(
         "feature counts", "ns/event", rounds, BLOCK,
         lambda: lambda: bins.add(block, hashes, counts), scale=1e9, detail=detail,

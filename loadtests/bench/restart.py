@@ -1,4 +1,4 @@
-"""Restart benchmark: time from the start of a killed job to its first alert, with the state of many cards."""
+"""Restart benchmark: time from the restart of a killed job to its first alert, with many cards' state."""
 
 import shutil
 import statistics
@@ -16,7 +16,7 @@ MEANWHILE = 20_000
 POLL_S = 0.02
 LIVE_RATE = 2_000
 SETTLE_S = 20.0
-"""How long a job runs before it is killed, seconds."""
+"""Time from the first alert under load to the SIGKILL, seconds."""
 POLLED_S = 0.5
 KINDS = {"working copies at hand": False, "working copies lost": True}
 """Kind of restart -> whether the working copies are deleted first, as if the machine were a new one."""

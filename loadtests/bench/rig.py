@@ -39,7 +39,7 @@ FEED_TIMEOUT_S = 60.0
 
 
 class BenchError(FraudError):
-    """The measured system does not run."""
+    """A benchmark cannot be run, or has no valid result."""
 
 
 @dataclass(frozen=True)

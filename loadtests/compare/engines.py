@@ -1,4 +1,4 @@
-"""The compared engines, each with its default settings and with settings for low latency."""
+"""The compared engines: this project as it comes, the others both as they come and tuned for low latency."""
 
 import json
 import os
@@ -156,7 +156,7 @@ def launch(variant: Variant, deployment: Deployment, say: Say) -> Engine:
     """Build an engine if needed, and start it.
 
     Raises:
-        FraudError: compiler, archives or packages are missing.
+        FraudError: compiler, jars or packages are missing.
     """
     deployment.directory.mkdir(parents=True)
     kind = variant.name.partition("-")[0]

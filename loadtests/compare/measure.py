@@ -51,7 +51,7 @@ class Run:
     behind: int
     """Uncommitted transactions at the moment when all had been sent."""
     slip_p99_ms: float
-    """p99 of the generator's delays, ms."""
+    """p99 of the delays with which the feed sends, ms."""
 
 
 def topics_of(name: str) -> Topics:

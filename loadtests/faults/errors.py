@@ -4,4 +4,4 @@ from feature_store.errors import FraudError
 
 
 class FaultError(FraudError):
-    """The job did not survive a fault, or the fault could not be injected."""
+    """The system did not survive a fault as required, or the fault could not be injected."""

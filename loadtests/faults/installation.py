@@ -211,7 +211,7 @@ class Installation:
             time.sleep(POLL_S)
 
     def ends(self, topic: str) -> dict[int, int]:
-        """Return the first offset after the last committed record of each partition."""
+        """Return the last stable offset of each partition."""
         return self._log.ends(topic)
 
     def count(self, topic: str) -> int:

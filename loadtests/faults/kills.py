@@ -55,7 +55,7 @@ def driver_only(scene: "Scene") -> None:
 def jvm(scene: "Scene") -> None:
     """Kill only Spark's JVM at any time of an epoch; the job must report this and end; then restart."""
     relay = scene.relay
-    relay.until(relay.job.epochs, "an epoch")  # before that the job would report that Spark does not start
+    relay.until(relay.job.epochs, "an epoch")  # before its first the job reports that Spark does not start
     scene.busy()
     relay.until(relay.job.jvm, "the JVM").kill()
     _require_error(relay, "Spark's JVM is gone")
@@ -117,7 +117,7 @@ class Scene:
     def busy(self) -> None:
         """Give the job transactions and profile changes, and return at a random moment of its work."""
         self.relay.change_profiles(self.chance)
-        # if the job has just started, half of the moments are within its first commits
+        # with 0 commits to wait for, a job that has just started often has not committed anything yet
         commits, before = self.chance.choice((0, 1, 2, 4)), self.relay.installed.commits()
         self.relay.burst()
         self.relay.until(lambda: self.relay.installed.commits() >= before + commits, f"{commits} commits")

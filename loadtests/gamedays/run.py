@@ -64,4 +64,7 @@ def _audit(day: Gameday, scene: Scene) -> None:
     wrong = {name: number for name, number in counts.items() if number != day.findings.get(name, 0)}
     if wrong or len(verdict.problems) != day.problems or verdict.events != installed.sent:
         details = [*report["examples"][:3], *verdict.problems[:3]]
-        raise FaultError(f"{verdict.events} of {installed.sent} transactions, {wrong}: {'; '.join(details)}")
+        raise FaultError(
+            f"{verdict.events} of {installed.sent} transactions were audited; wrong counts: "
+            f"{wrong or 'none'}; differences: {'; '.join(details) or 'none'}"
+        )

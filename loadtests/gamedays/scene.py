@@ -153,7 +153,7 @@ class Scene:
         self.stopped.clear()
 
     def close(self) -> None:
-        """Kill the job's processes."""
+        """Kill the job's processes, then run the callbacks of `cleanup`."""
         self.resume()
         for job in (self.job, *self.others):
             job.kill()

@@ -79,7 +79,7 @@ def run(
         float, typer.Option(help="Rate of a spike, as a multiple of --rate", rich_help_panel=_LOAD)
     ] = 5.0,
     replay: Annotated[
-        Path | None, typer.Option(help="Parquet file for the shape replay", rich_help_panel=_LOAD)
+        Path | None, typer.Option(help="Parquet file to send; sets --shape replay", rich_help_panel=_LOAD)
     ] = None,
     speed: Annotated[float, typer.Option(help="Speed of a replay", rich_help_panel=_LOAD)] = 1.0,
     warm_up: WarmUp = "30s",

@@ -97,7 +97,7 @@ class Lane:
         self.state = RUNNING
 
     def take_alerts(self) -> list[tuple[float, int]]:
-        """Return (latency in ms, bytes) of each alert since the last call, counted in the next report."""
+        """Return (latency in ms, bytes) of each alert since the last call; adds them to the next report."""
         alerts: list[Seen] = []
         while self._watch.seen:
             alerts.append(self._watch.seen.popleft())

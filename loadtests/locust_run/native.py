@@ -1,7 +1,7 @@
 """Operating system threads beside gevent, which replaces Python's threads with greenlets of one thread.
 
-A C library called in a greenlet blocks all other greenlets. `threading` is gevent's, so threads of this
-module must not use its locks or events: they share plain attributes and deques, which the GIL protects.
+A C library called in a greenlet blocks all other greenlets. The locks and events of `threading` are gevent's,
+so a `NativeThread` must not use them: it shares plain attributes and deques, which the GIL protects.
 """
 
 import traceback

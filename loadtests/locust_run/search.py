@@ -23,7 +23,7 @@ class Search:
         """Store the parameters; `find` and `probe` run the tests.
 
         Args:
-            plan: plan of each probe, which replaces rate and directory.
+            plan: plan of the probes; each probe sets its own rate and directory.
             target: the job to test.
             bounds: bounds, including one for the p99.
             workers: number of generator workers.

@@ -72,7 +72,7 @@ class Tape:
         """
         if (self.directory / END).exists():
             return True
-        if self._writer is not None and self._writer.poll() is not None:
+        if self._writer is not None and self._writer.poll() not in (None, 0):
             raise LoadTestError(f"transactions were not encoded; see {self._log}: {_last(self._log)}")
         return size(self.directory) >= AHEAD_BYTES
 

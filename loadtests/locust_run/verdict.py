@@ -35,7 +35,7 @@ class Audit:
     duplicated: int
     unexpected: int
     problems: tuple[str, ...] = ()
-    """Inconsistencies among the progress records, and differences from the outputs or the oracle."""
+    """Contradictions among the progress records, and between them and the outputs or the oracle."""
     examples: tuple[str, ...] = field(default=())
 
     @classmethod

@@ -111,7 +111,7 @@ class Oracle:
             yield item if isinstance(item, Outcome) else self._decision(item, next(scores_of_pending))
 
     def _scores(self, pending: list[Pending]) -> list[dict[ModelRef, Score]]:
-        """Return each transaction's scores by model; one call scores all rows of a model."""
+        """Return each transaction's scores by model; one call scores all rows of a scorer."""
         numbers_of: dict[Scorer, list[int]] = {}
         for number, item in enumerate(pending):
             for scorer in (item.plan.champion, *item.plan.challengers):

@@ -2,8 +2,8 @@
 
 All partitions are read once before any transaction is judged, because a merchant's payments are in all of
 them. A label counts if its card has the transaction that the label names. A label takes effect two hours
-after the beginning of the hour in which it arrived (the margin). A payment without a report within the label
-delay is genuine.
+after the beginning of the hour in which it arrived (the margin). A payment older than the label delay
+is genuine unless its last report in effect says fraud.
 """
 
 import math

@@ -48,7 +48,7 @@ class RolloutLog:
         return len(self._events)
 
     def breaches(self) -> list[tuple[str, str, Any]]:
-        """Return (rollout_id, challenger, evidence) of the accepted `breached` events, in log order."""
+        """Return (rollout_id, challenger, verdict) of the accepted `breached` events, in log order."""
         return [
             (event.rollout_id, event.challenger, event.evidence[1])
             for event in self._events
@@ -125,5 +125,5 @@ class RolloutLog:
         }
 
     def plan(self, arrival: float = math.inf) -> Plan | None:
-        """Return the plan in force at an arrival (ms): the first plan before any event; None if none."""
+        """Return the plan in force at an arrival (ms), before any event the first one; None without any."""
         return self._plans[bisect_right(self._times, arrival)]

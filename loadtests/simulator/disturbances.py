@@ -33,7 +33,7 @@ class Disturbances:
     future: float = 0.0005
     """Event time 10 minutes to 12 hours ahead, as from a wrong clock."""
     malformed: float = 0.002
-    """Records that break the contract, see `malformed.KINDS`."""
+    """Records spoiled in one of the ways of `malformed.KINDS`; all but `extra_fields` break the contract."""
     duplicated: float = 0.005
     """Sent again, at once or up to a minute later; the copies are in addition to the rate."""
 

@@ -20,7 +20,7 @@ _FLUSH_S = 60.0
 ANSWER_S = 10.0
 
 _PRODUCER = {
-    # Java's partitioner, so that a card has the same partition as with any other client
+    # the partitioner of Java's client: a Java producer puts a card into the same partition
     "partitioner": "murmur2_random",
     "enable.idempotence": True,
     "linger.ms": 2,

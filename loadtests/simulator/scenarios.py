@@ -90,8 +90,8 @@ class Frauds:
 class Campaigns:
     """All frauds of one stream, in time order.
 
-    The arguments alone determine the frauds, so the transactions and the profile changes that react to the
-    frauds each use an object of their own.
+    The arguments alone determine the frauds: `Stream` and `ProfileChurn`, which blocks stolen cards, each
+    create their own object and get the same frauds.
     """
 
     def __init__(self, world: World, rate: float, start_ms: int, mix: FraudMix) -> None:

@@ -12,7 +12,7 @@ COUNTS = {
     "late": "Transactions decided after a transaction of the same card with a later event time",
     "alerts": "Fraud alerts written",
     "profile_changes": "Profile versions applied",
-    "rollouts": "Rollouts applied",
+    "rollouts": "Rollout events applied, counted by each key group",
     "late_table_changes": "Profile changes read after a transaction that should have used them was decided",
     "missing_profile": "Transactions decided without a profile of their card",
     "scoring_failures": "Transactions without a score from the model: the other rules decided alone",

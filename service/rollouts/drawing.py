@@ -130,14 +130,14 @@ def stop(history: History, request: Stop, now_ms: int) -> tuple[Event, ...] | Re
 
     Raises:
         UnknownError: there is no such rollout.
-        StaleError: the rollout has ended, or has changed since the assessment that found the breach.
+        StaleError: the rollout has ended, or has changed since the assessment.
     """
     trial = find_trial(history.line, request.rollout_id)
+    require_seq(trial, request.seq)
     key = f"guard/{request.seq}"
     seq = trial.seq + 1
     drawn: tuple[Event, ...] = ()
     if request.guard:
-        require_seq(trial, request.seq)
         drawn = (
             Event(
                 Type.BREACHED, trial.rollout_id, seq, f"{key}/breached", GUARD, request.reason, now_ms,

@@ -1,7 +1,6 @@
 """The opening of a key group by a process: checks that state (P), output (Q) and log belong together.
 
-All checks but `last_record.require_labels` are made before anything is written, so a start that they refuse
-does not disturb a running job.
+All checks are made before anything is written, so a start that they refuse does not disturb a running job.
 """
 
 import logging
@@ -99,17 +98,17 @@ class OpenGroup:
         if is_ours:  # another process of this instance has served the group, and made all checks
             last = meta.extra.get(LAST) and orjson.loads(meta.extra[LAST])
         else:
-            positions, snapshot_end = _checked(opening, own_partitions, meta, writer.written())
+            positions, snapshot_end = _checked(opening, own_partitions, meta, writer)
         # if this instance has served the group, any other owner is newer: the group is not taken back from it
         starts = {tp: positions[tp] for tp in own_partitions}
         written = writer.take_over(starts, from_others=not is_ours, known=last)
         meta.extra[INSTANCE] = opening.instance
         if repeated := sum(written.offsets[tp] - positions[tp] for tp in own_partitions):
             log.warning(
-                "key group %d: %d transactions are decided again, in silence", opening.group, repeated
+                "key group %d: up to %d transactions are decided again, in silence", opening.group, repeated
             )
         record = last_record.newest(written.progress, meta.extra.get(LAST))
-        if opening.rules.merchants is not None:
+        if is_ours and opening.rules.merchants is not None:
             last_record.require_labels(record, written.commit_id)
         silent_before = {**last_record.positions(record), **written.offsets}
         core = GroupCore(
@@ -153,14 +152,14 @@ class OpenGroup:
 
 
 def _checked(
-    opening: Opening, own_partitions: set[PartitionId], meta: Meta, written: Written
+    opening: Opening, own_partitions: set[PartitionId], meta: Meta, writer: GroupWriter
 ) -> tuple[Offsets, int | None]:
     """Check that state, output and log belong together, before another instance is fenced.
 
     Returns:
         P by partition of all inputs, and the answer of `_snapshot_end`.
     """
-    topics = opening.rules.topics
+    topics, written = opening.rules.topics, writer.written()
     with EndOffsets(opening.client, (topics.transactions, *opening.rules.tables)) as ends:
         first, end = with_retries(ends.first), with_retries(ends.last)
     # partitions added to a table since P was stored are read from their beginning
@@ -168,7 +167,24 @@ def _checked(
     written.require_query(opening.query_id)
     require_output(meta.extra.get(COMMIT_ID, 0), written.commit_id, written.unknown)
     require_fit(positions, written.offsets, first, end)
+    if opening.rules.merchants is not None:
+        _require_labels(writer, written, meta)
     return positions, _snapshot_end(opening, positions, end)
+
+
+def _require_labels(writer: GroupWriter, written: Written, meta: Meta) -> None:
+    """Check that the progress record of the group's last Kafka transaction, or of a later one, still exists.
+
+    Raises:
+        CheckpointError: it is lost.
+    """
+    stored = meta.extra.get(LAST)
+    record = last_record.newest(written.progress, stored)
+    if record is None or record["commit_id"] < written.commit_id:
+        # a running job may have committed between the reads of the record and of the offsets, or another
+        # group's open transaction may hide the record
+        record = last_record.newest(writer.written(stable=True).progress, stored)
+    last_record.require_labels(record, written.commit_id)
 
 
 def begin(opening: Opening, meta: Meta, store: PieceStore) -> None:

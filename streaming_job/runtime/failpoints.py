@@ -30,7 +30,7 @@ class Step(StrEnum):
     COMMITTED = "committed"
     """The transaction is committed, but the state's checkpoint is older."""
     DELTA = "delta"
-    """The epoch's delta and positions are in the state store, but Spark has not committed it."""
+    """The epoch's delta and positions are in the state store, but Spark has not committed them."""
     EPOCH_ENDED = "epoch_ended"
     """On the driver: the state is committed, but the epoch is not in Spark's commit log."""
 

@@ -82,7 +82,7 @@ class PartitionWatch:
         """Check that the last count equals the number of partitions when the job began.
 
         Raises:
-            StartUpError: there are more partitions now.
+            StartUpError: the number has changed.
         """
         require_same_partitions(self._settings, self._original, self._current)
 
@@ -123,8 +123,8 @@ def require_partitioner(settings: JobSettings, partitions: int) -> None:
     """Check at a first start that records are in the partitions that the partitioner computes for them.
 
     Raises:
-        StartUpError: more than a quarter of the sampled records are in other partitions, and with another
-            partitioner fewer than half as many would be; or there are more key groups than partitions.
+        StartUpError: the partitioner puts more than a quarter of the sampled records into other partitions,
+            and another partitioner fewer than half as many; or there are more key groups than partitions.
     """
     if settings.key_groups > partitions:
         raise StartUpError(

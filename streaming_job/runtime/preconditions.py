@@ -14,7 +14,7 @@ REFUSED = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, Ka
 
 
 class StartUpError(FraudError):
-    """Something that the job needs at its start is missing."""
+    """Something that the job needs at its start is missing or does not fit."""
 
 
 def require_inputs(settings: JobSettings) -> None:

@@ -1,4 +1,4 @@
-"""The Spark session of the job. Each setting that differs from Spark's default has its reason beside it."""
+"""The Spark session of the job. A setting whose reason is not obvious has it in a comment beside it."""
 
 import os
 import signal

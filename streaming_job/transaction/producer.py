@@ -106,8 +106,8 @@ class TransactionalProducer:
                 "retry.backoff.ms": RETRY_BACKOFF_MS,
             }
         )
-        # asked twice, because the second answer comes from a broker whose id is known: without such a broker,
-        # the client would look for the coordinator again only after 500 ms
+        # metadata are requested twice, because the second answer comes from a broker whose id is known:
+        # without such a broker, the client would look for the coordinator again only after 500 ms
         for topic in (self._settings.topics.fraud_alerts, self._settings.topics.job_progress):
             client.list_topics(topic, CALL_TIMEOUT_S)
         return client

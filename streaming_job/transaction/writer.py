@@ -1,4 +1,4 @@
-"""The writer of a key group's output, in Kafka transactions. The order of its statements is the guarantee.
+"""The writer of a key group's output, in Kafka transactions, exactly once by the order of its statements.
 
 Alerts, dead letters, progress record and input offsets become visible together or not at all. Each
 transaction has a number, which its offsets and its progress record contain. So offsets and progress record
@@ -53,7 +53,7 @@ class Output:
     suppressed: Sequence[Alert] = ()
     """Alerts that a cooldown suppresses."""
     shadow_alerts: Sequence[Alert] = ()
-    """Transactions on which a challenger and the champion differ, one for each such challenger."""
+    """Verdicts of challengers that differ from the champion's."""
     facts: Sequence[bytes] = ()
     """Records of merchant facts."""
 
@@ -84,15 +84,19 @@ class GroupWriter:
         self._fenced_early = False
         """Whether the last transaction failed because another process created a producer for this group."""
 
-    def written(self) -> Written:
+    def written(self, *, stable: bool = False) -> Written:
         """Return what the group has written, without fencing a running writer.
+
+        Args:
+            stable: whether to wait until no open transaction hides a progress record.
 
         Raises:
             SinkError: the brokers do not answer.
         """
-        written = self._reader.running()
-        if written.owner is not None and not written.unknown:
-            return written
+        if not stable:
+            written = self._reader.running()
+            if written.owner is not None and not written.unknown:
+                return written
         # without complete committed offsets the newest progress record is needed, which another group's open
         # transaction may hide
         return self._reader.running(stable=True)
@@ -103,7 +107,7 @@ class GroupWriter:
         """Fence every earlier producer of the group, end its open transaction, and claim the group.
 
         Args:
-            ends: by partition of the group: the offset at which to begin if none is committed.
+            ends: by partition of the group: the offset at which to begin if no greater one is committed.
             from_others: whether the group may belong to another instance. True when the job starts; later
                 another owner means that this instance has been replaced.
             known: the group's last progress record according to the state; saves reading the topic.

@@ -67,7 +67,7 @@ def test_a_damaged_copy_of_a_running_jobs_checkpoint_is_a_backup_even_without_of
     ended = relay.job.epochs()
     relay.burst(LATER)
     scene.caught_up()
-    relay.until(lambda: relay.job.epochs() > ended + 3, "epochs that the copy has not")
+    relay.until(lambda: relay.job.epochs() > ended + 3, "epochs that the copy does not have")
     scene.busy()
     relay.job.kill()
     before = outputs(installed)
@@ -118,7 +118,7 @@ def commits(directory: Path) -> list[Path]:
 
 
 def states(directory: Path) -> list[Path]:
-    """The files of the two newest versions of each key group's state; the newest may not be committed."""
+    """The files of the two newest versions of each key group's state; the newest may be uncommitted."""
     groups = [path for path in (directory / "state" / "0").iterdir() if path.name.isdigit()]
     return [file for group in groups for file in newest(group.iterdir(), versions=2)]
 
@@ -194,7 +194,7 @@ def test_offsets_moved_while_the_job_is_stopped_change_nothing(
     relay.burst()
     tool(relay.installed)
     relay.restart()
-    # in the partition whose offset is at the end the first burst is no lag: give the audit one to wait for
+    # no lag shows the first burst in the partition whose offset is at the end: the audit waits for another
     relay.burst()
     relay.audit()
 
@@ -213,7 +213,7 @@ def stopped(relay: Relay) -> Relay:
     relay.burst()
     installed.caught_up(relay.job)
     ended = relay.job.epochs()
-    relay.until(lambda: relay.job.epochs() > ended, "an epoch with all of it")
+    relay.until(lambda: relay.job.epochs() > ended, "an epoch that saves the whole burst")
     back_up(checkpoint(relay), old_checkpoint(installed))
     relay.burst()
     relay.audit()

@@ -1,4 +1,4 @@
-"""Game days: the symptom is observed, the remedy helps, the audit is clean, the log is kept."""
+"""Game days: the symptom is observed, the remedy helps, the audit is clean, the page shows each step."""
 
 import re
 from pathlib import Path

@@ -45,7 +45,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
 
 OF_THE_JOB = tuple(Step) if THOROUGH else (Step.COMMITTED,)
 OF_A_WORKER = IN_WORKER if THOROUGH else (Step.DECIDED,)
-"""Steps of kills in everyday runs, before and after the commit; with FRAUD_HYPOTHESIS=thorough all steps."""
+"""Everyday runs kill the job after the commit and a worker before it, thorough runs both at every step."""
 KILLS = 5
 LABELLED, LIVE = "labelled", "live"
 RECORDS = (40 if THOROUGH else 6) * BURST
@@ -169,7 +169,7 @@ def test_second_instance_deposes_the_first(scene: Scene) -> None:
         assert first.error.startswith("error: another instance of job ")
         relay.burst()
         relay.audit()
-    # output since the older checkpoint is decided again
+    # the job decides the transactions since its older checkpoint again
     relay.restart()
     relay.audit()
 

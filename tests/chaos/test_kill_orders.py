@@ -1,4 +1,4 @@
-"""Sidecar, job and broker are killed together, in every order; afterwards the sidecar's figures are correct.
+"""Sidecar, job and broker are killed within seconds, in every order; then the sidecar's figures are correct.
 
 A challenger is a canary throughout. Its rollout is paused or resumed before each round, and the job may die
 before it has applied that event. The cards that the canary decides for are the same after every round.
@@ -110,7 +110,7 @@ class Scene:
         }
 
     def deciders(self) -> dict[str, set[str]]:
-        """Card -> roles that decided its alerts; leaves out transactions that the canary failed to score."""
+        """Card -> roles that decided its alerts while a canary was in force and did not fail to score."""
         result: dict[str, set[str]] = {}
         for record in self._installed.read(self._installed.topics.fraud_alerts):
             alert = json.loads(record.value or b"")

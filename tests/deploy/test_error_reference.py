@@ -17,7 +17,7 @@ PACKAGES = ("feature_store", "models", "streaming_job", "service", "loadtests", 
 
 
 def subclasses(error: type[FraudError]) -> set[type[FraudError]]:
-    """All subclasses of an error."""
+    """An error and all of its subclasses."""
     return {error, *(subclass for child in error.__subclasses__() for subclass in subclasses(child))}
 
 

@@ -192,7 +192,7 @@ def test_debezium_sends_heartbeats_while_nothing_changes(
 ) -> None:
     topic = Topics().heartbeats
     client = Consumer({"bootstrap.servers": stack.bootstrap_servers, "group.id": "looks"})
-    wait_for(lambda: topic in client.list_topics(timeout=20).topics, deadline_s=60, what="its topic")
+    wait_for(lambda: topic in client.list_topics(timeout=20).topics, deadline_s=60, what="heartbeats' topic")
     end = lambda: client.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)[1]  # noqa: E731
     before = end()
     wait_for(lambda: end() > before, deadline_s=60, what="a heartbeat")

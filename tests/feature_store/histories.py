@@ -280,7 +280,7 @@ _CARDS = ("a", "b", "c")
 
 @st.composite
 def histories(draw: st.DrawFn, most: int = 40) -> History:
-    """Histories of up to `most` events of up to three cards; arrivals never go back."""
+    """Histories of up to `most` transactions of three cards, and profile changes; arrivals never go back."""
     history, clock = History(), 0
     with_profile = set()
     for card in draw(st.sets(st.sampled_from(_CARDS))):
@@ -297,7 +297,7 @@ def histories(draw: st.DrawFn, most: int = 40) -> History:
             card = draw(st.sampled_from(_CARDS))
             kind = draw(st.integers(0, 9))
             if kind == 0:
-                # a later snapshot row is of a restarted connector: the card has a version
+                # later snapshot rows come from a restarted connector: only for cards that have a version
                 ops = ("c", "u", "d", "tombstone") + ("r",) * (card in with_profile)
                 history.profile(
                     draw(st.sampled_from(ops)), clock, card,
@@ -327,7 +327,7 @@ def histories(draw: st.DrawFn, most: int = 40) -> History:
 
 @st.composite
 def strangers(draw: st.DrawFn) -> History:
-    """Histories of many cards with one or two transactions, some with profiles; arrivals never go back."""
+    """Histories of eight cards with few transactions each, some with profiles; arrivals never go back."""
     history, clock = History(), 0
     pauses = st.sampled_from(
         (0, 1, DAY - 1, DAY, DAY + 1, 4 * DAY, 8 * DAY - 1, 8 * DAY, 8 * DAY + 1, 9 * DAY + 1)

@@ -83,7 +83,7 @@ def bits(table: pa.Table, names: tuple[str, ...] = NAMES) -> bytes:
 
 
 def reports(table: pa.Table) -> pa.Table:
-    """Every tenth transaction is reported as fraud in five days; every third of these reports is reversed."""
+    """Report every tenth transaction as fraud within five days, and reverse every third of these reports."""
     first = table.take(np.arange(0, len(table), 10))
     at = first["arrival_time"].to_numpy() + np.random.default_rng(4).integers(0, 5 * DAY, len(first))
     back = first.take(np.arange(0, len(first), 3))

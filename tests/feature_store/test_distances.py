@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
 KNOWN = [code for code in range(len(CENTROIDS)) if not math.isnan(CENTROIDS[code, 0])]
 DIAMETER_M = 2000 * EARTH_RADIUS_KM
 UNITS = 16
-"""Largest difference of C libraries after all steps, units in the last place; they promise 1 or 2 a step."""
+"""Largest error of a C library after all steps, in units in the last place; it promises 1 or 2 a step."""
 
 
 def metres(a: int, b: int) -> float:

@@ -1,4 +1,4 @@
-"""Conversion of the handbook's columns to the contract's."""
+"""Conversion of the Fraud Detection Handbook's columns to the transaction contract's."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""Persistence of the state: it is rebuilt from pieces and deltas, damage is refused, storage is bounded."""
+"""Persistence of the state: it is rebuilt from its pieces, damage is refused, storage is bounded."""
 
 import struct
 

@@ -64,7 +64,7 @@ def test_batches_may_be_cut_anywhere(history, cuts, read_ahead):
 def test_state_may_be_rebuilt_from_its_pieces_at_any_time(history, cuts, when, snapshots):
     with (
         pytest.MonkeyPatch.context() as patch
-    ):  # the defaults would give only snapshots, or only deltas, for so small a history
+    ):  # the default alone would give only snapshots for so small a history
         patch.setattr(journal, "SNAPSHOT_BYTES_PER_DELTA_BYTE", snapshots)
         rebuilt = replay(history, cuts, rebuild_after=when.__contains__)
     assert_same(rebuilt, replay(history))
@@ -273,7 +273,7 @@ def test_a_repetition_of_a_strangers_transaction_is_always_recognised():
 
 
 def assert_same_decisions(history: History) -> None:
-    """Check that oracle and kernels agree when the tables are read first."""
+    """Check that oracle and kernels agree if the state is rebuilt after each of two batches."""
     assert_close(judge(history), replay(history, (1,), rebuild_after=lambda batch: True))
 
 

@@ -210,7 +210,7 @@ def test_change_of_a_card_without_transactions_is_never_late():
 
 
 def test_invisible_versions_are_freed():
-    """A card whose profile changes a thousand times between its transactions keeps two versions."""
+    """A card whose profile changes before each of its thousand transactions keeps two versions."""
     history = History()
     for number in range(1000):
         history.profile("u", 2 * number, risk_tier=number % 4)

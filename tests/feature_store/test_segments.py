@@ -29,7 +29,7 @@ pytestmark = pytest.mark.unit
     st.lists(st.tuples(st.booleans(), st.integers(0, SIZE_CLASSES - 1), st.integers(0, 1000)), max_size=80)
 )
 def test_segments_never_overlap_and_merge_when_all_are_free(steps):
-    """Compared with a map from event to holder; each step takes a segment or frees one."""
+    """Each step takes a segment or frees one; afterwards no event may lie in two taken segments."""
     arena = MemoryArena()
     events, counters = arena.arrays["events"], arena.arrays["counters"]
     held: list[tuple[int, int]] = []

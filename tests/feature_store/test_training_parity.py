@@ -1,4 +1,4 @@
-"""Features of training sets equal the stream's bit for bit, and match those of the handbook's authors."""
+"""Features of training sets equal the stream's bit for bit, and match the Fraud Detection Handbook's."""
 
 import os
 from pathlib import Path
@@ -125,7 +125,7 @@ AUTHORS = {
 
 @pytest.fixture(scope="module")
 def handbook_files() -> tuple[Path, Path]:
-    """The authors' transactions and features."""
+    """Files of the handbook's transactions and features."""
     beside = Path(__file__).resolve().parents[3] / "shared" / "data"
     directory = Path(os.environ.get("FRAUD_HANDBOOK_DIR") or beside)
     result = [sorted(directory.glob(f"handbook-{kind}-*.parquet")) for kind in ("transactions", "features")]
@@ -137,10 +137,10 @@ def handbook_files() -> tuple[Path, Path]:
 
 
 def test_the_handbooks_features_are_reproduced_by_the_kernels(handbook_files):
-    """The authors' 9 card and time features of their sample days, from all raw rows before.
+    """The handbook's 9 card and time features of its sample days, from all raw rows before.
 
-    Their windows are pandas' rolling (t - w, t], like ours; the rows are in order of time. All customers have
-    profiles: a card without one would be forgotten after 8 days.
+    Its windows are pandas' rolling (t - w, t], like ours; the rows are in order of time. All customers have
+    profiles: without one, a card with a single transaction would be forgotten after 8 days.
     """
     raw, theirs = (pq.read_table(path) for path in handbook_files)
     transactions = handbook.transactions(raw)

@@ -14,7 +14,7 @@ USUAL = {
                            ("sum", 48.0), ("mean", 48.0), ("max", 48.0), ("spikes", 0.0))
        for window in ("1m", "5m", "1h", "24h", "7d")},
 }  # fmt: skip
-"""Features of a card that pays 48 every twelve hours; features not listed are unknown."""
+"""Roughly the features of a card that pays 48 every twelve hours; features not listed are unknown."""
 
 
 def alert(

@@ -38,7 +38,7 @@ class Bank:
         Args:
             stack: the servers.
             stack_dir: their data directory.
-            topics: unique names; the profiles topic gets the connector's name instead.
+            topics: unique names; that of the profiles is replaced by the topic that the connector writes.
             directory: for checkpoint, working copies and logs.
         """
         self.stack, self.stack_dir = stack, stack_dir

@@ -55,7 +55,7 @@ class Group:
 
 
 def merged(outcomes: Iterable[Outcome]) -> Outcome:
-    """Merge the outcomes of several key groups, in the order of partitions and offsets."""
+    """Merge the outcomes of several key groups; alerts and dead letters are sorted by position in the log."""
     whole = Outcome()
     for outcome in outcomes:
         whole.feature_counts = outcome.feature_counts  # those of the last group

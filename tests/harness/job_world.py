@@ -1,4 +1,4 @@
-"""A log of transactions, profiles and rollouts, and the job's key groups over it without Spark or Kafka."""
+"""A log of transactions, profiles, rollouts and labels, and key groups over it without Spark or Kafka."""
 
 import json
 from collections import Counter
@@ -138,12 +138,12 @@ class World:
         model: ModelRef | None = None,
         missing_profile: str = "score",
     ) -> None:
-        """Append a rollout of the first version; `arrival` in ms from START."""
+        """Append a rollout as a model-rollout.v1; `arrival` in ms from START."""
         policy = Policy(threshold, max_count_5m, missing_profile)
         self.raw_rollout(rollout_v1(name, model or model_ref(version), policy), arrival)
 
     def withdraw(self, name: str, arrival: int, *, from_the_beginning: bool = False) -> None:
-        """Append the withdrawal of a rollout of the first version."""
+        """Append the withdrawal of a rollout as a model-withdrawal.v1; `arrival` in ms from START."""
         self.raw_rollout(withdrawal_v1(name, from_the_beginning=from_the_beginning), arrival)
 
     def event(self, event: Event, arrival: int) -> None:

@@ -1,6 +1,6 @@
 """An installation whose log is an archive with labels, reversals and profile changes, in compressed time.
 
-A label takes effect an hour or two after its arrival, so records keep the archive's arrivals.
+A label takes effect an hour or two after its arrival; records keep the archive's arrivals to avoid the wait.
 """
 
 import json

@@ -120,7 +120,7 @@ class MemoryGroups:
         return [fact for fact in written if fact["kind"] != "promise"]
 
     def reports(self) -> list[str]:
-        """All reports of labels as JSON, sorted."""
+        """All facts of the kind `report`, as JSON, sorted."""
         return sorted(json.dumps(fact) for fact in self.facts() if fact["kind"] == "report")
 
     def hours_over(self) -> int:

@@ -78,6 +78,7 @@ class WriterBench:
             "key_group": group,
             "key_groups": len(OWN),
             "commit_id": commit_id,
+            "written_at": commit_id,
             "partitions": [
                 {"topic": topic, "partition": partition, "start_offset": end - 10, "end_offset": end}
                 for (topic, partition), end in ends.items()

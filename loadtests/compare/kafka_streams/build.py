@@ -1,4 +1,4 @@
-"""Compilation of the Java sources against the pinned archives."""
+"""Compilation of the Java sources against the pinned jars."""
 
 import os
 import subprocess
@@ -29,10 +29,10 @@ def build(into: Path, progress: Progress = silent) -> str:
         progress: called about downloads.
 
     Returns:
-        The class path: classes and archives.
+        The class path: classes and jars.
 
     Raises:
-        FraudError: no compiler, no archives, or the sources do not compile.
+        FraudError: no compiler, no jars, or the sources do not compile.
     """
     javac = compiler()
     if javac is None:

@@ -1,1 +1,1 @@
-"""The job on Quix Streams, in its own virtual environment; imports nothing else of the project."""
+"""The job on Quix Streams, in its own virtual environment; only `venv` imports other parts of the project."""

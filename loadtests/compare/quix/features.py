@@ -1,4 +1,4 @@
-"""Every feature of the catalogue (docs/features.md) for one transaction at a time, in plain Python.
+"""Every feature of docs/features.md except merchant label features, for one transaction, in plain Python.
 
 A card's history, as in the state store, is a dict of the numbers `count`, `mean`, `squares`, `robust_mean`
 and `arrival`, and of parallel lists sorted by event time: `times`, `units`, `arrivals`, `merchants`, `ids`,

@@ -17,7 +17,7 @@ def ensure(directory: Path, progress: Progress = silent) -> Path:
     """Return a Python with the packages of requirements.lock; safe to call from several processes.
 
     Args:
-        directory: directory of the environments, one per lock file.
+        directory: directory of the environments, one per lock file and Python version.
         progress: called about slow steps.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Merchant label features in plain Python, straight from their definitions: three loops, no arrays."""
+"""Merchant label features in plain Python, straight from their definitions: loops, no arrays."""
 
 from typing import NamedTuple
 

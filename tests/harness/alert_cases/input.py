@@ -36,12 +36,12 @@ def lag(*seconds: float) -> Series:
 
 
 def counts(**per_minute: float) -> Series:
-    """Counters by their names without `fraud_` and `_total`."""
+    """Counters by their names without `fraud_` and `_total`, each with its growth in a step."""
     return {f"fraud_{name}_total": Slope(slope) for name, slope in per_minute.items()}
 
 
 def letters(**per_minute: float) -> Mapping[str, Slope]:
-    """Dead letters by reason."""
+    """Counters of dead letters by reason, each with its growth in a step."""
     return {
         f'fraud_dead_letters_total{{reason="{reason}"}}': Slope(slope) for reason, slope in per_minute.items()
     }
@@ -60,7 +60,7 @@ CASES = (
         fires_after=2,
         quiet_after=0,
         labels=PLACE,
-        # 1: far behind but not for long; 2: all are behind alike; 3: a little more than the others
+        # 1: by less than 30 s; 2: all are behind alike; 3: a little more than the others
         almost=[lag(2, 29, 2, 2), lag(100, 120, 90, 100), lag(30, 140, 30, 30)],
     ),
     Case(  # two partitions

@@ -15,7 +15,7 @@ LIMIT = 'fraud_limit_seconds{limit="%s"}'
 
 
 def since(code: str, ahead_s: float) -> Series:
-    """A reason that at each sample has held for -`ahead_s` seconds."""
+    """Start of a reason: `ahead_s` seconds after the time of each sample, so negative for the past."""
     return {f'fraud_reason_since_timestamp_seconds{{code="{code}"}}': Clock(ahead_s)}
 
 
@@ -97,7 +97,7 @@ CASES = (
         {"fraud_state_bytes": 4e9},
         fires_after=6,
         quiet_after=0,
-        # 1: increased by less than half; 2: by more than half, but small
+        # 1: increased by less than half; 2: decreased
         almost=[{"fraud_state_bytes": 2.9e9}, {"fraud_state_bytes": 9e8}],
         before=300,
         during=40,

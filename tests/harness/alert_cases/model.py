@@ -37,7 +37,7 @@ def aside(*numbers: float) -> Series:
 
 
 def psi(recent: float, champion: float = 0.05) -> Series:
-    """PSI of two features, one of which drifts."""
+    """PSI of two features; that of `amount` stays small."""
     name = "fraud_feature_psi"
     return {
         f'{name}{{feature="has_profile",window="recent"}}': recent,
@@ -71,7 +71,7 @@ CASES = (
         fires_after=1,
         quiet_after=1,
         labels=JOB_ONLY,
-        # 1: four times as many; 2: ten times as many, but few
+        # per transaction 1: four times as many; 2: eleven times as many, but few
         almost=[counts(alerts=80), counts(alerts=45, transactions=2_000)],
         before=300,
         during=10,

@@ -302,6 +302,18 @@ def test_a_breach_is_two_events_written_once_by_any_number_of_watches() -> None:
     assert [entry.event.type for entry in log.history().of("r2")][2:] == [Type.BREACHED, Type.ROLLED_BACK]
 
 
+def test_a_deadline_does_not_end_a_rollout_that_has_changed_since() -> None:
+    log = MemoryRollouts()
+    desk = desk_of(log)
+    desk.propose(proposal(), ADA)
+    desk.take(step(Type.SHADOW_STARTED, "s"), ADA)
+    overdue = Stop("r2", 2, "deadline: no verdict 72 hours after the shadow began")
+    desk.take(step(Type.PAUSED, "p"), ADA)
+    with pytest.raises(StaleError, match=r"r2 stands at event 3 .*, not 2"):
+        desk.stop(overdue)
+    assert desk.stop(replace(overdue, seq=3)).types == (Type.ROLLED_BACK,)
+
+
 def test_the_share_of_a_canary_is_within_bounds() -> None:
     log = MemoryRollouts()
     desk = desk_of(log, judged())

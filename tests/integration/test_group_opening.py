@@ -1,0 +1,83 @@
+"""The opening of a key group on a real broker: a start that is refused leaves a running job alone."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from confluent_kafka import Producer
+from harness.job_world import LIMITS, PARTITIONER, load
+from harness.writer_bench import OWN, WriterBench
+
+from feature_store.state.arena import MemoryArena
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import MemoryPieces, Meta
+from streaming_job.facts.table import MerchantRules
+from streaming_job.group.opening import OpenGroup, Opening
+from streaming_job.group.rules import Rules
+from streaming_job.log.partitioner import KeyGroups
+from streaming_job.runtime.checkpoint import CheckpointError
+from streaming_job.runtime.failpoints import Step
+from streaming_job.transaction import writer as writer_module
+from streaming_job.transaction.writer import FencedError
+
+pytestmark = pytest.mark.integration
+
+RECORDS = 20
+"""Number of records in each partition of the transactions: two commits of the bench."""
+
+
+@pytest.fixture
+def start(bench: WriterBench) -> Callable[[], OpenGroup]:
+    """Function that opens group 0 with merchant facts, as a second instance with an empty state does."""
+    producer = Producer({"bootstrap.servers": bench.servers})
+    for group in OWN:
+        for partition in OWN[group]:
+            for _ in range(RECORDS):
+                producer.produce(bench.topics.transactions, b"{}", b"card", partition)
+    assert producer.flush(30.0) == 0
+    merchants = MerchantRules(bench.settings.job_id, bench.settings.label_delay_ms)
+    rules = Rules(bench.topics, KeyGroups(PARTITIONER, 4, len(OWN)), LIMITS, load, merchants=merchants)
+    opening = Opening(bench.settings, rules, 0, "q", "second")
+    return lambda: OpenGroup(opening, GroupState(MemoryArena()), Meta(), MemoryPieces(), 0)
+
+
+def test_a_start_without_the_last_progress_record_is_refused_and_fences_nobody(
+    bench: WriterBench, start: Callable[[], OpenGroup]
+) -> None:
+    running = bench.writer("first")
+    bench.write(running, 1)
+    bench.empty_progress()
+    with pytest.raises(CheckpointError, match=r"written 1 Kafka transactions.* that of 0, "):
+        start()
+    bench.write(running, 2)
+    opened = start()  # the record of the last transaction is enough
+    opened.close()
+    with pytest.raises(FencedError):
+        bench.write(running, 3)
+
+
+def test_a_start_waits_for_a_last_progress_record_that_another_group_hides(
+    bench: WriterBench, start: Callable[[], OpenGroup], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An open transaction of a killed job's group 1 hides what group 0 has committed since."""
+
+    class Killed(BaseException):
+        """Stands for SIGKILL."""
+
+    def die(step: Step) -> None:
+        if step is Step.SENT:
+            raise Killed
+
+    first, other = bench.writer("first", group=0), bench.writer("first", group=1)
+    bench.write(first, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(writer_module, "reach", die)
+        with pytest.raises(Killed):
+            bench.write(other, 1, group=1)
+    bench.write(first, 2)
+    with ThreadPoolExecutor(1) as pool:
+        later = pool.submit(start)
+        with pytest.raises(TimeoutError):
+            later.result(1.0)
+        bench.writer("second", group=1)  # takes group 1 over, which aborts the open transaction
+        later.result(20.0).close()
