@@ -30,11 +30,12 @@ from feature_store.state.piece_records import CARDS_PER_PIECE
 from feature_store.state.pieces import read_piece, write_piece
 
 SNAPSHOT_BYTES_PER_DELTA_BYTE = 6
-"""Bytes of snapshots per byte of delta; the deltas that are kept are then a sixth of the snapshots."""
+"""Bytes of snapshots per byte of delta, up to the limit below; without the limit, the deltas that are kept are
+a sixth of the snapshots."""
 SNAPSHOT_BYTES_PER_APPEND = 64 << 10
-"""Limit of the snapshot bytes that an append adds: the larger of this (a snapshot or two) and half the bytes
-of the delta. There is a limit because alerts wait while snapshots are written. If large deltas pile up,
-snapshots catch up once deltas are small again."""
+"""Limit of the snapshot bytes that an append earns: the larger of this and half the bytes of the delta. There
+is a limit because alerts wait while snapshots are written. If large deltas pile up, snapshots catch up once
+deltas are small again."""
 MOST_DELTAS = 1_000
 """Every range of cards gets a new snapshot within this number of deltas: quiet groups recover fast, too."""
 
