@@ -30,8 +30,8 @@ from feature_store.state.piece_records import CARDS_PER_PIECE
 from feature_store.state.pieces import read_piece, write_piece
 
 SNAPSHOT_BYTES_PER_DELTA_BYTE = 6
-"""Bytes of snapshots per byte of delta, up to the limit below; without the limit, the deltas that are kept are
-a sixth of the snapshots."""
+"""Bytes of snapshots per byte of delta, up to the limit below; without the limit, the deltas that are kept
+are a sixth of the snapshots."""
 SNAPSHOT_BYTES_PER_APPEND = 64 << 10
 """Limit of the snapshot bytes that an append earns: the larger of this and half the bytes of the delta. There
 is a limit because alerts wait while snapshots are written. If large deltas pile up, snapshots catch up once

@@ -55,7 +55,7 @@ def running(command: Sequence[str], log: Path, environment: Mapping[str, str], r
         end = time.monotonic() + START_S
         while not _answers(ready):
             if process.poll() is not None or time.monotonic() > end:
-                raise FaultError(f"{command[0]} does not start; see {log}")
+                raise FaultError(f"no server answers at {ready}; see {log}")
             time.sleep(POLL_S)
         yield
     finally:

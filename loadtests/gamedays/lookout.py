@@ -73,7 +73,7 @@ class Lookout:
             try:
                 self._see(self._watchers.look())
             except OSError as error:
-                self._journal.add("sidecar", f"does not answer: {error}")
+                self._journal.add("unseen", f"sidecar, Prometheus or audit does not answer: {error}")
 
     def _see(self, now: Sight) -> None:
         last, self.last = self.last, now
