@@ -126,12 +126,12 @@ AUTHORS = {
 @pytest.fixture(scope="module")
 def handbook_files() -> tuple[Path, Path]:
     """Files of the handbook's transactions and features."""
-    beside = Path(__file__).resolve().parents[3] / "shared" / "data"
-    directory = Path(os.environ.get("FRAUD_HANDBOOK_DIR") or beside)
-    result = [sorted(directory.glob(f"handbook-{kind}-*.parquet")) for kind in ("transactions", "features")]
+    directory = os.environ.get("FRAUD_HANDBOOK_DIR")
+    names = ("handbook-transactions-*.parquet", "handbook-features-*.parquet")
+    result = [sorted(Path(directory).glob(name)) if directory else [] for name in names]
     if not all(result):
         pytest.skip(
-            "no handbook files: point FRAUD_HANDBOOK_DIR at handbook-{transactions,features}-*.parquet"
+            "no handbook-transactions-*.parquet and handbook-features-*.parquet in FRAUD_HANDBOOK_DIR"
         )
     return result[0][0], result[1][0]
 

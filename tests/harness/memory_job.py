@@ -143,7 +143,7 @@ class MortalPieces(MemoryPieces):
 
 @contextmanager
 def mortal(fate: Fate) -> Iterator[None]:
-    """Count failpoints as calls, and keep deltas and pieces small, so that snapshots lack several deltas."""
+    """Count failpoints as calls; keep deltas and pieces small, so that snapshots are several deltas old."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(core, "reach", fate.call)
         patch.setattr(loop, "reach", fate.call)

@@ -38,7 +38,7 @@ class Fate:
         """Calls until the process is killed."""
 
     def call(self, *_: object) -> None:
-        """Count a call; kill the process if it is the last one."""
+        """Count a call; kill the process if no call was left."""
         if self.left is not None:
             self.left -= 1
             if self.left < 0:

@@ -52,7 +52,7 @@ def broken(card: str) -> list[Row]:
 
 
 def odd(card: str) -> list[Row]:
-    """Valid records of a card whose keys are not in the usual form."""
+    """Valid records of a card, with keys in unusual forms."""
     value = change(card, "u", lsn=9, risk_tier=2)[1]
     return [
         (b"", value),

@@ -11,7 +11,7 @@ SINCE = 1_700_000_000_000
 
 
 def progress(commit_id: int = 1, key_group: int = 0, key_groups: int = 1, **changes: Any) -> dict[str, Any]:
-    """A record of one commit: 100 transactions, 3 alerts, 2 dead letters; 150 ms and 100 offsets.
+    """A record of one commit: 100 transactions, 3 alerts, 2 dead letters; 150 ms; 100 offsets a partition.
 
     The group reads the transactions partition of its number, and the only partition of the profiles.
     """

@@ -60,7 +60,7 @@ class Case:
     good: Series
     """Good values by series, written as in PromQL without job and instance."""
     bad: Series
-    """Values of the series that are not `good` in the bad phase."""
+    """Values of the series that differ from `good` in the bad phase."""
     fires_after: int
     """Steps from the first bad sample to the first evaluation in which the alert fires."""
     quiet_after: int

@@ -1,4 +1,4 @@
-"""Random rollouts of the second version: canaries, pauses, breaches, rollbacks."""
+"""Random rollouts by the second version of the contract: canaries, pauses, breaches, rollbacks."""
 
 import random
 from dataclasses import replace

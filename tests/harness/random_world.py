@@ -7,9 +7,10 @@ from harness.random_trials import random_event
 
 
 def random_world(seed: int, n: int = 150, partitions: int = 1, *, trials: bool = False) -> World:
-    """A day of a dozen cards: profile changes, rollouts, late, repeated, broken and misplaced records.
+    """A log of a dozen cards: late, repeated, broken and misplaced records, profile changes, rollouts.
 
-    `trials`: also rollouts of the second version, and models that fail (`random_trials.load_any`).
+    `trials`: also rollouts by the second version of the contract, and models that fail
+    (`random_trials.load_any`).
     """
     rng = random.Random(seed)
     world = World(rollout=False, partitions=partitions)

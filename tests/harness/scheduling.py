@@ -14,7 +14,7 @@ WITHOUT_STACK = re.compile(
 
 
 class Scheduling(LoadFileScheduling):
-    """Two processes take the files that use the stack first, the other ones the files that do not.
+    """Two processes begin with the files that use the stack, the others with the files that do not.
 
     Each process that needs a stack starts its own. Tests on a stack wait a third of their time, in
     which the other processes compute. A process whose kind of file is used up takes the other kind.

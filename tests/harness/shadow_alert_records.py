@@ -12,7 +12,7 @@ def shadow_alert(
     """A shadow alert: a transaction on which a shadow and the champion differ.
 
     Args:
-        number: of the transaction, as of `alert_records.alert`.
+        number: of the transaction; see `alert_records.alert`.
         at_ms: arrival, ms.
         challenger: name.
         alerts: whether the challenger alerts; the champion does the opposite.

@@ -66,7 +66,7 @@ class SidecarProcess:
 
 
 def samples_of(text: str) -> dict[str, float]:
-    """Samples of an exposition: name, or name{value,...} with labels -> value."""
+    """Samples of an exposition by name, or by name{label value,...} if they have labels."""
     return {
         sample.name + (f"{{{','.join(sample.labels.values())}}}" if sample.labels else ""): sample.value
         for family in text_string_to_metric_families(text)

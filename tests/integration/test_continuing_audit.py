@@ -1,4 +1,4 @@
-"""Findings of the continuing audit page; test_audited_load.py has its everyday test."""
+"""The continuing audit's findings raise paging alerts; its everyday test is in test_audited_load.py."""
 
 import json
 from collections.abc import Callable, Iterator

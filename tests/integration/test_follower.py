@@ -128,7 +128,7 @@ def as_confluent_kafka_reads(brokers: dict[str, str], places: Offsets) -> dict[P
 
 
 def fill(brokers: dict[str, str], topics: tuple[str, ...], rng: random.Random, transactions: int) -> None:
-    """Write records in transactions over all partitions, some of which are aborted."""
+    """Write records to all partitions, in transactions, some of which are aborted."""
     producer = Producer({**brokers, "transactional.id": topics[0]})
     producer.init_transactions()
     for _ in range(transactions):

@@ -1,4 +1,4 @@
-"""The handbook's transactions and labels in a real job: scores and figures equal the evaluation's."""
+"""The Fraud Detection Handbook's data in a real job: scores and figures equal the offline evaluation's."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def file() -> Path:
     directory = os.environ.get("FRAUD_HANDBOOK_DIR")
     paths = sorted(Path(directory).glob("handbook-transactions-*.parquet")) if directory else []
     if not paths:
-        pytest.skip("no handbook file: point FRAUD_HANDBOOK_DIR at handbook-transactions-*.parquet")
+        pytest.skip("no handbook-transactions-*.parquet in FRAUD_HANDBOOK_DIR")
     return paths[0]
 
 

@@ -190,7 +190,8 @@ def test_all_workers_come_from_one_daemon(installed: Installation, job: JobProce
 def open_to_others(installed: Installation) -> list[Path]:
     """The job's files that other users may read, write or enter.
 
-    Copies of models keep the modes of the registry's files, in a directory that is closed to others.
+    Copies of models are left out: they keep the modes of the registry's files, in a directory that is closed
+    to others.
     """
     result = []
     work, models = installed.settings.work_dir, installed.settings.work_dir / "models"

@@ -62,7 +62,7 @@ def test_a_job_stopped_for_two_seconds_shows_in_the_latency_tail(
             for process in family:
                 process.resume()
         result = run.wait()
-    # no record is left out because the system did not answer: those due in the pause waited for its end
+    # the records due in the pause count, although the system did not answer: they waited for its end
     assert result.latency_ms["p99"] > PAUSE_S * 1_000 * 0.75
     assert result.latency_ms["p50"] < PAUSE_S * 1_000 / 2
     assert result.unsent == 0

@@ -147,7 +147,7 @@ class Story:
         return views.rollout(history, history.line.trials[name], job.groups, topic)
 
     def held_from(self, name: str, kind: Type) -> dict[int, int]:
-        """Partition -> offset of the first transaction for which an event of a rollout held."""
+        """Partition -> offset of the first transaction for which an event of a rollout is in force."""
         (event,) = (event for event in self.rollout(name)["events"] if event["type"] == kind.value)
         return {int(partition): offset for partition, offset in event["held_from"].items()}
 

@@ -218,7 +218,7 @@ def test_a_transaction_that_was_open_too_long_is_recognised_and_written_again(
     bench.write(writer, 1)
 
     def time_passes() -> None:
-        """Make the brokers abort the transaction with a newer epoch, as if it were open too long."""
+        """Make the brokers abort the transaction with a newer producer epoch, as if it were open too long."""
         producer.TransactionalProducer(bench.settings, f"{bench.settings.job_id}-0").close()
         assert writer._producer is not None
         writer._producer._begun -= bench.settings.transaction_timeout_ms / 1000

@@ -16,7 +16,7 @@ OUTPUTS = ("fraud-alerts", "shadow-alerts", "suppressed-alerts", "dead-letters")
 
 
 def world_of(amounts: Sequence[int], cards: int = 12) -> World:
-    """A world with a transaction a minute; amounts from 600 on are alerts; 0 stands for invalid JSON."""
+    """A world with a transaction a minute; amounts from 500 on are alerts; 0 stands for invalid JSON."""
     world = World(threshold=0.5)
     for card in range(cards):
         world.profile("r", arrival=0, card=f"c{card}")

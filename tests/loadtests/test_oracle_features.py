@@ -135,7 +135,7 @@ def test_robust_mean_is_pulled_by_at_most_three_times_itself():
 def test_spikes_are_more_than_two_and_a_half_robust_means():
     """event h   0      1      2      2.5    26
     amount  10     25     44     10     10
-                   no     yes    no     no
+    spike          no     yes    no     no
     """
     world = everything()
     for hour, amount in ((0, 10.0), (1, 25.0), (2, 44.0), (2.5, 10.0), (26, 10.0)):

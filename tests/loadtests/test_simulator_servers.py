@@ -170,7 +170,7 @@ def test_a_stop_from_another_thread_flushes_and_returns(
 
 
 def refusal_of(action: Callable[[], object]) -> str:
-    """The error's text, '' as long as there is none: a broker acknowledges a setting before it applies it."""
+    """The error's text; '' if none comes yet: a broker acknowledges a setting before it applies it."""
     try:
         action()
     except FeedError as error:

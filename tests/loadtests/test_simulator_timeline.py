@@ -74,7 +74,6 @@ def test_every_known_fraud_is_reported_once_after_its_delay(world: World) -> Non
     labels.observe(batch.table, batch.accepted)
     at, keys, values = labels.due(float("inf"))
     reports = [orjson.loads(value) for value in values]
-    arrival = dict(zip(batch.table["transaction_id"].to_pylist(), batch.arrival.tolist(), strict=True))
     for when, key, report in zip(at.tolist(), keys, reports, strict=True):
         validate(Contract.CHARGEBACK, report)
         assert report["reported_at"] == when

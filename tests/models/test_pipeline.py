@@ -106,7 +106,7 @@ def test_mlflow_has_the_parameters_and_results_of_a_run(tmp_path: Path) -> None:
         assert params[0][name] == params[1][name]
         assert params[0][name] in versions[0].description
     assert "## Intended use" in versions[0].description
-    # an alert costs 2, a fraud about 200: by cost, more alerts pay than the alert budget allows
+    # an alert costs 2, a fraud about 200: more alerts are worth their cost than the alert budget allows
     assert again.quality.alert_share > first.quality.alert_share
     assert again.quality.recall > first.quality.recall
 

@@ -20,7 +20,7 @@ PROJECT = Path(__file__).parents[2]
 RAISED = {"Problem", "_unauthorised", "RefusedError", "UnknownError", "StaleError", "UnansweredError"}
 """Functions and errors that get a problem code as one of their first two arguments."""
 CHECKING = {"refusing", "_asking"}
-"""Blocks whose errors get a code."""
+"""Context managers that give the errors of their block a code."""
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +114,7 @@ def test_the_reference_has_the_same_table() -> None:
 
 
 def test_every_code_is_explained() -> None:
-    used = {"trust", "golden", "answers"}  # of models.registry.verify
+    used = {"trust", "golden", "answers"}  # of models.loading
     for path in (PROJECT / "service").rglob("*.py"):
         if path.name == "verdicts.py" and path.parent.name == "rollouts":
             continue  # used by the command line only

@@ -97,7 +97,7 @@ def test_a_restarted_sidecar_exports_the_same_totals_of_all_groups(job: Job, wai
             exported.append(samples(client))
     assert exported[0]["fraud_transactions_total"] == 12_400
     assert exported[0]["fraud_group_commit_id{1}"] == 4
-    # metrics of the moment, since the sidecar's start, or of its process differ after a restart
+    # metrics of the moment, of the time since the start and of the process differ after a restart
     own = ("fraud_sidecar_", "process_", "python_", "fraud_limit", "fraud_verdict", "fraud_reason")
     own += ("fraud_partition_verdict", "fraud_group_epoch_start", "fraud_job_restarts")
     moving = {name for name in (*exported[0], *exported[1]) if "_age_seconds" in name or name.startswith(own)}
@@ -160,7 +160,7 @@ def hasty(job: Job) -> ServiceSettings:
 
 
 def test_each_verdict_is_reached_with_a_real_broker(job: Job, wait_for: Any) -> None:
-    """One partition: idle, read, too slow, stalled, stopped, held back, rewound."""
+    """One partition: idle, read too slowly, stalled, stopped, idle again, blocked, rewound."""
     topic, commits = job.settings.topics.transactions, iter(range(1, 100_000))
 
     last, moved_ms = 0, 0

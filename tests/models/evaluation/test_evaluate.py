@@ -32,7 +32,7 @@ DELAY = 2 * DAY_MS
 
 
 def history(rows: int = 2_500) -> pa.Table:
-    """Thirty days of transactions, not in order; a fifth of the merchants is compromised for a while."""
+    """30 days of transactions, not sorted by arrival; a fifth of the merchants is compromised for a while."""
     rng = np.random.default_rng(5)
     start = (START - date(1970, 1, 1)).days * DAY_MS
     time = np.sort(rng.integers(0, DAYS * DAY_MS, rows))
@@ -55,13 +55,13 @@ def history(rows: int = 2_500) -> pa.Table:
             "scenario": np.where(stolen, "stolen", np.where(compromised, "merchant", "genuine")),
         }
     )
-    again = table.slice(0, 100)  # sent twice, an hour later
+    again = table.slice(0, 100)  # sent again an hour later
     again = again.set_column(6, "arrival_time", pa.array(again["arrival_time"].to_numpy() + HOUR_MS))
     return pa.concat_tables([table, again]).combine_chunks()
 
 
 def reports(table: pa.Table) -> pa.Table:
-    """Reports of all frauds and 1% of the genuine payments, within five days; a fifth is reversed later."""
+    """Fraud reports on all frauds and 1% of the genuine payments, in five days; a fifth is reversed later."""
     rng = np.random.default_rng(6)
     unique = table.slice(0, len(table) - 100)
     fraud = unique["label"].to_numpy() == 1
@@ -163,7 +163,7 @@ def test_features_use_only_reports_before_the_arrival(file):
 
 
 def test_later_transactions_and_reports_change_no_feature(file, tmp_path):
-    """Features of the first twenty days are the same if later rows are removed and later reports reversed."""
+    """Features of the first twenty days stay the same without later rows and if later reports say genuine."""
     table, middle = history(), START + timedelta(20)
     cut = (middle - date(1970, 1, 1)).days * DAY_MS
     label_table = reports(table)
@@ -272,7 +272,7 @@ def handbook_file() -> Path:
     directory = os.environ.get("FRAUD_HANDBOOK_DIR")
     result = sorted(Path(directory).glob("handbook-transactions-*.parquet")) if directory else []
     if not result:
-        pytest.skip("no handbook file: point FRAUD_HANDBOOK_DIR at handbook-transactions-*.parquet")
+        pytest.skip("no handbook-transactions-*.parquet in FRAUD_HANDBOOK_DIR")
     return result[0]
 
 

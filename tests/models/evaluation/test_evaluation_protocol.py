@@ -38,7 +38,7 @@ def handbooks(
 def test_the_split_equals_the_handbooks(seed, train, delay, test):
     rng = np.random.default_rng(seed)
     end = 10 + train + delay + test
-    # every day has a genuine transaction of card 0
+    # every day has a transaction; card 0 never has a fraud
     day = np.sort(np.concatenate([np.arange(8, end + 2), rng.integers(8, end + 2, 60)]))
     card = np.where(rng.random(day.size) < 0.3, 0, rng.integers(0, 12, day.size))
     fraud = (rng.random(day.size) < 0.25) & (card > 0)

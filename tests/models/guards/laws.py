@@ -1,4 +1,6 @@
-"""Pairs of models as shares of (both, only champion, only challenger), and card-hours drawn by them."""
+"""Card-hours of pairs of models, drawn at random, and a bound on the errors that chance makes."""
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,3 +27,13 @@ def paths(shares: tuple[float, float, float], pairs: int, units: int, seed: int)
     both = (drawn < shares[0]).cumsum(axis=1)
     champion = ((drawn >= shares[0]) & (drawn < shares[0] + shares[1])).cumsum(axis=1)
     return both, champion, np.arange(1, units + 1) - both - champion
+
+
+def most_by_chance(trials: int, alpha: float) -> int:
+    """Smallest number of errors that chance (`alpha` per trial) exceeds in at most 1 of 10,000 runs."""
+    at_most = 0.0
+    for k in range(trials + 1):
+        at_most += math.comb(trials, k) * alpha**k * (1 - alpha) ** (trials - k)
+        if at_most >= 1 - 1e-4:
+            return k
+    return trials

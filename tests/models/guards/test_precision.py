@@ -1,12 +1,12 @@
 """The guard `precision`: its verdicts, its error rates, and its evidence."""
 
 import json
-import math
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from laws import most_by_chance
 from numpy.typing import NDArray
 from thoroughness import THOROUGH, examples
 
@@ -47,22 +47,12 @@ def bets(share: float, limit: float, trials: int, units: int, seed: int) -> tupl
     )
 
 
-def most_by_chance(trials: int) -> int:
-    """Smallest number of errors that chance (ALPHA each) exceeds in at most 1 of 10,000 runs."""
-    at_most = 0.0
-    for k in range(trials + 1):
-        at_most += math.comb(trials, k) * ALPHA**k * (1 - ALPHA) ** (trials - k)
-        if at_most >= 1 - 1e-4:
-            return k
-    return trials
-
-
 @pytest.mark.parametrize("limit", [0.05, 0.3, 0.5, 0.9])
 def test_a_model_at_the_limit_is_rarely_stopped_or_passed_with_a_look_after_every_label(
     limit: float,
 ) -> None:
     for proved in bets(limit, limit, 1_000, 3_000 if THOROUGH else 600, seed=1):
-        assert proved.any(axis=1).sum() <= most_by_chance(1_000)
+        assert proved.any(axis=1).sum() <= most_by_chance(1_000, ALPHA)
 
 
 @pytest.mark.parametrize(("share", "median", "most"), [(0.0, 25, 25), (0.1, 50, 90), (0.2, 190, 450)])

@@ -67,6 +67,6 @@ def test_rates_are_of_the_last_minute_and_restart_with_the_totals() -> None:
     rates = recent.rates
     assert rates is not None
     assert rates.per_s == pytest.approx(5.0)
-    assert rates.latency_s[50] == pytest.approx(0.055)  # the fast minute is past
+    assert rates.latency_s[50] == pytest.approx(0.055)  # the fast ones came before the last minute
     recent.add(300.0, totals(5, 5, 0))
     assert recent.rates is None

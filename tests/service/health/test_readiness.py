@@ -63,7 +63,7 @@ NOW = 1_000.0
 
 
 def lag(*records: int, topic: str = "tx", since_s: float = 0.0) -> Lag:
-    """Number of waiting records by partition, all since the same time."""
+    """A lag of `records[n]` records in partition n, all waiting since the same time."""
     return Lag(
         NOW,
         tuple(
@@ -113,7 +113,7 @@ def test_a_job_that_was_never_started_is_not_ready_even_without_waiting_records(
 
 
 def test_readiness_does_not_flap_when_a_record_arrives_after_idleness() -> None:
-    """An hour after the last transaction a record arrives; the job stays ready until it waits too long."""
+    """A record arrives an hour after the last one; the job stays ready until the record waits too long."""
     idle = {number: group(number, taken_s=NOW - 3_600) for number in (0, 1)}
     for waits_s in (0.0, 0.5, 5.0, 59.0):
         assert reasons(lag=lag(1, 0, since_s=NOW - waits_s), groups=idle) == []

@@ -143,7 +143,7 @@ def test_held_records_are_blocked_and_the_limit_is_learned_from_earlier_ones() -
         sidecar.look(position=100 + commit, end=101 + commit, stable=100 + commit)
         sidecar.look(position=101 + commit, end=101 + commit)
     assert sidecar.monitor.assessment is not None
-    assert sidecar.monitor.assessment.limits.held_s == 10.0  # ten times a second, which is also the floor
+    assert sidecar.monitor.assessment.limits.held_s == 10.0  # ten times 1 s, which is also the floor
     since = sidecar.now
     for _ in range(7):
         sidecar.now += 2.0
@@ -183,7 +183,7 @@ def test_epochs_that_do_not_end_are_reported() -> None:
     sidecar = Sidecar()
     codes: list[list[str]] = []
     for commit in range(1, 60):
-        epoch = min(commit // 2, 15)  # epochs of four seconds; the 15th never ends
+        epoch = min(commit // 2, 15)  # epochs of four seconds; epoch 15 never ends
         sidecar.groups = {0: record(commit, sidecar.now + 1.9, epoch=epoch)}
         sidecar.look(position=100 * commit, end=100 * commit)
         codes.append([reason["code"] for reason in sidecar.status()["reasons"]])
@@ -241,7 +241,7 @@ def test_the_open_rollout_names_the_groups_that_applied_it() -> None:
 
 
 def test_an_unusable_rollout_is_reported_until_a_usable_one() -> None:
-    """r1 at 11, 12    r2 set aside at 13    then either r1 is withdrawn, or there is an r3."""
+    """r1 at 11, 12    r2 set aside at 13    then r1 is withdrawn, r3 follows, or nothing."""
     sidecar, aside = Sidecar(), {"13": "model_refused"}
     installed = [event("r1", 1, "proposed"), event("r1", 2, "promoted")]
     codes = []

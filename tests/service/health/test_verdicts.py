@@ -84,7 +84,7 @@ def test_burrows_documented_rules(looks: list[Look], expected: str) -> None:
 
 
 def test_a_slow_topic_is_not_stopped_the_moment_a_record_arrives() -> None:
-    """Burrow #338: an hour without a record, hence without a commit; then one comes.
+    """Burrow #338: an hour without a record, hence without a commit; then a record comes.
 
     look (s)        0  10  20  ...  70   80   140   141
     lag             0   0   0        0    1     1     1

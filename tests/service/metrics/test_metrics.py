@@ -139,7 +139,7 @@ def test_rollouts_set_aside_count_until_one_can_be_used() -> None:
 
 
 def test_an_idle_partition_does_not_hold_back_the_watermark() -> None:
-    """p0 is busy; p1 reached its end long ago; p2 too, but records wait there; p3 never had a record."""
+    """p0 is busy; p1 was last active long ago; p2, too, but records wait there; p3 never had a record."""
     now = NOW * 1000
     parts = [
         {"event_time": 9_000, "watermark": 8_000, "active_at": now - 1_000},

@@ -21,7 +21,7 @@ return Array.from(document.querySelectorAll('table'), (table) => ({
   rows: table.querySelectorAll('tbody tr > :first-child:not(th[scope=row])').length,
 }));
 """
-"""Caption of each table, and number of header cells without a scope."""
+"""Caption of each table, and numbers of columns and rows whose header cell has no scope."""
 
 NAMELESS = """
 const reached = 'button, input, select, a, summary, [tabindex="0"]';
@@ -57,4 +57,4 @@ for (const node of document.querySelectorAll('body *')) {
 }
 return poor;
 """
-"""Texts with less contrast to their background than WCAG 2.2 requires (1.4.3, level AA)."""
+"""Texts with less contrast to their background than WCAG 2.2 requires of small text (1.4.3, level AA)."""

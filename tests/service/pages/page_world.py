@@ -28,7 +28,7 @@ from streaming_job.labels.ledger import Ledger
 
 PARTITIONS = 2
 PER_WRITE = 4
-"""Number of commits, of 100 transactions each, for which the job writes one progress record."""
+"""Growth of `commit_id` from one progress record of a group to the next; a commit has 100 transactions."""
 EVERY_S = 0.25
 SCORES = {"le": [step / 20 for step in range(1, 21)], "counts": [4_000] * 10 + [40] * 10 + [0], "sum": 1e4}
 COUNTS: dict[str, Any] = {
@@ -114,7 +114,7 @@ class World:
         self._serving = threading.Thread(target=self._server.run, daemon=True)
 
     def start(self) -> None:
-        """Write rollouts and alerts, start the sidecar, and let the job write."""
+        """Write rollouts, alerts and labels, start the sidecar, and let the job write."""
         self.roll_out()
         now = int(time.time() * 1000)
         makers = (blocked, spree, burst, spree, blocked, burst)

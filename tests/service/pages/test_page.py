@@ -51,7 +51,7 @@ class Page:
         return bool(self.run("return document.getElementById('step').open"))
 
     def sign_in(self, role: str) -> None:
-        """Enter a token and wait until every part of the page has content."""
+        """Enter a token; wait for the caller, the verdict, the rollout and an alert on the page."""
         self.until(lambda: self.is_shown("sign-in"), "the sign-in")
         self.browser.type("#token", self.world.tokens[role] + ENTER)
         self.until(lambda: role in self.text("#who"), "who is signed in")
@@ -247,7 +247,7 @@ def test_it_fits_every_screen_and_can_be_read_in_both_schemes(
     page.until(lambda: page.run(line), "the line of the throughput")
     root = "document.documentElement"
     assert page.run(f"return {root}.scrollWidth - {root}.clientWidth") == 0
-    assert page.run("return window.innerWidth") == width  # a phone would zoom out, otherwise
+    assert page.run("return window.innerWidth") == width  # a phone zooms out if the page is too wide
     assert page.run(page_scripts.POOR_CONTRAST) == []
     assert page.run("return document.getAnimations().length") == 0  # the browser asks for reduced motion
     picture = tmp_path / f"status-page-{width}-{'dark' if dark else 'light'}.png"

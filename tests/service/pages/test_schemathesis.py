@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.skipif(PROGRAM is None, reason="needs schemathesis: pipx install schemathesis"),
 ]
 EXAMPLES = 200
-"""Examples of each operation."""
+"""Largest number of examples of each operation."""
 
 
 @pytest.fixture

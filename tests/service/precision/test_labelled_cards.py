@@ -1,4 +1,4 @@
-"""Labelled cards equal a naive count of the models' verdicts, in any order of the records."""
+"""Counts of labelled cards equal naive ones, in any order of the records."""
 
 import random
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Payment:
         return self.arrival, 0, self.offset
 
     def records(self) -> list[tuple[str, dict[str, Any]]]:
-        """Records of the job: the alert of the deciding model, and differing verdicts."""
+        """Records of the job: the deciding model's alert, and verdicts that differ from the champion's."""
         common = {
             "card_id": self.card, "transaction_id": self.id, "arrival_time": self.arrival,
             "source": {"topic": "transactions", "partition": 0, "offset": self.offset},
@@ -75,7 +75,7 @@ class LabelRecord:
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[Payment | LabelRecord]:
-    """Payments in the order of their arrivals, with repeated ids; labels of these and of unknown ones."""
+    """Payments in the order of their arrivals, with repeated ids; labels of known and unknown payments."""
     arrivals = sorted(draw(st.lists(st.integers(SINCE - 20, UNTIL + 20), max_size=14)))
     cards, ids, flags = st.sampled_from("xyz"), st.sampled_from("1234"), st.booleans()
     payments: list[Payment | LabelRecord] = [

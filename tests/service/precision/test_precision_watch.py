@@ -146,7 +146,7 @@ def test_a_challenger_whose_alerts_are_mostly_genuine_is_stopped_by_its_labels(
     page = sidecar.get("/metrics").text
     assert 'fraud_guard_verdict="insufficient",guard="precision",rollout_id="r2"} 1.0' in page
     assert [entry.type for entry in bank.last] == [Type.PROPOSED, Type.SHADOW_STARTED]
-    # the rest of the challenger's alerts are genuine, too
+    # the other alerts of the challenger alone are genuine, too
     chargebacks = [
         {**label(number), "merchant_id": "m1", "event_time": 1, "reported_at": 2, "label": "genuine"}
         for number in range(22, 70)

@@ -140,7 +140,7 @@ def test_without_traffic_the_verdict_is_insufficient_until_the_deadline() -> Non
 
 
 def test_the_deadline_does_not_run_while_the_job_is_stopped() -> None:
-    """The wall clock does not count: a job that was stopped for a week has not used up its deadline."""
+    """The wall clock does not count: a week in which the job is stopped does not use up the deadline."""
     world = World(Type.SHADOW_STARTED)
     for _ in range(3):
         world.watch.look()

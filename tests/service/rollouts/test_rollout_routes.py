@@ -1,4 +1,4 @@
-"""The endpoints of rollouts over a log in memory; who may call them is tested in tests/service/security."""
+"""The endpoints of rollouts over a log in memory; tests/service/security tests the role of each route."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any

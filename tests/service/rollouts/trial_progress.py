@@ -18,7 +18,7 @@ COUNTS: dict[str, Any] = {
     "scores": HISTOGRAM,
     "champion_scores": HISTOGRAM,
 }
-"""Counts of a challenger that resembles the champion; too few: the verdict is insufficient."""
+"""Counts of a challenger that resembles the champion; they are too few, so the verdict is insufficient."""
 
 
 def trial_progress(

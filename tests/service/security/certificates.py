@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 
 def certificate(directory: Path) -> tuple[Path, Path]:
-    """A certificate of 127.0.0.1, signed by its own key."""
+    """Write a self-signed certificate of 127.0.0.1 and its key; return the paths of both."""
 
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "sidecar")])

@@ -1,4 +1,4 @@
-"""The audit log's chain: every way to tamper with it is found."""
+"""The audit log's chain: every way to tamper with it is found, a cut or forged end only by a known head."""
 
 import json
 from typing import Any

@@ -73,7 +73,7 @@ def test_records_are_read_listed_and_verified(
     assert run.invoke(cli.app, ["audit", "verify", "--head", head]).exit_code == 0
     cut = run.invoke(cli.app, ["audit", "verify", "--head", "0" * 64]).exception
     assert isinstance(cut, AuditError)
-    # a foreign record claims to follow a record in the middle of the log
+    # a stray record claims to follow a record in the middle of the log
     stray = Producer({"bootstrap.servers": stack.bootstrap_servers})
     stray.produce(topics.audit_log, audit.next_record(log.newest(9)[-1].value, entry(7)))
     assert stray.flush(30) == 0

@@ -1,4 +1,4 @@
-"""Without a tokens file: only this machine is served, even through a browser or a proxy."""
+"""Without a tokens file: only this machine is served, no proxy on it, and no change by a foreign page."""
 
 import pytest
 from fastapi import Depends
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.unit
 
 
 def changing() -> LocalClient:
-    """A client of a sidecar with a route that changes state."""
+    """A client of a sidecar with routes that change state."""
     app = sidecar()
 
     @app.post("/change")

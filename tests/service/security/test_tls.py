@@ -1,4 +1,4 @@
-"""Tokens over TLS, as the process serves them."""
+"""Requests with tokens to the sidecar's process, over TLS."""
 
 import json
 import ssl

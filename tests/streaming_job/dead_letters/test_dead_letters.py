@@ -49,12 +49,12 @@ raw_bytes = (
 
 
 def dead_letter(key: bytes | None, value: bytes | None, detail: str = "cut short") -> DeadLetter:
-    """The dead letter that the job writes for LETTER's record."""
+    """The dead letter that the job writes for a record at the position of LETTER's."""
     return DeadLetter(LETTER.topic, 3, 42, 1500, key, value, Reason.MALFORMED_JSON, detail)
 
 
 def encoded(letter: DeadLetter) -> Letter:
-    """A dead letter as a record of its topic."""
+    """A dead letter as it is read from its topic."""
     return Letter.from_record("dead-letters", 1, 17, letter.encode())
 
 

@@ -64,7 +64,7 @@ class Letters:
         return done[0]
 
     def refuse(self, reason: Reason, topic: str, partition: int, key: bytes, value: bytes) -> DeadLetter:
-        """Write a record and its dead letter, as the job does."""
+        """Write a record, and the dead letter that the job would write for it."""
         offset = self.send(topic, partition, key, value).offset()
         letter = DeadLetter(topic, partition, int(offset or 0), 1500, key, value, reason, "why")
         self.write(letter)
@@ -189,7 +189,7 @@ def test_deleted_records_are_reported_and_not_replayed(letters: Letters, tmp_pat
         assert "leave these dead letters out" in str(outcome.exception)
     assert not letters.sent_again(topics.model_rollouts)
 
-    # as the message says: the first gets its value, the letters without a record are left out
+    # as the message says: the first letter gets a value, the others without a record are left out
     line = {**json.loads(lines[0]), "value": rollout(10, "r1").decode()}
     file.write_text(f"{json.dumps(line)}\n{lines[1]}\n")
     assert json.loads(letters.told("replay", str(file))) == {"sent": 2, "sent_before": 0}

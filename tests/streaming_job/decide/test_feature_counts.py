@@ -1,4 +1,4 @@
-"""Counts of the champion's features equal counts over the whole log, in any batches and after restores."""
+"""Counts of a champion's features equal naive ones of its sampled rows, in any batches and after restores."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -18,7 +18,7 @@ SEEN = st.tuples(
     st.sampled_from([0, 1_000, HOUR // 2, HOUR, 5 * HOUR]),
     st.integers(1, 7),
 )
-"""(partition, card, ms since the partition's previous one, bits: alerts of champion and two challengers)."""
+"""(partition, card, ms since the partition's previous alert, bits: champion and two challengers alert)."""
 
 
 def naive(seen: list[tuple[int, int, int, int]]) -> list[tuple[Counter[str], Counter[str]]]:
