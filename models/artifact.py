@@ -1,8 +1,9 @@
 """The extra files of a model's artifact, and the checks that make them safe to load.
 
-`extra_files/scorer.json` lists the model's input columns. `extra_files/scorer.npz` holds the compiled trees
-(or the reference values of another estimator) and golden rows with their scores. Both are part of the
-artifact, so its digest covers them. A worker loads them without MLflow and, for trees, without scikit-learn.
+`extra_files/scorer.json` lists the model's input columns. `extra_files/scorer.npz` holds the training
+medians of the columns, golden rows with their scores and, if the model is boosted trees, the compiled trees;
+any other estimator is read from `model.skops`. Both files are part of the artifact, so its digest covers
+them. A worker loads a model without MLflow and, if its trees are compiled, without scikit-learn.
 
 The digest proves that these are the files that a rollout pins. It does not prove that they are harmless:
 every user who may register models can write them. So the files name no code to run, and every number that

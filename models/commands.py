@@ -47,7 +47,7 @@ def train_command(
     learner: Learner = USUAL,
     name: Annotated[str, typer.Option(help="Name of the registered model")] = "card-fraud",
 ) -> None:
-    """Train a model on labelled history, evaluate it on its newest quarter, and register it."""
+    """Train a model on labelled history, evaluate it on the history's newest quarter, and register it."""
     from feature_store.training.transaction_files import TransactionFiles, parquet_files, read_table
     from models.evaluation.report import digest
     from models.pipeline import fit_and_register
@@ -76,7 +76,9 @@ def train_command(
         f"precision {quality.precision:.3f}, recall {quality.recall:.3f}"
     )
     if merchant_labels:
-        typer.echo(f"it needs a job with FRAUD_MERCHANT_FACTS=true and FRAUD_LABEL_DELAY_MS={label_delay_ms}")
+        typer.echo(
+            f"the model needs a job with FRAUD_MERCHANT_FACTS=true and FRAUD_LABEL_DELAY_MS={label_delay_ms}"
+        )
     typer.echo(
         f"next: fraud rollouts promote {trained.ref.name}/{trained.ref.version} "
         f"--threshold {quality.threshold:.6f} --max-count-5m 6"

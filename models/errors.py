@@ -14,7 +14,7 @@ class ModelError(FraudError):
 
 
 class ModelUnavailableError(ModelError):
-    """A model's files cannot be fetched now; a later attempt may succeed."""
+    """The registry or a model's files cannot be reached now; a later attempt may succeed."""
 
 
 class ModelMissingError(ModelError):

@@ -137,7 +137,7 @@ class _Reader:
         attributes = {key: self.read(value) for key, value in state.items()}
         if tree is not None:
             attributes["tree_"] = self._tree(tree, attributes.get("n_features_in_"))
-        if "n_jobs" in attributes:  # a file must not choose the number of processes that score
+        if "n_jobs" in attributes:  # a file must not choose how many threads score
             attributes["n_jobs"] = None
         module, _, kind = name.rpartition(".")
         estimator_class = getattr(importlib.import_module(module), kind)

@@ -27,7 +27,7 @@ def plot(
     Args:
         title: plain text.
         x: positions, 0 (left) to 1 (right).
-        y: values, 0 or more; None leaves a gap in the line.
+        y: values from 0 to 1; None leaves a gap in the line.
         ticks: (position, text) of each label below the plot; positions as for `x`.
         mean: value of the dashed line; None: no such line.
         dots: whether to mark each point.

@@ -75,7 +75,7 @@ def register(
         name: name of the registered model.
 
     Raises:
-        ModelError: the registry cannot be reached, or the stored model differs from the estimator.
+        ModelError: the registry cannot be reached, or a check of `artifact.write` fails.
     """
     import sklearn
     import skops.io

@@ -19,16 +19,16 @@ class TrainingSetError(FraudError):
     """A table lacks a required column, or breaks the transaction or profile contract."""
 
 
-def column(table: pa.Table, name: str, type_: pa.DataType) -> pa.Array:
+def column(table: pa.Table, name: str, type_: pa.DataType, *, nullable: bool = False) -> pa.Array:
     """Return a column as one array of `type_`; timestamps are converted to ms.
 
     Raises:
-        TrainingSetError: the column is missing, has nulls or is of another type.
+        TrainingSetError: the column is missing, is of another type, or has nulls and is not `nullable`.
     """
     if name not in table.column_names:
         raise TrainingSetError(f"the table has no column {name!r}; give the columns of the contract")
     values = table[name]
-    if values.null_count:
+    if values.null_count and not nullable:
         raise TrainingSetError(f"column {name!r} holds {values.null_count} nulls; remove those rows")
     try:
         if pa.types.is_timestamp(values.type):
@@ -76,8 +76,13 @@ def _ids(table: pa.Table, name: str, first_row: int) -> tuple[NDArray[np.uint64]
 def _times(table: pa.Table, name: str, first_row: int) -> NDArray[np.int64]:
     times = column(table, name, pa.int64())
     numbers = np.asarray(times)
-    _refuse(name, times, (numbers < 0) | (numbers > MOST_TIME_MS), "it is ms since 1970-01-01 UTC", first_row)
+    _require_times(name, times, numbers, first_row)
     return numbers
+
+
+def _require_times(name: str, times: pa.Array, numbers: NDArray[np.int64], first_row: int) -> None:
+    bad = (numbers < 0) | (numbers > MOST_TIME_MS)
+    _refuse(name, times, bad, "it is ms since 1970-01-01 UTC", first_row)
 
 
 def arrivals(transactions: pa.Table, first_row: int = 0) -> NDArray[np.int64]:
@@ -125,9 +130,9 @@ def profile_records(profiles: pa.Table) -> NDArray[np.void]:
         TrainingSetError: a column is missing, has nulls, is of another type or breaks the contract.
     """
     if "arrival_time" in profiles.column_names:
-        arrival = np.asarray(pc.fill_null(profiles["arrival_time"].cast(pa.int64()), -1))
-        order = np.argsort(arrival, kind="stable")
-        profiles, arrival = profiles.take(order), arrival[order]
+        times = column(profiles, "arrival_time", pa.int64(), nullable=True)
+        _require_times("arrival_time", times, np.asarray(pc.fill_null(times, 0)), 0)
+        arrival = np.asarray(pc.fill_null(times, -1))
     else:
         arrival = np.full(len(profiles), -1)
     records = np.zeros(len(profiles), dtype=PROFILE)
@@ -142,7 +147,7 @@ def profile_records(profiles: pa.Table) -> NDArray[np.void]:
     records["status"] = numbers
     records["change"] = np.where(arrival < 0, SNAPSHOT, UPSERT)
     records["arrival"] = arrival
-    return records
+    return records[np.argsort(arrival, kind="stable")]
 
 
 def _between(table: pa.Table, name: str, type_: pa.DataType, least: float, most: float) -> NDArray[np.number]:

@@ -18,7 +18,7 @@ class Breached(NamedTuple):
 
 
 Totals = Callable[[int, int], TrialCounts | None]
-"""(key group, commit_id) -> trial totals in the commit's progress record; None if that is not audited."""
+"""(key group, commit_id) -> trial totals in the commit's progress record; None if it is not audited."""
 
 
 def problems(breaches: Iterable[Breached], totals: Totals) -> Iterator[str]:

@@ -178,7 +178,10 @@ def _is_before(source: Source, ends: Mapping[tuple[str, int], int]) -> bool:
 
 
 def _content(letter: dict[str, Any], name: str) -> Part | None:
-    """Return size and SHA-256 of the input's key or value (of its bytes if carried); None if it is null."""
+    """Return size and SHA-256 of the input's key or value; None if it is null.
+
+    They are computed if the letter has the bytes, otherwise the letter states them.
+    """
     carried = letter[f"{name}_base64"]
     if carried is not None:
         return part(base64.b64decode(carried))

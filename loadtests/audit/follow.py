@@ -42,7 +42,7 @@ class Follower:
         settings: the job's settings.
         load: loads the model of a rollout.
         memory: state after the previous steps; updated in place.
-        clock: returns seconds since 1970-01-01 UTC; used only to date the points of progress.
+        clock: returns seconds since 1970-01-01 UTC; dates points of progress and ends of the transactions.
     """
 
     def __init__(

@@ -116,16 +116,18 @@ class Memory:
             version, memory = _Plain(io.BytesIO(path.read_bytes())).load()
         except Exception as fault:
             raise MemoryFileError(
-                f"{path} cannot be read: {fault}; remove it to audit from the log"
+                f"{path} cannot be read: {fault}; remove it to read the log from its beginning"
             ) from fault
         if version != VERSION or not isinstance(memory, cls):
-            raise MemoryFileError(f"{path} is of another release; remove it to audit from the log")
+            raise MemoryFileError(
+                f"{path} is of another release; remove it to read the log from its beginning"
+            )
         saved, current = (memory.job_id, memory.share), (settings.job_id, share)
         if saved != current or memory.lateness_ms != settings.allowed_lateness_ms:
             raise MemoryFileError(
                 f"{path} is of job {saved[0]} with a share of {saved[1]}, not of {current[0]} with "
                 f"{current[1]}, or its allowed lateness differs; give another file, or remove it to "
-                "audit from the log"
+                "read the log from its beginning"
             )
         memory.points.behind_s = behind_s
         return memory
@@ -139,4 +141,4 @@ class _Plain(pickle.Unpickler):
             cls = super().find_class(module, name)
             if isinstance(cls, type):
                 return cls
-        raise pickle.UnpicklingError(f"{module}.{name} does not belong there")
+        raise pickle.UnpicklingError(f"{module}.{name} is no class of an audit's state")

@@ -37,7 +37,7 @@ LoadModel = Callable[[ModelRef], Scorer]
 SHOWN = 10
 """Number of the card's newest transactions, and of its profile records, whose offsets are listed."""
 EVERYTHING = 1 << 62
-"""Q of the rollout topic, beyond all events: the job's own verdicts on them apply, none is judged again."""
+"""Q of the rollout topic, beyond all events: the job has judged each of them, and its refusals apply."""
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,7 @@ class ProgressAudit:
         Args:
             kinds: number of records by the oracle's outcome.
             shadow_alerts: number of expected shadow alerts.
-            settled: (topic, partition) -> first offset whose dead letters are not counted in `kinds`.
+            settled: (topic, partition) -> offset from which dead letters are not counted in `kinds`.
         """
         counted: Counter[str] = Counter()
         for commit, progress in self._progress.items():

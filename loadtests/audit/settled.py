@@ -29,9 +29,9 @@ class Point(NamedTuple):
 class SettledPoints:
     """The points of a job's progress; a point is settled once it is old and all groups have reached it.
 
-    A point is settled when, at the newest point that is old enough, every key group has read the tables at
-    least as far as the furthest group had at the settled point. Then all dead letters of table records up to
-    there are on the log, and no group can still refuse a rollout event that another group has applied.
+    Point p is settled when, at the newest point that is old enough, every key group has read the tables at
+    least as far as the furthest group had at p. Then all dead letters of table records up to p are on the
+    log, and no group can still refuse a rollout event up to p that another group has applied.
     The minimal age is needed because a Kafka transaction becomes visible in one partition after another.
 
     Args:

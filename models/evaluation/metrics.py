@@ -25,7 +25,7 @@ class Scored:
 
 
 def card_precision(scored: Scored, k: int = 100) -> NDArray[np.float64]:
-    """Compute card precision at k for each test day (handbook, chapter 4).
+    """Compute card precision at k for each test day (Fraud Detection Handbook, chapter 4).
 
     A day's cards are ranked by their highest score; a card is compromised if one of its transactions that day
     is fraud. The precision is the number of compromised cards among the first k, divided by k, even where a
@@ -53,7 +53,7 @@ def card_precision(scored: Scored, k: int = 100) -> NDArray[np.float64]:
 
 @dataclass(frozen=True)
 class Detection:
-    """Detection of compromised cards at a threshold: the first alert on a fraud blocks the card."""
+    """Detection of compromised cards at a threshold, as if the first alert on a fraud blocked the card."""
 
     compromised_cards: int
     """Number of cards with fraud."""

@@ -1,4 +1,6 @@
-"""The handbook's split by time: training window, label delay, test window without cards known as compromised.
+"""The Fraud Detection Handbook's split by time: training window, label delay, test window.
+
+The test window leaves out cards that are known as compromised.
 
 Le Borgne et al., Reproducible Machine Learning for Credit Card Fraud Detection (2022), chapters 3 and 5.
 Days are UTC days of arrival, numbered from 1970-01-01.

@@ -23,7 +23,7 @@ from models.thresholds import threshold_for_budget
 from models.train import Quality, evaluate
 
 TOP_CARDS = 100
-"""Cards that investigators can check in a day: the handbook's k."""
+"""Cards that investigators can check in a day: the k of the Fraud Detection Handbook."""
 
 
 @dataclass(frozen=True)

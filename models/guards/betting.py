@@ -51,7 +51,7 @@ def log_wealth(only_x: ArrayLike, only_y: ArrayLike, both: ArrayLike, ratio: flo
             + np.asarray(both) * np.log1p(stake * (1.0 - ratio))
         )
     top = np.max(exponents, axis=0)
-    # in logarithms: the product over a thousand units overflows float64
+    # in logarithms: a product over some thousand units would overflow float64
     total = np.sum([np.exp(exponent - top) for exponent in exponents], axis=0)
     return np.round(top + np.log(total / STAKES), DIGITS)
 

@@ -60,9 +60,9 @@ class Counts:
     transactions: int = 0
     """Accepted transactions given to both models."""
     decided: int = 0
-    """Of these, transactions that the challenger decided as a canary."""
+    """Of all `transactions`, those that the challenger decided as a canary."""
     failures: int = 0
-    """Of these, transactions for which the challenger returned no score."""
+    """Of all `transactions`, those for which the challenger returned no score."""
     verdicts: Pairs = Pairs()
     """Transactions in which the models alerted."""
     card_hours: Pairs = Pairs()

@@ -16,10 +16,10 @@ _SAME = 9
 def index(new: ScoreHistogram, old: ScoreHistogram) -> float | None:
     """Compute the population stability index: the sum of (p - q) ln(p / q) over the bins.
 
-    p and q are a bin's shares in the two histograms; equal shares give 0. Bins end at the bounds that both
-    histograms have; bins that are empty in both are left out. A common reading: below 0.1 stable, above 0.25
-    another population. The index is symmetric in its arguments. For n and m scores of one distribution in b
-    bins, the expected index is about (b - 1) (1/n + 1/m).
+    p and q are a bin's shares in the two histograms, after PRIOR is added to each count; equal shares give 0.
+    Bins end at the bounds that both histograms have; bins that are empty in both are left out. A common
+    reading: below 0.1 stable, above 0.25 another population. The index is symmetric in its arguments. For n
+    and m scores of one distribution in b bins, the expected index is about (b - 1) (1/n + 1/m).
 
     Returns:
         At least 0, finite; None if a histogram is empty, or with fewer than FEWEST_BINS common bins.

@@ -2,7 +2,7 @@
 
     proposed -> shadow -> canary -> promoted -> withdrawn
                  paused: from shadow and canary, and back
-                 canary: also from paused, by a new canary_set
+                 canary: also from paused, or again from canary, by a new canary_set
                  promoted: also from proposed, shadow and paused
                  breached: from shadow, canary and paused; then rolled_back
     rolled_back is accepted in every phase that is not final.
@@ -32,11 +32,11 @@ ALLOWED: Mapping[Type, frozenset[Phase]] = {
     Type.BREACHED: TRIED,
     Type.ROLLED_BACK: frozenset(Phase) - FINAL,
     Type.PROMOTED: TRIED | {Phase.PROPOSED},
-    # a withdrawn rollout may be withdrawn again with from_the_beginning: once its model's files are lost, no
-    # undecided transaction may need them
+    # a withdrawn rollout may be withdrawn again with from_the_beginning: if its model's files are lost, the
+    # transactions that arrived under it can then be decided without them
     Type.WITHDRAWN: frozenset({Phase.PROMOTED, Phase.WITHDRAWN}),
 }
-"""Phases in which each type is accepted."""
+"""Phases in which each type but `proposed` is accepted."""
 
 
 class ConflictError(FraudError):

@@ -100,6 +100,12 @@ def test_profiles_with_an_arrival_are_visible_from_then_on() -> None:
     assert risk(changes, 0, 5, 9, 10) == [2, 1, 1, 3]
 
 
+def test_arrivals_of_profiles_may_be_timestamps() -> None:
+    times = pa.array([NOW + 10, NOW + 5, None], pa.timestamp("ms")).cast(pa.timestamp("us", "UTC"))
+    changes = profile(risk_tier=[3, 1, 2], arrival_time=times)
+    assert risk(changes, 0, 5, 9, 10) == [2, 1, 1, 3]
+
+
 def test_times_may_be_timestamps() -> None:
     plain = table(0, 60_000)
     stamps = plain["event_time"].cast(pa.timestamp("ms")).cast(pa.timestamp("us", "UTC"))
@@ -146,6 +152,10 @@ def test_missing_columns_are_named() -> None:
         ({"credit_limit": [float("nan")]}, "credit_limit nan"),
         ({"home_country": ["Germany"]}, "home_country 'Germany'"),
         ({"opened_on": [None]}, "'opened_on' holds 1 nulls"),
+        ({"arrival_time": ["soon"]}, "column 'arrival_time' is not int64"),
+        ({"arrival_time": [-5]}, "row 0: arrival_time -5"),
+        # rows are numbered as in the table, not in order of arrival
+        ({"arrival_time": [NOW, NOW + 9, NOW + 5], "risk_tier": [1, 4, 1]}, "row 1: risk_tier 4"),
     ],
 )
 def test_bad_profiles_are_refused(changed: dict[str, list[object]], message: str) -> None:

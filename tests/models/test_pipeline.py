@@ -149,7 +149,8 @@ def test_the_commands_train_list_and_name_their_errors(tmp_path: Path) -> None:
     assert isinstance(missing.exception, TrainingSetError)
     more = ["--merchant-labels", "--label-delay-days", "2"]
     done = runner.invoke(app, [*arguments, *more], catch_exceptions=False)
-    assert "it needs a job with FRAUD_MERCHANT_FACTS=true and FRAUD_LABEL_DELAY_MS=172800000" in done.output
+    needs = "the model needs a job with FRAUD_MERCHANT_FACTS=true and FRAUD_LABEL_DELAY_MS=172800000"
+    assert needs in done.output
     done = runner.invoke(app, ["list", "--tracking-uri", uri], catch_exceptions=False)
     assert f"features {len(ALL_NAMES)}" in done.output.splitlines()[0]
     nothing = runner.invoke(app, ["list", "--tracking-uri", uri, "--name", "none"])

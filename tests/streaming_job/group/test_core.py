@@ -1,4 +1,4 @@
-"""Outcomes of key groups, alerts, dead letters and counts, agree with the contracts and the oracle."""
+"""Outcomes of key groups (alerts, dead letters and counts) agree with the contracts and the oracle."""
 
 import base64
 import json
@@ -157,7 +157,7 @@ def test_a_rollout_decides_arrivals_from_its_own_on(cuts):
 def test_a_rollout_with_an_earlier_timestamp_takes_effect_with_the_one_before(cuts):
     """A broker's clock went back: r3 follows r2 with an earlier timestamp.
 
-    r3 cannot decide what r1 has decided: it takes effect with r2.
+    r3 must not decide transactions that r1 has decided, so it takes effect at the same time as r2.
 
     rollout  r1 at 0      r2 at 20 s, then r3 "at 10 s"
     tx           15 s     20 s
@@ -206,9 +206,9 @@ def test_a_blocked_card_is_declined_only_between_block_and_release(cuts):
 @pytest.mark.parametrize("cuts", [(), (1,), (2,), (1, 2, 3)], ids=str)
 @pytest.mark.parametrize("groups", [1, 3])
 def test_rows_of_a_later_snapshot_are_known_from_their_arrival(cuts, groups):
-    """The first snapshot ends, for every group, with the marked row of another card.
+    """The first snapshot ends, for every group, with the row of z, which is marked as its last one.
 
-    profiles   last row of the first          a   b (a later snapshot)
+    profiles   b, z (first snapshot)          a   b (a later snapshot)
     arrival    -1 h                   0 s     10 s 10 s      20 s
     tx                                a, b                   a, b
     """
@@ -253,7 +253,10 @@ def test_duplicate_is_no_alert_and_is_counted():
 
 @pytest.mark.parametrize("cuts", [(), (1,), (1, 2, 3)], ids=str)
 def test_a_reused_id_does_not_suppress_an_alert(cuts):
-    """A small payment, a large one with the same id (decided, marked, counted), then that one again."""
+    """A small payment, a large one with its id, the large one again, and a large one with another id.
+
+    The second is decided, marked as a conflicting repetition, and counted; the third is a duplicate.
+    """
     world = World()
     world.tx(0, 1.0, transaction_id="same")
     for _ in range(2):

@@ -140,7 +140,7 @@ def test_a_withdrawn_rollout_no_longer_decides(cuts: tuple[int, ...], groups: in
 
 
 class Registry:
-    """A registry from which models can disappear; it keeps the versions that were asked for."""
+    """A registry from which models can disappear; it records the versions that it is asked for."""
 
     def __init__(self) -> None:
         self.gone: set[str] = set()
@@ -158,7 +158,7 @@ def test_the_model_in_force_is_loaded_before_a_transaction_needs_it() -> None:
     rules = replace(result.rules(), load_model=registry.load)
     core = opened(rules, store, Meta(), {})
     fold(core, result)
-    assert registry.asked == ["1", "2", "2", "2"]  # each for its verdict, then the one in force
+    assert registry.asked == ["1", "2", "2", "2"]  # each rollout's for its verdict, then the one in force
     core.seal(store, {})
     registry.asked = []
     opened(rules, store, Meta(), {})

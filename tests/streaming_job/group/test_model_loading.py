@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.without_stack]
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    tracking.load()  # importing mlflow takes longer than MODEL_PATIENCE_S
+    tracking.load()  # importing mlflow takes longer than the patience set here
     monkeypatch.setattr(processor, "MODEL_PATIENCE_S", 2.0)
     monkeypatch.setattr(processor, "MODEL_RETRY_S", 0.1)
 

@@ -84,7 +84,7 @@ def test_a_canary_decides_for_its_cards(cuts: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("cuts", [(), (5, 15, 25, 45)], ids=str)
 def test_differing_verdicts_are_shadow_alerts_and_counted_in_units(cuts: tuple[int, ...]) -> None:
-    """The champion alerts on everything, `b` on nothing, `d` by score; only the champion decides."""
+    """The champion and `e` alert on everything, `b` on nothing, `d` by score; only the champion decides."""
     result = world(
         challenger(model_ref("2"), policy=NEVER, role="shadow"),
         challenger(model_ref("2"), "d", role="shadow", policy=Policy(0.5, 99)),
@@ -177,7 +177,7 @@ def test_a_failing_challenger_changes_no_output_of_the_champion(
 
 
 def test_cooldown_and_escalation_follow_the_cards_own_alerts() -> None:
-    """A promoted challenger's policy: a cooldown of 60 s; from the third alert of a day on each is declined.
+    """The promoted policy has a cooldown of 60 s, and declines a card's alerts from the third in a day on.
 
     A declined alert is never suppressed.
 

@@ -1,4 +1,4 @@
-"""The job and the oracle, which share no code, agree on rollouts with challengers."""
+"""The job and the oracle, which has rollout code of its own, agree on rollouts with challengers."""
 
 import json
 from collections.abc import Iterable
@@ -25,7 +25,10 @@ SOUND = model_ref("2")
 
 
 def story(canary: ModelRef) -> World:
-    """A rollout through all its phases, while 23 cards pay 1,200 times, some of the records repeated."""
+    """A rollout through all its phases, while 23 cards pay 1,200 times.
+
+    Some payments have the transaction id of the payment before, which is another card's.
+    """
     world = World(rollout=False, partitions=3)
     world.rollout("r1", -HOUR, threshold=0.3, max_count_5m=6)
     strict = Policy(0.2, 5, cooldown_s=40, escalate_after=20, max_count_1m=3)
@@ -72,7 +75,8 @@ def test_job_and_oracle_agree_on_rollouts(canary: ModelRef) -> None:
     suppressed = [outcome.alert for outcome in outcomes if outcome.alert and outcome.kind == Kind.SUPPRESSED]
     shadows = [shadow for outcome in outcomes for shadow in outcome.shadows]
     assert require_same(alerts, job.alerts) > 100
-    # a canary without scores decides nothing, and only its policy has a cooldown
+    # only the canary's policy has a cooldown; without scores it decides nothing until it is promoted, and
+    # then declines (escalated)
     assert require_same(suppressed, job.suppressed) > 10 or canary == NO_NUMBER
     assert require_same(shadows, job.shadow_alerts) > 10
     assert trial_counts(json.loads(orjson.dumps(job.trials.to_json()))) == oracle.trials.counts()

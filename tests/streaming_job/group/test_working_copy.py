@@ -90,7 +90,7 @@ def test_workers_whose_files_were_deleted_agree_on_new_ones(tmp_path):
     run(first, store, 0)
     run(other, store, 1)
     shutil.rmtree(tmp_path)
-    # in turn: `other` finds a new file by `first`, of the same size as the deleted one that it maps
+    # in turns: `other` finds a file that `first` has created, as large as the deleted one that `other` maps
     assert [run((first, other)[number % 2], store, number) for number in range(2, 6)] == [2, 3, 4, 5]
     assert (first.rebuilds, other.rebuilds) == (1, 0)
 

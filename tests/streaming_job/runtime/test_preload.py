@@ -1,4 +1,4 @@
-"""Modules and kernels that are loaded before Spark's Python workers are forked."""
+"""Kernels that have to be loaded before Spark's Python workers are forked."""
 
 import multiprocessing
 import sys
@@ -56,6 +56,6 @@ def test_an_epoch_finds_every_kernel_loaded() -> None:
         at_first, preloaded, used = alone.submit(preloaded_and_then_used).result()
     assert sum(preloaded.values()) > sum(at_first.values())
     assert {name: count for name, count in used.items() if count != preloaded[name]} == {}
-    # those epochs do not read a real log, so its kernels are checked by name
+    # the epochs above do not read from Kafka, so the kernels that do are checked by name
     for kernel in ("measure", "copy", "destroy_unused"):
         assert preloaded[f"streaming_job.log.message_kernels.{kernel}"] == 1
