@@ -97,14 +97,15 @@ class Found:
         alert = json.loads(record.value or b"")
         if "features" in expected:
             expected = adapted_to_release(expected, alert, outcome.looked_at, outcome.optional)
-        wrong = different_fields(expected, alert)
-        if record.key != expected["card_id"].encode():
-            wrong.append("the record's key")
+        wrong = [
+            f"{name}: {alert.get(name)!r} instead of {expected.get(name)!r}"
+            for name in different_fields(expected, alert)
+        ]
+        key = expected["card_id"].encode()
+        if record.key != key:
+            wrong.append(f"the record's key: {record.key!r} instead of {key!r}")
         if wrong:
-            details = "; ".join(
-                f"{name}: {alert.get(name)!r} instead of {expected.get(name)!r}" for name in wrong
-            )
-            self.findings.add(topic, DIFFERENT, f"{where}: alert differs in {details}")
+            self.findings.add(topic, DIFFERENT, f"{where}: alert differs in {'; '.join(wrong)}")
 
     def compare_dead_letter(self, outcome: Outcome) -> None:
         """Compare the dead letter that an outcome requires, and remove it from the index."""

@@ -216,7 +216,9 @@ def test_unknown_fields_of_an_alert_are_tolerated(log):
 def test_alert_under_another_key_differs(log):
     alerts = log.topics["fraud-alerts"]
     alerts[0] = alerts[0]._replace(key=b"other")
-    assert counts(audit(log)) == (1, 0, 1, 1)
+    verdict = audit(log)
+    assert counts(verdict) == (1, 0, 1, 1)
+    assert "the record's key: b'other' instead of b'" in verdict.findings.examples[0]
 
 
 @pytest.mark.parametrize(

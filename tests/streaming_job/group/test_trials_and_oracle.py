@@ -42,9 +42,10 @@ def story(canary: ModelRef) -> World:
     world.event(event(Type.PROMOTED, "r2", 6), 400 * SECOND)
     world.event(event(Type.WITHDRAWN, "r2", 7, from_the_beginning=False), 500 * SECOND)
     for number in range(1200):
-        again = {"transaction_id": f"t{number - 1}"} if number % 50 == 9 else {}
-        amount, card = float(number * 37 % 700), f"c{number * 7 % 23}"
-        world.tx(number // 2 * SECOND, amount, card_id=card, **again)
+        # a repetition of the card's previous transaction
+        content = number - 23 if number % 50 == 29 else number
+        amount, card = float(content * 37 % 700), f"c{content * 7 % 23}"
+        world.tx(number // 2 * SECOND, amount, card_id=card, transaction_id=f"t{content}")
     return world
 
 
