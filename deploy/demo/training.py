@@ -1,4 +1,4 @@
-"""Training of the first champion and of a tour's challengers, as a child process while the servers start."""
+"""Training of the first champion and the challengers of `--rollouts`, in a child process as servers start."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Polls sidecar and Prometheus every second, and writes changes to the journal."""
+"""Polls sidecar, Prometheus and the continuous audit every second; writes changes to the journal."""
 
 import threading
 import time
@@ -16,7 +16,7 @@ class Lookout:
     """Polls in a thread and remembers what was seen since the game day began; a context manager.
 
     Args:
-        watchers: sidecar and Prometheus.
+        watchers: client of sidecar, Prometheus (if installed) and continuous audit (if one was added).
         journal: receives the changes.
         expected: what must be seen; its signs are added to the journal, too.
     """
@@ -73,7 +73,7 @@ class Lookout:
             try:
                 self._see(self._watchers.look())
             except OSError as error:
-                self._journal.add("unseen", f"sidecar, Prometheus or audit does not answer: {error}")
+                self._journal.add("unseen", f"sidecar, Prometheus or the continuous audit does not answer: {error}")
 
     def _see(self, now: Sight) -> None:
         last, self.last = self.last, now
