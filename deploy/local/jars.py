@@ -198,8 +198,8 @@ def _run_ivy(command: Sequence[str], total: int, progress: Progress) -> str | No
             if "[SUCCESSFUL ]" in line:
                 fetched += 1
                 if fetched % 20 == 0:
-                    progress(f"{fetched} of {total} archives fetched")
+                    progress(f"{fetched} of {total} jars fetched")
             elif re.search(r"Exception|not found|FAILED|timed out|[Ee]rror:", line):
                 reasons.append(line.strip(" \t\n:"))
-    # the first reason is the cause; the following ones are its effects
+    # the first reason that Ivy gives is the cause; the following ones are its effects
     return None if ivy.returncode == 0 else reasons[:2][-1]

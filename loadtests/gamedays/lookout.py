@@ -73,7 +73,8 @@ class Lookout:
             try:
                 self._see(self._watchers.look())
             except OSError as error:
-                self._journal.add("unseen", f"sidecar, Prometheus or the continuous audit does not answer: {error}")
+                text = f"sidecar, Prometheus or the continuous audit does not answer: {error}"
+                self._journal.add("unseen", text)
 
     def _see(self, now: Sight) -> None:
         last, self.last = self.last, now

@@ -8,7 +8,7 @@ from service.metrics.families import gauges
 from service.quality.outcomes import OUTCOMES, Quality
 
 MOST = 50
-"""Most exported rules, model versions and rollouts, together: it bounds the metric's label values."""
+"""Maximum number of exported rules, model versions and rollouts together: it bounds the label values."""
 
 
 def of_quality(qualities: Sequence[Quality]) -> list[Metric]:

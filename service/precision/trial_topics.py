@@ -94,7 +94,7 @@ class TrialTopics:
         """Read the next records; return False if none came within POLL_S.
 
         Raises:
-            UnreadError: the brokers refuse.
+            UnreadError: a topic does not exist, or the client has failed for good.
         """
         messages = self._reader.consume(AT_ONCE, POLL_S)
         for message in messages:

@@ -166,7 +166,7 @@ class Desk:
         return self._write(draw, Actor(GUARD, origin=self._settings.job_id), history, job)
 
     def _count_labels(self, history: History, trial: Trial) -> LabelCounts | None:
-        """Return the labelled cards of a rollout; None if no guard needs them, or before the shadow."""
+        """Return the labelled cards of a rollout; None if no guard needs them, or before `shadow_started`."""
         if self._labels is not None:
             return self._labels(trial)
         labelled = labelling.labelled_trial(history, trial)

@@ -26,8 +26,8 @@ from streaming_job.runtime.workers import endings
 
 spark_worker = daemon.worker
 _secret = ""
-"""Random part of the residents' addresses. A process id would not be unique: containers that share a network
-share the addresses, but not the process ids."""
+"""Random part of the residents' addresses. A process id would not do: containers that share a network also
+share the addresses, but each numbers its own processes, so two daemons may have the same process id."""
 
 NUMBER = struct.Struct("!i")
 RESIDENT = struct.Struct("!ii")
