@@ -92,6 +92,7 @@ def follow(
             except TopicReadError as fault:
                 logger.warning("the audit retries at its next step: %s", fault)
             except _StoppedError:
+                finding_log.end_step()
                 break
             finding_log.end_step()
             if plan.state is not None and clock() - saved >= plan.save_every_s:

@@ -49,7 +49,7 @@ class FeatureDrift:
 def feature_drift(groups: Groups) -> FeatureDrift | None:
     """Compute the drift from the newest feature counts of each key group; None without any.
 
-    While a rollout has not reached all groups, only groups with the newest model are counted.
+    While a rollout has not reached all groups, only groups with the model of the newest record are counted.
     """
     records = [record for record in groups.values() if record.get("feature_counts")]
     if not records:

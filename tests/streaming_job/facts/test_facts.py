@@ -160,7 +160,8 @@ def test_the_clock_is_that_of_the_slowest_partition():
     (seen,) = as_records([Record("t", 0, 0, 50, None, b""), Record("t", 0, 1, 40, None, b"")])
     clock.advance(seen)
     assert (clock.time(), clock.time([1])) == (BEGUN, 50)
-    clock.set_waiting({1: 30})  # a transaction waits in partition 1: it counts, drained or not
+    # a partition in which a transaction waits counts, even if it has been read to its end
+    clock.set_waiting({1: 30})
     assert (clock.time(), clock.time([1])) == (30, 30)
 
 
