@@ -105,7 +105,7 @@ def root() -> None:
 
 
 def main() -> None:
-    """Run the command line; print a FraudError as one line and exit with its code."""
+    """Run the command line; print a FraudError without a traceback and exit with its code."""
     try:
         app()
     except FraudError as error:

@@ -1,1 +1,1 @@
-"""Training, registration, loading and decision policy of the fraud models."""
+"""The fraud models: training, evaluation, registration, loading, decision policy, guards and rollouts."""

@@ -1,9 +1,11 @@
 """The extra files of a model's artifact, and the checks that make them safe to load.
 
-`extra_files/scorer.json` lists the model's input columns. `extra_files/scorer.npz` holds the training
-medians of the columns, golden rows with their scores and, if the model is boosted trees, the compiled trees;
-any other estimator is read from `model.skops`. Both files are part of the artifact, so its digest covers
-them. A worker loads a model without MLflow and, if its trees are compiled, without scikit-learn.
+`extra_files/scorer.json` lists the model's input columns, and has the kind of its classifier and its label
+delay. `extra_files/scorer.npz` holds the training medians of the columns; golden rows, which are scored at
+every load, with their recorded scores; quantiles of the evaluation scores; the features' training
+distribution; and, if the model is boosted trees, the compiled trees. Any other estimator is read from
+`model.skops`. All these files are part of the artifact, so its digest covers them. A worker loads a model
+without MLflow and, if its trees are compiled, without scikit-learn.
 
 The digest proves that these are the files that a rollout pins. It does not prove that they are harmless:
 every user who may register models can write them. So the files name no code to run, and every number that

@@ -98,7 +98,7 @@ def list_command(
 
     registered = versions(tracking_uri, name)
     if not registered:
-        raise ModelError(f"no model {name} is registered there; train one: fraud models train")
+        raise ModelError(f"no model {name} is registered at this tracking URI; train one: fraud models train")
     for ref, metrics in registered:
         scores = "  ".join(f"{metric} {value:.4f}" for metric, value in sorted(metrics.items()))
         typer.echo(

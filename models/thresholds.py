@@ -6,6 +6,8 @@ import numpy as np
 def threshold_for_budget(scores: np.ndarray, share: float) -> float:
     """Return the lowest threshold with at most `share` of the transactions at or above it.
 
+    The threshold is 1 if a greater share has a score of 1.
+
     Args:
         scores: float64[n].
         share: alert budget, 0 to 1.

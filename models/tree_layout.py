@@ -16,13 +16,16 @@ from models.errors import ModelError
 NODE = np.dtype([("threshold", np.float64), ("column", np.uint32), ("kid", np.uint32)])
 
 MOST_FEATURES = 4_096
-"""Most columns: a kernel then needs 4 MiB for a block of 64 rows, which holds each column twice."""
+"""Maximum number of columns: a kernel then needs 4 MiB for a block of 64 rows, which holds each column
+twice."""
 MOST_TREES = 10_000
-"""Most trees: a hundred times the default of `fraud models train`; the masks of a block then take 5 MB."""
+"""Maximum number of trees: over thirty times the default of `fraud models train`; the masks of a block then
+take 5 MB."""
 MOST_NODES = 1 << 20
-"""Most nodes: 32 MiB in each worker."""
+"""Maximum number of nodes: 32 MiB in each worker."""
 MOST_STEPS = 1 << 17
-"""Most steps from root to deepest leaf, summed over all trees: about a millisecond per transaction."""
+"""Maximum number of steps from root to deepest leaf, summed over all trees: about a millisecond per
+transaction."""
 
 
 def check(

@@ -15,7 +15,7 @@ def masked(card: str) -> str:
 
 
 def safe(raw: bytes, most: int | None = None, *, card: bytes | None = None) -> str:
-    """Return bytes of unknown origin as one printable line, with card ids and numbers masked.
+    """Return bytes of unknown origin as one printable line, with card ids and card numbers masked.
 
     Args:
         raw: any bytes.

@@ -53,12 +53,18 @@ class System:
 
 
 def begin(options: Options, steps: Steps) -> Run:
-    """Return the run to continue, or a new one on an emptied directory; print which and why.
+    """Return the run to continue, or a new one on an emptied directory; print the fate of an earlier run.
 
     Raises:
-        DemoError: an unfinished run has other options.
+        DemoError: an unfinished run has other options, demo.json is damaged (unless `options.fresh`), or the
+            directory was not made by a demo.
     """
-    previous = state.load(options.data_dir)
+    try:
+        previous = state.load(options.data_dir)
+    except DemoError:
+        if not options.fresh:
+            raise
+        previous = Run({}, time.time())
     if previous is not None and not previous.finished and not options.fresh:
         differing = state.differences(previous, options)
         if differing:
@@ -163,7 +169,7 @@ def _profiles(options: Options, run: Run, steps: Steps, lag: LagWatch, settings:
 def _processes(
     options: Options, run: Run, steps: Steps, lag: LagWatch, progress: ProgressReader, settings: JobSettings
 ) -> dict[str, str]:
-    """Start the job, the sidecar and, if wanted, Prometheus and MLflow's web page; return their URLs."""
+    """Start job and sidecar and, if wanted, Prometheus, audit and MLflow's web page; return the URLs."""
     data_dir, env = options.data_dir, settings.variables()
     environment.write_script(data_dir, settings)
     with steps.step("streaming job and sidecar") as doing:

@@ -16,7 +16,8 @@ CARDS = 50_000
 @app.command()
 def demo(
     length: Annotated[
-        str | None, typer.Option("--for", help="How long to feed: 60s, 5m. Default: until Ctrl-C.")
+        str | None,
+        typer.Option("--for", help="How long to feed: 60s, 5m. Default: until Ctrl-C or the replay ends."),
     ] = None,
     rate: Annotated[float, typer.Option(help="Transactions per second.")] = 500.0,
     seed: Annotated[int, typer.Option(help="Seed of the simulated world.")] = 0,
@@ -59,7 +60,8 @@ def demo(
         bool,
         typer.Option(
             "--with-prometheus",
-            help="Also start Prometheus (must be installed) and a continuous audit of some of the cards.",
+            help="Also start Prometheus (must be installed) and, except with --merchant-labels, a continuous "
+            "audit of some of the cards.",
         ),
     ] = False,
     with_mlflow_ui: Annotated[

@@ -58,7 +58,7 @@ class Load:
         """Stop, and wait until everything sent is in Kafka.
 
         Raises:
-            FraudError: the feed failed.
+            FraudError: the feed or a profile change failed.
         """
         self._feed.stop()
         self._thread.join()
@@ -67,7 +67,7 @@ class Load:
         self.check()
 
     def check(self) -> None:
-        """Raise the error of the feed (FraudError), if it failed."""
+        """Raise the error (FraudError) of the feed or of the profile changes, if one of them failed."""
         if self._fault is not None:
             raise self._fault
         if self._changing is not None:
@@ -75,7 +75,7 @@ class Load:
 
     @property
     def is_over(self) -> bool:
-        """Whether the feed has ended by itself."""
+        """Whether the feed was started and has ended."""
         return self.begun_at > 0 and not self._thread.is_alive()
 
     @property

@@ -37,7 +37,7 @@ class Options:
     keep: bool = False
     """Leave the embedded stack running at the end."""
     with_prometheus: bool = False
-    """Start a Prometheus with the project's rules, and the continuous audit of a sample."""
+    """Start a Prometheus with the project's rules and, without `merchant_labels`, the audit of a sample."""
     with_mlflow_ui: bool = False
     """Start MLflow's web page over the registry."""
     report: Path | None = None

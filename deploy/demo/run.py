@@ -52,7 +52,9 @@ class Demo:
                 finished = True
                 return clean
             except KeyboardInterrupt:
-                self._steps.print_line("The demo ended before the audit; the next `fraud demo` continues it.")
+                self._steps.print_line(
+                    "The demo ended before its audit was over; the next `fraud demo` continues it."
+                )
                 raise
             finally:
                 memory.stop()
@@ -85,7 +87,7 @@ class Demo:
         return verdict.is_clean
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
-        """End the load at the first Ctrl-C, and the demo at the second."""
+        """End the load at the first Ctrl-C; end the demo at the second, or at one before the load."""
         if not self._may_end_gently or self._enough.is_set():
             raise KeyboardInterrupt
         self._enough.set()

@@ -92,7 +92,7 @@ def clear(data_dir: Path) -> None:
 def differences(run: Run, options: Options) -> list[str]:
     """List the options that differ from those of the run to continue, as text."""
     return [
-        f"--{name} {run.story.get(name)}, not {wanted}"
+        f"--{name.replace('_', '-')} {run.story.get(name)}, not {wanted}"
         for name, wanted in options.story().items()
         if run.story.get(name, False if name in ("rollouts", "merchant_labels") else None) != wanted
     ]

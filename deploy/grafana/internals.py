@@ -54,7 +54,7 @@ _TIME = Row(
         ),
         Panel(
             "Learned limits",
-            "Durations above which a verdict reports slowness: ten times the 99th percentile measured.",
+            "Durations above which a verdict reports slowness: ten times the 99th percentile, within bounds.",
             "s",
             "falling_behind",
             (Query(gauge("fraud_limit_seconds", "limit"), "{{limit}}"),),

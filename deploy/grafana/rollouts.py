@@ -95,7 +95,7 @@ _TRIALS = Row(
         ),
         Panel(
             "Verdicts",
-            "Transactions for which both, only the champion or only the challenger would alert.",
+            "Transactions for which only the champion, only the challenger or both would alert.",
             "ops",
             "guard_breach",
             (

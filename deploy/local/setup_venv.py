@@ -143,7 +143,7 @@ def _written(directory: str, name: str, text: str) -> str:
 
 
 def _usable(venv: Path) -> bool:
-    """Return whether .venv is complete and belongs to this version of Python."""
+    """Return whether .venv has pip and belongs to this version of Python."""
     config, version = venv / "pyvenv.cfg", ".".join(map(str, sys.version_info[:3]))
     return (venv / "bin" / "pip").exists() and f"version = {version}\n" in config.read_text()
 

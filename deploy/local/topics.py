@@ -60,7 +60,7 @@ def create(
         Without `alter`, the differences of existing topics with their remedies, one line for each.
 
     Raises:
-        StackError: the broker refused, or does not apply the settings in time.
+        StackError: the broker does not answer, refuses, or does not apply the settings in time.
     """
     client = admin(bootstrap_servers, kafka)
     counts = topics.partitions(partitions)

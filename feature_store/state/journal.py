@@ -6,9 +6,9 @@ Everything persisted goes through a `PieceStore`, a map of names to blobs that t
     d<seq>   delta number seq
     s<piece> snapshot of a range of cards, as of the seq that meta names
 
-Nothing rewrites the whole state. `append` writes a delta, and as many bytes of snapshots as the size of the
-delta allows; `seal` ends an epoch. A delta is removed when every snapshot is newer. To rebuild, load the
-snapshots, then replay the deltas in order, each only for the cards whose snapshot is older.
+Nothing rewrites the whole state. `append` writes a delta, the snapshots that are due (MOST_DELTAS), and more
+while the size of the delta allows; `seal` ends an epoch. A delta is removed when every snapshot is newer. To
+rebuild, load the snapshots, then replay the deltas in order, each only for the cards whose snapshot is older.
 
 Every delta stores the digest of the previous delta, every snapshot that of the delta after which it was
 written, and meta that of the last delta. So pieces of two different histories of the state are never
@@ -109,7 +109,7 @@ def load_meta(store: PieceStore) -> Meta:
 
 
 def append(store: PieceStore, meta: Meta, state: GroupState, delta: Delta) -> int:
-    """Evict some of the idle cards, write a delta, and write snapshots within the limit.
+    """Evict some of the idle cards, write a delta, and write snapshots that are due or within the limit.
 
     Args:
         store: holds the pieces.

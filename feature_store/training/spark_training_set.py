@@ -127,7 +127,7 @@ def _session(master: str) -> Iterator[SparkSession]:
         spark = builder.getOrCreate()
     except PySparkException as error:
         raise SparkRunError(
-            f"Spark does not start ({str(error).splitlines()[0]}); is Java 17 there?"
+            f"Spark does not start ({str(error).splitlines()[0]}); is Java 17 or newer installed?"
         ) from error
     try:
         yield spark

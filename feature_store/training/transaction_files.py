@@ -115,7 +115,7 @@ def read(piece: Piece, rows: int, *, times_only: bool = False) -> Iterator[tuple
 
     Args:
         piece: the row group to read.
-        rows: most rows of a batch.
+        rows: maximum number of rows in a batch.
         times_only: read only the column that determines the order of arrival.
 
     Yields:

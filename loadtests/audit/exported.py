@@ -26,7 +26,7 @@ class AuditMetrics:
         meanings = {
             "missing": "Records that had to be on the topic and are not.",
             "duplicated": "Records that are on the topic more than once.",
-            "unexpected": "Records on the topic that did not have to be there.",
+            "unexpected": "Records on the topic that were not expected.",
             "different": "Records with other content; each is missing and unexpected as well.",
         }
         self._findings = {

@@ -42,7 +42,8 @@ class Follower:
         settings: the job's settings.
         load: loads the model of a rollout.
         memory: state after the previous steps; updated in place.
-        clock: returns seconds since 1970-01-01 UTC; dates points of progress and ends of the transactions.
+        clock: returns seconds since 1970-01-01 UTC, the time noted with each point of progress and with the
+            ends of the transactions.
     """
 
     def __init__(
@@ -206,11 +207,15 @@ class Follower:
                 self._compare(arrivals[source], letter)
 
     def _has_row(self, record: Record) -> bool:
-        """Return whether to fold a profile record: its card may be in the sample, or it is audited itself."""
+        """Return whether to fold a profile record.
+
+        It is folded if its card may be in the sample, if it is audited itself, or if it may end the first
+        snapshot.
+        """
         if self._sample.has_place(record.topic, record.partition, record.offset):
             return True
         if b'"last"' in (record.value or b""):
-            return True  # it may end the first snapshot
+            return True
         return self._sample.may_have(record.key) or self._sample.may_have(record.value)
 
     def _until(self, topic: str, ends: dict[TopicPartition, int]) -> Iterator[Record]:

@@ -183,7 +183,7 @@ def in_processes(settings: JobSettings) -> Judge:
 
 
 def from_registry(settings: JobSettings) -> Load:
-    """Return a loader of models from the registry, which checks each model's digest, as the job does."""
+    """Return a function that loads models from the registry and checks their digests, as the job does."""
     directory = settings.work_dir / "models"
     return lambda scorer: loading.load(scorer.model, settings.mlflow_tracking_uri, directory)
 

@@ -23,7 +23,7 @@ from streaming_job.settings import JobSettings
 
 VERSION = 1
 KEEP_SETTLED_MS = 8 * DAY_MS
-"""A second alert is recognised as a duplicate for this long after its transaction."""
+"""A second output record is recognised as a duplicate for this long after its input record."""
 OURS = ("loadtests.", "models.policy", "models.registry", "streaming_job.contracts")
 PLAIN = {
     ("collections", "Counter"),
@@ -110,7 +110,8 @@ class Memory:
         """Load the state of an audit of the same job and sample.
 
         Raises:
-            MemoryFileError: the file is of another job, sample or version, or is not a state file.
+            MemoryFileError: the file is of another job, share, allowed lateness or version, or is not a state
+                file.
         """
         try:
             version, memory = _Plain(io.BytesIO(path.read_bytes())).load()

@@ -84,6 +84,7 @@ def rebuild(log: Log, settings: JobSettings, load: LoadModel, alert_id: str) -> 
     Raises:
         AlertError: there is no such alert, or records that it depends on were deleted.
         ModelError: a model cannot be loaded.
+        TopicReadError: a topic cannot be read.
     """
     topics = settings.topics
     card = collect(log, topics, alert_id)

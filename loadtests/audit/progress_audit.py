@@ -102,7 +102,10 @@ class ProgressAudit:
         )
 
     def check(self) -> None:
-        """Check every commit, then that the commits of each key group follow each other without a gap."""
+        """Check every commit, each key group's sequence of commits and totals, and that there is one query.
+
+        The number of key groups must be the same in all commits.
+        """
         for commit, progress in sorted(self._progress.items()):
             self._check_commit(commit, progress)
         for group in sorted({commit.key_group for commit in self._progress}):

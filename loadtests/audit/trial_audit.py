@@ -77,7 +77,7 @@ class TrialAudit:
         self._sums: dict[Pair, Counter[str]] = {}
 
     def check_group(self, commits: Iterable[CommitTrials]) -> None:
-        """Check that each record's totals are its own counts plus the totals of the record before it.
+        """Check that each record's totals are the previous ones plus its counts, unless totals began anew.
 
         Args:
             commits: the commits of one key group, in their order.

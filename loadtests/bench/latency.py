@@ -33,7 +33,7 @@ def measure(rig: Rig, live: Live, say: Say) -> Iterator[Result]:
     """Feed transactions at a rate, and measure the time until their alerts are received.
 
     Raises:
-        FraudError: the job ended, or the machine cannot send at this rate.
+        FraudError: the simulator does not start, the job ended, or no alert was received.
     """
     rig.start_job()
     rig.catch_up(say)
@@ -48,7 +48,8 @@ def measure(rig: Rig, live: Live, say: Say) -> Iterator[Result]:
     yield Figure("job cpu", usage.cores(), "cores", (), "driver, JVM and workers, in the measured time")
     yield Figure(
         "memory", usage.peak_memory / 2**20, "MiB", (),
-        "driver, JVM and workers, shared pages counted once; the larger of the values before and after",
+        "driver, JVM and workers, shared pages counted once; the larger of two values, at the beginning and "
+        "at the end of the measured time",
     )  # fmt: skip
 
 

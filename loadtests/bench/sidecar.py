@@ -73,7 +73,7 @@ def measure(rig: Rig, requests: RequestLoad, say: Say) -> Iterator[Figure]:
     """Run the job at a rate, with requests to the sidecar in every other stretch.
 
     Raises:
-        FraudError: the job ended, or a request to the sidecar failed.
+        FraudError: the job ended, a request to the sidecar failed, or no alert was received.
     """
     rig.start_job()
     rig.catch_up(say)

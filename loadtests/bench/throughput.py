@@ -42,7 +42,7 @@ def measure(rig: Rig, backlog: Backlog, say: Say, *, verify: bool = True) -> Ite
     Without the time at a low rate, the JVM would compile, and so take CPU time, during the backlog.
 
     Raises:
-        FraudError: the job ended, or its results are wrong.
+        FraudError: the job ended, the backlog fits into one commit, or the results are wrong.
     """
     past = history.History(rig.installed, backlog.warm_up + backlog.events, backlog.span_s)
     rig.start_job()
@@ -88,7 +88,7 @@ def _figures(commits: list[Commit], backlog: Backlog) -> Iterator[Figure]:
         by_second[(commit.written_at - begin) // 1000] += commit.decided + commit.repeated
     yield Figure(
         THROUGHPUT, events / seconds, "events/s", tuple(by_second[at] for at in range(int(seconds))),
-        f"{events:,} events in {len(measured):,} commits; each whole second",
+        f"{events:,} events in {len(measured):,} commits; rounds: each whole second",
     )  # fmt: skip
     yield Figure("events of a commit", events / len(measured), "", (), "the mean")
     for name in PHASES:

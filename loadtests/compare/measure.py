@@ -63,7 +63,7 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
     """Run an engine over the tape.
 
     Raises:
-        FraudError: the engine does not start, ends early, or makes no progress.
+        FraudError: the engine does not start, ends early, makes no progress, or writes no alert.
     """
     servers, topics = deployment.bootstrap_servers, deployment.topics
     broker.create(servers, topics, replay=True)

@@ -55,7 +55,7 @@ def driver_only(scene: "Scene") -> None:
 def jvm(scene: "Scene") -> None:
     """Kill only Spark's JVM at any time of an epoch; the job must report this and end; then restart."""
     relay = scene.relay
-    relay.until(relay.job.epochs, "an epoch")  # before its first the job reports that Spark does not start
+    relay.until(relay.job.epochs, "an epoch")  # without one the job would report that Spark does not start
     scene.busy()
     relay.until(relay.job.jvm, "the JVM").kill()
     _require_error(relay, "Spark's JVM is gone")

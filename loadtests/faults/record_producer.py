@@ -24,7 +24,7 @@ class RecordProducer:
             bootstrap_servers: Kafka brokers.
             partitioner: chooses the partition of a key.
         """
-        self._refused: list[str] = []
+        self._undelivered: list[str] = []
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap_servers,
@@ -34,7 +34,7 @@ class RecordProducer:
                 # retries after the broker died must not duplicate records
                 "enable.idempotence": True,
                 "delivery.report.only.error": True,
-                "on_delivery": lambda error, _: self._refused.append(error.str()),
+                "on_delivery": lambda error, _: self._undelivered.append(error.str()),
             }
         )
 
@@ -66,8 +66,11 @@ class RecordProducer:
         """
         if unsent := self._producer.flush(PATIENCE_S):
             raise FaultError(f"{unsent} records were not delivered in {PATIENCE_S:.0f} s; check the broker")
-        if self._refused:
-            raise FaultError(f"{len(self._refused)} records were refused: {self._refused[0]}; correct them")
+        if self._undelivered:
+            raise FaultError(
+                f"{len(self._undelivered)} records were not delivered: {self._undelivered[0]}; correct them, or check "
+                "the broker"
+            )
 
 
 def card_of(value: bytes | None) -> bytes:

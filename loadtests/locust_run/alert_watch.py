@@ -1,4 +1,4 @@
-"""Consumer (read_committed) that records when alerts of one lane, a worker's transactions, are received."""
+"""Consumer (read_committed) that records when alerts of one lane (one worker's transactions) arrive."""
 
 import time
 from collections import deque

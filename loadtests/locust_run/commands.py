@@ -106,7 +106,7 @@ def run(
     data_dir: DataDir = DATA_DIR,
     report: ReportTo = None,
 ) -> None:
-    """Run a load test; the exit status is 1 if a bound is exceeded, and each reason is shown."""
+    """Run a load test; the exit status is 1 if it fails, and each reason is shown."""
     plan = Plan(
         rate=rate, for_s=seconds(length), warm_up_s=_maybe(warm_up), shape="replay" if replay else shape,
         factor=factor, cards=cards, seed=seed, replay=str(replay.resolve()) if replay else "", speed=speed,

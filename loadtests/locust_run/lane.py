@@ -37,7 +37,7 @@ class SinceReport:
     latency: Any = field(default_factory=histograms.empty)
     """HdrHistogram, microseconds from intended time to the alert, without the warm-up."""
     slip: Any = field(default_factory=histograms.empty)
-    """HdrHistogram, microseconds from intended time to sending, without the warm-up."""
+    """HdrHistogram, microseconds from intended time to sending, with the warm-up."""
     alerts: int = 0
     """Number of alerts, with those of the warm-up."""
 

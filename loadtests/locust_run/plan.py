@@ -19,7 +19,7 @@ class Plan:
     """Measured seconds."""
     warm_up_s: float = 5.0
     """Seconds before the measured ones, in which the rate rises; their transactions are audited, but not in
-    the percentiles."""
+    the latency's percentiles."""
     shape: str = "steady"
     """steady, ramp, spike, soak or replay."""
     factor: float = 5.0

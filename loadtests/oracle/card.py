@@ -16,7 +16,7 @@ WINDOWS = {
 ARRIVAL_WINDOWS = {name: WINDOWS[name] for name in ("1m", "5m", "1h")}
 """Windows that are also counted by arrival."""
 REMEMBER_MS = 37 * DAY_MS
-"""How far back single transactions are read: the longest window, 30 days, and 7 days of lateness."""
+"""How far back single transactions are read: the longest window (30 days) plus 7 days of lateness."""
 REPEAT_MS = 7 * DAY_MS + HOUR_MS
 """How long a transaction id is remembered. A later repetition is TOO_LATE, apart from clock errors."""
 FORGET_AFTER_MS = 90 * DAY_MS

@@ -1,9 +1,9 @@
 """A second, naive implementation of the merchant label features, from payments and the reports on them.
 
 All partitions are read once before any transaction is judged, because a merchant's payments are in all of
-them. A label counts if its card has the transaction that the label names. A label takes effect two hours
-after the beginning of the hour in which it arrived (the margin). A payment older than the label delay
-is genuine unless its last report in effect says fraud.
+them. A label counts if its card has the transaction that the label names. A label takes effect one hour (the
+margin) after the end of the hour in which it arrived. A payment older than the label delay and the margin is
+genuine unless its last report in effect says fraud.
 """
 
 import math
@@ -190,7 +190,7 @@ def _age(payments: list[Payment], arrival: int) -> float:
 def _transactions(
     card: Card | None, transaction_id: str, labelled: int, lateness_ms: int, had_profile: Any
 ) -> list[Transaction]:
-    """Return the transactions to which a label with `transaction_id` applies; `labelled`: its arrival, ms."""
+    """Return the transactions to which a label of `transaction_id`, arrived at `labelled` (ms), applies."""
     if card is None:
         return []
     remembered = len(card.times) if card.hot is None else len(card.hot.kept)

@@ -125,5 +125,5 @@ class RolloutLog:
         }
 
     def plan(self, arrival: float = math.inf) -> Plan | None:
-        """Return the plan in force at an arrival (ms), before any event the first one; None without any."""
+        """Return the plan in force at an arrival (ms): before any event, the first plan; None without any."""
         return self._plans[bisect_right(self._times, arrival)]

@@ -152,7 +152,7 @@ class KafkaFeed:
         retention_ms = int(settings["retention.ms"].value)
         if first_ms is not None and 0 <= retention_ms < self._clock.now_ms() - first_ms:
             raise FeedError(
-                f"topic {topic} would delete records of this age at once; set its retention.ms to -1"
+                f"topic {topic} would delete the replay's oldest records at once; set its retention.ms to -1"
             )
 
     def _send(self, records: Records) -> None:

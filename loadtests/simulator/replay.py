@@ -71,7 +71,8 @@ class Replay:
         if missing:
             raise ReplayError(
                 f"{path} lacks the columns {', '.join(missing)}; it needs those of the transaction contract "
-                f"({', '.join(encode.REQUIRED)}) or of the handbook ({', '.join(handbook.COLUMNS)})"
+                f"({', '.join(encode.REQUIRED)}) or of the Fraud Detection Handbook "
+                f"({', '.join(handbook.COLUMNS)})"
             )
         self.rows: int = self._file.metadata.num_rows
         if self.rows == 0:

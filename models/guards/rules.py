@@ -104,7 +104,7 @@ class Disagreement:
 class ScoringTime:
     """Guard on the challenger's scoring time.
 
-    No replay repeats a measured time, so it may end a rollout but never decides a transaction.
+    No replay repeats a measured time, so this guard may end a rollout but never decides a transaction.
     """
 
     NAME: ClassVar[str] = "scoring_time"

@@ -66,7 +66,7 @@ def verdict(counts: Mapping[str, Any] | Counts, guards: Guards) -> Verdict:
 
 
 def recomputed(evidence: Mapping[str, Any]) -> Verdict:
-    """Recompute a verdict from the counts and guards in its evidence; compare the two with `agrees_with`.
+    """Recompute a verdict from the counts and guards in its evidence; `agrees_with` compares the result.
 
     Raises:
         GuardError: the evidence cannot be read.

@@ -1,4 +1,4 @@
-"""Events of the model-rollouts topic: proposals, shadow and canary starts, promotions, withdrawals."""
+"""Events of the model-rollouts topic: the steps of a rollout, from `proposed` to its end."""
 
 import hashlib
 import json

@@ -124,8 +124,8 @@ def _require_next(trial: Trial, event: Event) -> None:
     follows = event.seq > trial.seq if event.type is Type.ROLLED_BACK else event.seq == trial.seq + 1
     if not follows:
         raise ConflictError(
-            f"{event.type} is event {event.seq} of {name}, which stands at event {trial.seq}; look at it, "
-            "then ask again"
+            f"{name} stands at event {trial.seq}, so {event.type} cannot be event {event.seq}; look at the "
+            "rollout, then ask again"
         )
     if trial.phase not in ALLOWED[event.type] or (
         trial.phase is Phase.WITHDRAWN and not event.from_the_beginning

@@ -7,8 +7,8 @@
     guards:
       alpha: 0.01
 
-Ambiguous content is refused with its line number: unknown or repeated names, text instead of a number, a bare
-word that YAML reads as a boolean.
+Ambiguous content is refused with its line number: unknown or repeated names, aliases, text instead of a
+number, a bare word that YAML reads as a boolean.
 """
 
 import difflib

@@ -49,5 +49,5 @@ def event_times(
 
 
 def watermark_of(times: tuple[PartitionTime, ...]) -> float | None:
-    """Return the least watermark of the partitions that are not idle; None if all are idle."""
+    """Return the least watermark of the partitions that are not idle; None if they have none."""
     return min((t.watermark_s for t in times if t.watermark_s is not None and not t.is_idle), default=None)

@@ -21,8 +21,8 @@ PHASES = {
 }
 """Event type -> phase after it; `resumed` restores the phase before the pause."""
 BACKWARD = frozenset({"breached", "rolled_back", "withdrawn"})
-"""Types of the events that end a rollout or undo a promotion; an applied event of another type shows that the
-job uses the rollout."""
+"""Types of the events that end a trial or a rollout, or undo a promotion; an applied event of another type
+shows that the job uses the rollout."""
 FINAL = frozenset({"promoted", "rolled_back", "withdrawn"})
 NAMES = ("transactions", "decided", "failures", "both", "only_champion", "only_challenger", "rows")
 UNITS = ("card_hours", "cards")

@@ -39,7 +39,7 @@ from service.health.codes import REGISTRY, Verdict
 FEWEST = 3
 """Minimum of looks for a trend."""
 TREND = 10
-"""Number of looks in a trend; Burrow's window has as many commits."""
+"""Maximum number of looks in a trend; Burrow's window has as many commits."""
 
 
 @dataclass(frozen=True)

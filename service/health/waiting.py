@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 PartitionId = tuple[str, int]
 """(topic, partition)."""
 MOST = 5_000
-"""Most looks kept per partition: nearly three hours of growth at one look every two seconds."""
+"""Maximum number of looks kept per partition: nearly three hours of growth at one look every two seconds."""
 
 
 @dataclass

@@ -19,7 +19,7 @@ from streaming_job.progress.histogram import Histogram
 TrialCounts = tuple[list[str], Mapping[str, Any]]
 """([rollout, challenger], the challenger's counts)."""
 MOST = 5
-"""Most rollouts, and challengers of each, that are exported."""
+"""Maximum number of exported rollouts, and of exported challengers of each."""
 LABELS = ["rollout_id", "challenger"]
 GUARD_VERDICTS = ("pass", "breach", "insufficient")
 ALERTED = ("both", "only_champion", "only_challenger")

@@ -37,7 +37,7 @@ class Part:
 
     @property
     def may_lack(self) -> bool:
-        """Whether records since that time may have been deleted: some were, and no earlier one is left."""
+        """Whether records since that time may be missing: some were deleted, no earlier record is left."""
         return 0 < self.first == self.start
 
 

@@ -118,7 +118,10 @@ class EventBody(BaseModel):
     ] = None
     from_the_beginning: Annotated[
         bool,
-        Field(description="For withdrawn: also for undecided transactions that arrived under the rollout"),
+        Field(
+            description="For withdrawn: whether the withdrawal also covers undecided transactions that "
+            "arrived under the rollout"
+        ),
     ] = False
 
     def step(self, rollout_id: str, key: str, expected_seq: int | None) -> Step:

@@ -21,7 +21,7 @@ def running(history: History) -> LabelledTrial | None:
 def labelled_trial(history: History, trial: Trial) -> LabelledTrial | None:
     """Return a rollout's challengers and the time in which they are scored.
 
-    None before the rollout's shadow, or if no guard needs labels.
+    None before the rollout's `shadow_started`, or if no guard needs labels.
     """
     try:
         if not policy.read(trial.guards).need_labels:

@@ -40,7 +40,7 @@ At = Annotated[int | None, typer.Option("--at", help="seq that the rollout must 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object")]
 Threshold = Annotated[float | None, typer.Option(help="Instead of --policy: least score of an alert")]
 MaxCount = Annotated[
-    int | None, typer.Option(help="Instead of --policy: most transactions in 5 minutes without an alert")
+    int | None, typer.Option(help="Instead of --policy: maximum transactions in 5 minutes without an alert")
 ]
 MissingProfile = Annotated[str | None, typer.Option(help="Instead of --policy: score or review")]
 DEFAULT_MAX_COUNT_5M = 6

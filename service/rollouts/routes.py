@@ -65,8 +65,8 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
     def propose(caller: Operator, body: ProposalBody, key: Key, response: Response) -> dict[str, Any]:
         """Open a rollout, if the proposal passes every check.
 
-        The checks: the models load, can be trusted, reproduce their golden scores, and use features that the
-        running job computes; the guards are valid.
+        The checks: the models load, can be trusted, reproduce their golden scores, pass the checks of their
+        registration, and fit the features and the label delay of the running job; the guards are valid.
         """
         return _answer(parts.desk.propose(body.proposal(key), _actor(caller)), response)
 

@@ -16,7 +16,7 @@ from streaming_job import environment
 from streaming_job.masking import safe
 
 SHOWN = 5
-"""Most findings in an error text."""
+"""Maximum number of findings in an error text."""
 
 app = typer.Typer(no_args_is_help=True, help="List and verify the audit log of changes.")
 

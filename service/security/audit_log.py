@@ -61,7 +61,7 @@ class AuditLog:
         """Return the newest records, newest first.
 
         Args:
-            limit: most records to return.
+            limit: maximum number of records to return.
             before: only records before this offset; default: all.
 
         Raises:

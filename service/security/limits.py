@@ -15,7 +15,7 @@ from service.security.roles import CALLER, Caller
 BODY_S = 10.0
 """Time limit for a client to send a body."""
 MOST_CALLERS = 10_000
-"""Most buckets kept; the least recently used one is dropped first."""
+"""Maximum number of buckets kept; the least recently used one is dropped first."""
 
 
 class BodyLimit:
@@ -81,8 +81,8 @@ class TokenBuckets:
         Args:
             rate_per_s: tokens refilled per second.
             burst: tokens of a full bucket, at least 1.
-            most: most buckets kept. The caller of a dropped bucket gets a full one with its next request, so
-                in a flood from many addresses each address gains one burst.
+            most: maximum number of buckets kept. The caller of a dropped bucket gets a full one with its
+                next request, so in a flood from many addresses each address gains one burst.
         """
         self._rate, self._burst, self._most = rate_per_s, max(1.0, burst), most
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()

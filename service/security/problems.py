@@ -18,7 +18,7 @@ from service.settings import describe
 
 MEDIA_TYPE = "application/problem+json"
 LONGEST_PATH = 256
-"""Most characters of the request path that an answer contains."""
+"""Maximum number of characters of the request path that an answer contains."""
 
 
 class Problem(HTTPException):

@@ -45,10 +45,10 @@ def list_letters(
     limit: Annotated[int, typer.Option(min=1, help="Show this many of each partition, the newest")] = 1_000,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line")] = False,
     raw: Annotated[
-        Path | None, typer.Option(help="Write all that match whole to this new file, to mend and replay them")
+        Path | None, typer.Option(help="Write all matching letters whole to this new file, to be mended")
     ] = None,
 ) -> None:
-    """List the records that could not be decided, and why; card ids and numbers are masked.
+    """List the records that could not be decided, and why; card ids and card numbers are masked.
 
     A --raw file contains the records whole and unmasked: what is too large for a dead letter is fetched from
     the log.
@@ -93,8 +93,8 @@ def replay(
 ) -> None:
     """Send the records of dead letters again: corrected ones of a file, or those that the options select.
 
-    All of them are sent, or none. Letters that have been sent again before are left out. What is too large
-    for a dead letter is fetched from the log.
+    All of them are sent, or none. Letters that have been sent before are left out, unless --again is given.
+    What is too large for a dead letter is fetched from the log.
     """
     settings = environment.settings(LetterSettings)
     selection = (reason, topic, since, until, offsets)

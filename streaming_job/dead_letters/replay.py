@@ -99,8 +99,8 @@ def send(
         dry: whether to only count, without sending.
 
     Raises:
-        LetterError: there are too many letters, or one is given twice; another replay is running, or the
-            brokers fail.
+        LetterError: there are too many letters, or one is given twice; another replay was started
+            meanwhile, or the brokers fail.
     """
     if len(letters) > MAX_LETTERS:
         raise LetterError(

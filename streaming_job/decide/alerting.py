@@ -1,6 +1,6 @@
 """The alerts of a block, in log order: counted per card, escalated, suppressed by cooldowns, and built.
 
-A row is handled by itself only if the champion or a challenger alerts on it.
+Only the rows on which the champion or a challenger alerts are handled one by one.
 """
 
 from collections.abc import Iterator, Sequence

@@ -75,7 +75,7 @@ def _letter(record: RolloutRecord, topics: Topics, verdict: Verdict) -> DeadLett
 
 @lru_cache(maxsize=16_384)
 def _accepted(text: str) -> tuple[Event, ...]:
-    """Parse an accepted event; cached, because every opening of a key group restores the history."""
+    """Parse a stored record; cached, because every opening of a key group restores the history."""
     return reading.read(text.encode())
 
 
@@ -86,7 +86,7 @@ class RolloutHistory:
     computed: Sequence[str] = IDENTITIES
     """Features that the release computes, name:version."""
     records: list[tuple[int, int, str, str]] = field(default_factory=list)
-    """(arrival ms, offset, JSON text, verdict code) of each event; this list is stored in the state."""
+    """(arrival ms, offset, JSON text, verdict code) of each readable record, as stored in the state."""
     set_aside: dict[int, str] = field(default_factory=dict)
     """Offset of a proposal whose models cannot decide -> value of the Reason."""
     steps: list[Step] = field(default_factory=list)

@@ -54,7 +54,7 @@ def score_batch(scorer: Scorer, features: NDArray[np.float64]) -> Answer:
 
 
 class Challengers:
-    """The models of challengers, loaded on demand; after a failure a model waits for `try_again`."""
+    """The models of challengers, loaded on demand; one that could not be loaded waits for `try_again`."""
 
     def __init__(self, load: LoadModel) -> None:
         """Create without loading a model.

@@ -57,7 +57,7 @@ class GroupCommitter:
 
         Raises:
             FencedError: another instance of the job has taken over.
-            SinkError: the brokers refuse the transaction, or do not answer.
+            SinkError: the transaction failed in several attempts, or a newer task attempt has the group.
         """
         outcome = take_outcome()
         for alerts in (outcome.alerts, outcome.suppressed, outcome.shadow_alerts):

@@ -28,8 +28,8 @@ from streaming_job.progress.outcome import Outcome
 from streaming_job.runtime.failpoints import Step, reach
 
 DELTA_ROWS = 65_536
-"""Maximum transactions and changes in a delta: encoding them takes about 30 ms, during which
-nothing is decided."""
+"""Number of transactions and changes after which a delta is written: encoding them takes about 30 ms, during
+which nothing is decided."""
 DELTA_S = 1.0
 """Seconds after which a delta is written: the last delta of an epoch, for which alerts wait, then takes 5 ms
 instead of 100."""

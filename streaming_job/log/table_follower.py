@@ -112,7 +112,7 @@ class TableFollower:
                 return
             elif time.monotonic() - last_read > PATIENCE_S:
                 raise LogError(
-                    f"no more records of the tables arrive, up to {_describe(ends)}: {self._log.trouble()}; "
+                    f"records of the tables up to {_describe(ends)} do not arrive: {self._log.trouble()}; "
                     "check the brokers, and whether a topic was recreated or has lost records"
                 )
 

@@ -14,8 +14,8 @@ STEPS_BACK = (100, 1_000, 10_000, 100_000, 1_000_000)
 FEATURE_COUNTS = "feature_counts"
 """Field that only some records carry (`progress.writer`)."""
 BLIND = 100_000
-"""Greatest distance tried while no record of the job has been found: its key groups write concurrently, so
-their newest records are close together."""
+"""Distance beyond which the search continues only if a record of the job has been found: its key groups write
+concurrently, so their newest records are close together."""
 _BROKEN = (KeyError, TypeError, ValueError, AttributeError)
 
 
@@ -60,7 +60,8 @@ def newest_by_group(
 ) -> dict[int, dict[str, Any]]:
     """Return the newest progress record of key groups, by group.
 
-    Groups without a record are left out, and so are groups without one in the last STEPS_BACK[-1] offsets.
+    Groups without a record are left out, and so are groups without one in the last STEPS_BACK[-1] offsets. If
+    no group of the job has one in the last BLIND offsets, all are left out.
 
     Args:
         reader: a consumer that joined no group (`topic_reader.consumer`); its assignment changes.

@@ -1,8 +1,8 @@
 """The writer of a key group's progress records; totals continue from the group's last committed record.
 
-The totals are not part of the query's state: their only copy is on the topic, and it becomes visible with the
-alerts that it counts. The alerts of each Kafka transaction wait while its record is encoded, so encoding has
-to be cheap: totals are updated in place, and each value is encoded once.
+Each record contains the totals, which become visible with the alerts that they count; the state holds only a
+copy of the last record. The alerts of each Kafka transaction wait while its record is encoded, so encoding
+has to be cheap: totals are updated in place, and each value is encoded once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ class GroupProgress:
             query_id: id of the query in Spark's checkpoint.
             key_group: number of the group.
             key_groups: number of key groups.
-            last: the group's newest record on the topic, decoded; None: totals begin at 0.
+            last: the group's newest record (`last_record.newest`), decoded; None: totals begin at 0.
             commit_id: number of the group's last Kafka transaction according to its committed offsets; used
                 if greater than that of `last`.
             computed: features that models may use, name:version.

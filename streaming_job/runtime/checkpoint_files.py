@@ -46,7 +46,7 @@ def require(spark: SparkSession, checkpoint: str) -> None:
     """Check that Spark can use the checkpoint's file system, before anything else is started.
 
     Raises:
-        SettingsError: a class of the file system, or the right to use it, is missing.
+        SettingsError: it cannot, for example because a class or a permission is missing.
     """
     jvm: Any = spark._jvm
     managers = jvm.org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager

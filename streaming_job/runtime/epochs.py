@@ -36,7 +36,7 @@ the sum, the oldest is dropped."""
 
 
 class EpochError(FraudError):
-    """A task cannot reach the driver."""
+    """A task cannot reach the driver, or the driver can no longer end epochs."""
 
 
 @dataclass(frozen=True)

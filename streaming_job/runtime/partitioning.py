@@ -124,7 +124,8 @@ def require_partitioner(settings: JobSettings, partitions: int) -> None:
 
     Raises:
         StartUpError: the partitioner puts more than a quarter of the sampled records into other partitions,
-            and another partitioner fewer than half as many; or there are more key groups than partitions.
+            and another partitioner fewer than half as many; or there are more key groups than partitions;
+            or the records cannot be read.
     """
     if settings.key_groups > partitions:
         raise StartUpError(

@@ -1,4 +1,4 @@
-"""The Spark session of the job. A setting whose reason is not obvious has it in a comment beside it."""
+"""The Spark session of the job. A comment beside a setting gives its reason, unless that is obvious."""
 
 import os
 import signal
@@ -62,7 +62,7 @@ def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> di
         # the plan is tiny and the same in every epoch: adapting or compiling it gains nothing
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",
-        # else each task would generate the source of its projections again, for one row
+        # else each task would generate the source code of its projections again, for one row
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.python.unix.domain.socket.enabled": "true",
         # a socket's path has to be short

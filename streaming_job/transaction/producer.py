@@ -57,7 +57,7 @@ class TransactionalProducer:
             transactional_id: id of the producer.
 
         Raises:
-            SinkError: the brokers do not answer.
+            SinkError: the brokers do not answer, or refuse the producer.
         """
         self._settings, self._id = settings, transactional_id
         self._limit_s = settings.transaction_timeout_ms / 1000

@@ -194,7 +194,7 @@ def test_offsets_moved_while_the_job_is_stopped_change_nothing(
     relay.burst()
     tool(relay.installed)
     relay.restart()
-    # no lag shows the first burst in the partition whose offset is at the end: the audit waits for another
+    # an offset moved to the end hides the first burst from the lag: the audit has to wait for a second one
     relay.burst()
     relay.audit()
 

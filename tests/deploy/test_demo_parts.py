@@ -11,9 +11,11 @@ import pytest
 from rich.console import Console
 
 from deploy.demo import environment, state, summary, view, waiting
+from deploy.demo.bring_up import begin
 from deploy.demo.commands import demo as demo_command
 from deploy.demo.options import DemoError, Options
 from deploy.demo.state import Run
+from deploy.demo.steps import Steps
 from deploy.demo.tour import GUARDS
 from deploy.demo.view import Moment
 from deploy.demo.watch import Percentiles
@@ -79,6 +81,19 @@ def test_a_damaged_record_of_a_run_is_reported(tmp_path: Path):
     (tmp_path / state.FILE).write_text('{"story": ')
     with pytest.raises(DemoError, match="damaged; start with --fresh"):
         state.load(tmp_path)
+
+
+def test_a_damaged_record_does_not_hinder_a_fresh_start(tmp_path: Path):
+    (tmp_path / state.FILE).write_text('{"story": ')
+    (tmp_path / "leftover").touch()
+    written = io.StringIO()
+    run = begin(Options(tmp_path, fresh=True), Steps(Console(file=written, width=200)))
+    assert "was killed and is dropped: starting from the beginning" in written.getvalue()
+    assert state.load(tmp_path) == run
+    assert not (tmp_path / "leftover").exists()
+    (tmp_path / state.FILE).write_text('{"story": ')
+    with pytest.raises(DemoError, match="damaged; start with --fresh"):
+        begin(Options(tmp_path), Steps(Console(file=written)))
 
 
 def test_two_demos_do_not_share_a_directory(tmp_path: Path):
