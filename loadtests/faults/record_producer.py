@@ -68,8 +68,8 @@ class RecordProducer:
             raise FaultError(f"{unsent} records were not delivered in {PATIENCE_S:.0f} s; check the broker")
         if self._undelivered:
             raise FaultError(
-                f"{len(self._undelivered)} records were not delivered: {self._undelivered[0]}; correct them, or check "
-                "the broker"
+                f"{len(self._undelivered)} records were not delivered: {self._undelivered[0]}; correct them, "
+                "or check the broker"
             )
 
 
