@@ -1,8 +1,8 @@
 """Traffic of `fraud demo --merchant-labels`: weeks of a small world in which merchants are compromised.
 
 A label takes effect an hour or two after it arrives, so this demo cannot run in real time. It replays an
-archive of transactions and labels, with the archive's arrival times, at SPEED: a day of log time lasts four
-seconds.
+archive of transactions, with the archive's arrival times, at SPEED: a day of log time lasts four seconds.
+Their labels are simulated during the replay.
 """
 
 from collections.abc import Iterable
@@ -56,7 +56,7 @@ def write(path: Path, seed: int, cards: int, rate: float) -> None:
 
 
 def chargebacks(seed: int) -> Chargebacks:
-    """Create the source of the archive's labels."""
+    """Create the source of the labels of these transactions."""
     return Chargebacks(seed, delay_ms=2 * DAY_MS, spread=0.5, fraud_share=0.95)
 
 

@@ -66,7 +66,7 @@ class TransactionFiles:
         return np.concatenate(parts)
 
     def batches(self, rows: int) -> Iterator[tuple[int, pa.Table]]:
-        """Yield all rows in order, at most `rows` at a time, as `read` yields those of one row group."""
+        """Yield (number of the first row, rows) of batches of at most `rows` rows, in order."""
         for piece in self.pieces:
             yield from read(piece, rows)
 

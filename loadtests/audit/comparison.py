@@ -117,9 +117,12 @@ class Found:
             self.findings.add(topic, MISSING, text)
             return
         self._settle(topic, source)
-        if letter != (outcome.reason.value, outcome.digest):
-            actual = letter[0] if letter[0] != outcome.reason.value else "other bytes than the record's"
-            text = f"{_text(source)}: dead letter {actual} instead of {outcome.reason.value}"
+        reason = outcome.reason.value
+        if letter[0] != reason:
+            text = f"{_text(source)}: dead letter {letter[0]} instead of {reason}"
+            self.findings.add(topic, DIFFERENT, text)
+        elif letter[1] != outcome.digest:
+            text = f"{_text(source)}: dead letter {reason} has another key or value than the record"
             self.findings.add(topic, DIFFERENT, text)
 
     def finish(self, ends: Mapping[tuple[str, int], int]) -> None:

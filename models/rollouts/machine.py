@@ -8,7 +8,7 @@
     rolled_back is accepted in every phase that is not final.
 
 Events of the first version are accepted in every phase, because that version had no such rules. Even so, the
-rollout must exist, and the only rollout that decides cannot be withdrawn.
+rollout must exist, and a withdrawal is refused if no other promoted rollout would be left.
 """
 
 from collections.abc import Mapping
@@ -32,8 +32,8 @@ ALLOWED: Mapping[Type, frozenset[Phase]] = {
     Type.BREACHED: TRIED,
     Type.ROLLED_BACK: frozenset(Phase) - FINAL,
     Type.PROMOTED: TRIED | {Phase.PROPOSED},
-    # a withdrawn rollout may be withdrawn again with from_the_beginning: if its model's files are lost, the
-    # transactions that arrived under it can then be decided without them
+    # a withdrawn rollout may be withdrawn again with from_the_beginning, for example because its model's
+    # files are lost: another model then decides the remaining transactions that arrived under it, too
     Type.WITHDRAWN: frozenset({Phase.PROMOTED, Phase.WITHDRAWN}),
 }
 """Phases in which each type but `proposed` is accepted."""

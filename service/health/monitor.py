@@ -1,6 +1,7 @@
 """History of looks (the state of each input partition at one moment), from which partitions are judged.
 
-A sliding window of looks gives a partition's verdict; times measured between looks give the limits.
+A sliding window of looks gives a partition's verdict. Limits are learned from durations: of commits, epochs,
+heartbeats and waits.
 """
 
 from collections import deque
@@ -83,7 +84,7 @@ class Monitor:
         return self._assessment
 
     def see(self, lag: Lag, groups: Groups, totals: Totals) -> None:
-        """Add a look and update the assessment.
+        """Add one look at each input partition, and update the assessment.
 
         Args:
             lag: lag of all input partitions, from the brokers' offsets.

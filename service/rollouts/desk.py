@@ -112,7 +112,8 @@ class Desk:
         names = {challenger.model for challenger in proposal.challengers}
         refs: Refs = {name: self._registry.find(name) for name in sorted(names)}
 
-        if len(refs) == 1:  # a rollout has one set of guards: it can hold the training scores of one model
+        # all challengers share the guards, which hold the training scores of at most one model
+        if len(refs) == 1:
             (only,) = refs.values()
             guards = checks.against_training(guards, self._registry, only)
         complete = replace(proposal, guards=guards)
@@ -173,7 +174,7 @@ class Desk:
         return None if labelled is None else label_reading.read(self._settings, labelled, self._now_ms())
 
     def _require_evidence(self, history: History, job: Job, event: Event, labels: LabelCounts | None) -> None:
-        """Refuse a canary without evidence, and a resumption or promotion of a breached rollout."""
+        """Refuse a canary without evidence, and to resume or promote a trial that a guard would stop."""
         trial = history.line.trials[event.rollout_id]
         if event.type is Type.CANARY_SET:
             checks.require_judged(trial, assess(history, trial, job.groups, labels), event.challenger)

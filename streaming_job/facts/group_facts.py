@@ -3,15 +3,16 @@
 The group writes three kinds of facts:
 
     counts    of an arrival hour, once the hour is over in the group's part of the log
-    reports   of each label that says fraud or no fraud, once the transactions that arrived before are decided
+    reports   of each label that says fraud or no fraud (some say neither), once the transactions that arrived
+              before it are decided
     promise   that all facts of the group that take effect before some time are written
 
 A fact that a group writes after a promise never takes effect before the promised time: if it normally would,
 it takes effect later. So a group that has read the promises of all groups up to a time has all facts that
 take effect before that time.
 
-The facts of records before Q have been written: labels before Q are skipped; transactions before Q are
-counted again, but the counts of hours that have been written are dropped.
+Labels before Q are skipped, because their reports have been written. Transactions before Q are counted again,
+because the counts of hours that are still open have not been written; those of earlier hours are dropped.
 """
 
 from collections.abc import Collection
@@ -118,8 +119,9 @@ class GroupFacts:
         self._hours.add(merchants[is_open], arrivals[is_open])
         if silent or is_open.all():
             return
-        # the counts of hours that are not open have been written: a late transaction is still added to its
-        # own hour if that takes effect at the promised time or later, otherwise to the first hour that does
+        # the counts of hours that are not open have been written, but are used only once the hour is ripe: a
+        # late transaction is still added to its own hour if that is not ripe before the promised time,
+        # otherwise to the first hour that is not
         unseen = -(-(self.promised - self._rules.ripe_after_ms) // HOUR_MS) - 1
         late = hour_counts(merchant_hash(merchants[~is_open]), arrivals[~is_open])
         late["hour"] = np.maximum(late["hour"], unseen)

@@ -50,7 +50,7 @@ class Opening:
     query_id: str
     """Id in Spark's checkpoint: identifies the state to which the output belongs."""
     instance: str
-    """Id of the job's process."""
+    """Id of this run of the job, drawn when the job starts: the same in all its processes."""
 
     @property
     def client(self) -> dict[str, str]:
@@ -173,7 +173,7 @@ def _checked(
 
 
 def _require_labels(writer: GroupWriter, written: Written, meta: Meta) -> None:
-    """Check that the progress record of the group's last Kafka transaction, or of a later one, still exists.
+    """Check that the progress record of the last commit that `written` knows, or a later one, still exists.
 
     Raises:
         CheckpointError: it is lost.

@@ -38,7 +38,7 @@ def test_the_newer_one_counts(on_topic: int | None, in_state: int | None, counts
     assert result == (None if counts is None else record(counts))
 
 
-def test_a_record_has_positions_and_verdicts() -> None:
+def test_a_record_has_positions_and_rollouts_set_aside() -> None:
     assert positions(record(2)) == {("transactions", 1): 20, ("profiles", 1): 20}
     assert set_aside(record(2)) == {4: "model_refused"}
     assert (positions(None), set_aside(None)) == ({}, {})
