@@ -131,7 +131,7 @@ FEATURES: tuple[Feature, ...] = (
         "s",
         "t minus the event time of the card's previous transaction (greatest event time <= t, within 30d)",
     ),
-    Feature("count_all", Key.CARD, "1", "Transactions of the card accepted before this one, ever"),
+    Feature("count_all", Key.CARD, "1", "Transactions of the card accepted before this one"),
     Feature(
         "zscore_all",
         Key.CARD,

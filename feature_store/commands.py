@@ -56,7 +56,7 @@ def features(
         int, typer.Option(envvar="FRAUD_ALLOWED_SKEW_MS", min=0, help="Give the job's value")
     ] = DEFAULT_SKEW_MS,
 ) -> None:
-    """Compute every feature of every transaction as of its arrival, bit for bit as the stream does.
+    """Compute the features of each accepted transaction as of its arrival, bit for bit as the stream does.
 
     Rows are processed in order of arrival_time (of event_time if there is no such column); rows with equal
     times keep the file's order.

@@ -36,9 +36,9 @@ counts, risks and genuine transactions end before *M*, all others reach *a*.
 _TAIL = """
 ## Hot cards, forgotten cards
 
-Cards with more than 512 transactions within 37 days are *hot*: their windows come from rings of buckets with
-a bounded error, see [decision 5](decisions/005-hot-cards.md). For all other cards every
-feature is exact.
+Cards with more than 512 transactions within 37 days (30 plus the default allowed lateness) are *hot*: their
+windows come from rings of buckets with a bounded error, see [decision 5](decisions/005-hot-cards.md). For all
+other cards every feature is exact.
 
 A card starts afresh after 90 days without a transaction; a card with one transaction and no profile does so
 after the allowed lateness plus a day, 8 days by default, see [decision

@@ -87,8 +87,14 @@ class Policy:
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> "Policy":
-        """Read the policy object of a rollout's contract; absent fields get their defaults."""
-        values = {name: fields[name] for name in Policy.__dataclass_fields__ if name in fields}
+        """Read the policy object of a rollout's contract; absent fields get their defaults.
+
+        Raises:
+            KeyError: a field without a default is absent.
+            ModelError, TypeError, ValueError: a field has a bad value.
+        """
+        values = {name: fields[name] for name in ("threshold", "max_count_5m")}
+        values |= {name: fields[name] for name in Policy.__dataclass_fields__ if name in fields}
         numbers = {name: int(values[name]) for name in COUNTS if values.get(name) is not None}
         return Policy(**{**values, **numbers, "threshold": float(values["threshold"])})
 

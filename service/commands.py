@@ -50,7 +50,7 @@ def serve(
         str, typer.Option(envvar="FRAUD_KAFKA", help="More client settings, as a JSON object")
     ] = "{}",
 ) -> None:
-    """Serve health, metrics, rollouts, labels and the status page of the job until SIGTERM or Ctrl-C."""
+    """Serve health, metrics, rollouts, labels, precision and the status page until SIGTERM or Ctrl-C."""
     import uvicorn
 
     from service import priority
@@ -94,7 +94,7 @@ def serve(
     server.run(sockets=[listener])
 
 
-app = typer.Typer(help="The sidecar: health, metrics, rollouts, labels and the status page over HTTP.")
+app = typer.Typer(help="The sidecar: health, metrics, rollouts, labels, precision and the status page.")
 app.command("serve")(serve)
 
 

@@ -26,7 +26,8 @@ class ServiceSettings(BaseSettings):
     offsets_interval_s: Annotated[float, Field(gt=0)] = 2.0
     """Interval between two queries of offsets at the broker."""
     max_progress_age_s: Annotated[float, Field(gt=0)] = 60.0
-    """The sidecar is not ready once transactions wait longer than this while their key group decides none."""
+    """The sidecar is not ready once transactions wait longer than this while their key group decides none, or
+    records wait longer than this for a producer to end its transaction."""
     max_silence_s: Annotated[float, Field(gt=0)] = 30.0
     """The sidecar is not ready if a key group's newest progress record is older than this; an idle group
     writes one every 10 s."""
@@ -75,7 +76,7 @@ class ServiceSettings(BaseSettings):
         return {"change": self.topics.profiles, "heartbeat": self.topics.heartbeats}
 
     def client(self, **more: Any) -> dict[str, Any]:
-        """Return the configuration of a Kafka client: the sidecar's defaults, overridden by `kafka`."""
+        """Return a Kafka client's settings: the sidecar's defaults, overridden by `more`, then by `kafka`."""
         defaults = {
             "log_level": 0,  # failures appear in /readyz and in the metrics, not on the C library's stderr
             # with sparse connections a client waits before it connects to a broker

@@ -36,7 +36,7 @@ class TopicFollower(Background):
         self._settings, self._topic, self._what = settings, topic, what
         self._kafka = {**(kafka or {}), **settings.kafka}
         self._behind: set[int] | None = None
-        """Partitions that have not been read to their end since the last start; None before the first."""
+        """Partitions that have not been read to their end since the last `_begin`; None before the first."""
         self._fault: str | None = None
         """Why the topic cannot be read now."""
 
@@ -58,7 +58,7 @@ class TopicFollower(Background):
         raise NotImplementedError
 
     def _newest_records(self, reader: Consumer, count: int) -> list[TopicPartition]:
-        """Return the offsets where the topic's newest `count` records begin, if partitions are equally long.
+        """Estimate where the newest `count` records begin, as if each partition had equally many of them.
 
         Raises:
             KafkaException: no such topic, or no answer.

@@ -25,7 +25,7 @@ simulator, the load tests or the tests."""
 
 
 class SettingsError(FraudError):
-    """A FRAUD_... variable is missing or wrong, or Spark refuses it."""
+    """A setting is missing, wrong or unknown, or Spark refuses it."""
 
 
 def settings(kind: type[S]) -> S:

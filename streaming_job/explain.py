@@ -60,7 +60,7 @@ def look_up(card: str, location: str, lateness_ms: int = DEFAULT_LATENESS_MS) ->
 
     Raises:
         CheckpointError: the checkpoint has no committed epoch, or Spark cannot read its state.
-        UnknownCardError: the card has neither transactions nor a profile.
+        UnknownCardError: the state contains neither transactions nor a profile of the card.
         StateDamagedError: the state is damaged.
     """
     lo, hi = hash_string(card)

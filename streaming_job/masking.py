@@ -10,7 +10,7 @@ _SHORTEST = 4
 
 
 def masked(card: str) -> str:
-    """Return a card id with its middle masked; up to 6 characters are masked entirely."""
+    """Return a card id with its middle masked; an id of up to 6 characters is masked entirely."""
     return f"{card[:2]}***{card[-2:]}" if len(card) > 6 else "***"
 
 

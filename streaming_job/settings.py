@@ -42,8 +42,8 @@ class JobSettings(BaseSettings):
     """Partitioner of the transactions' producers: murmur2 (Java's clients, librdkafka's murmur2_random) or
     crc32 (librdkafka's default); fixed by the first start."""
     key_groups: Annotated[int, Field(ge=1, le=4096)] = 2
-    """Number of groups that decide cards in parallel; at most the number of the transactions' partitions, and
-    of task slots; fixed by the first start."""
+    """Number of groups that decide cards in parallel; at most the number of the transactions' partitions;
+    fixed by the first start. With fewer task slots than groups, groups take turns, and alerts are late."""
     merchant_facts: bool = False
     """Whether labels become merchant facts, and models may use merchant label features. It needs the topics
     labels, chargebacks and merchant-facts, and a larger state; fixed by the first start, because a label

@@ -7,8 +7,8 @@ and refuses a model that asks for them.
 - A report takes effect MARGIN_MS after the end of the arrival hour in which it came: in that time key groups
   exchange their facts (`takes_effect`).
 - With a label delay *D*, an hour *h* is *ripe* if it ended at *a* - *D* - MARGIN_MS or before. Then every
-  report of a transaction of *h* that came within *D* has taken effect; the other transactions of *h* count as
-  genuine. *M* is the first hour that is not ripe.
+  report of a transaction of *h* that came within *D* has taken effect, if *D* is in whole hours. Transactions
+  of *h* without a report of fraud in effect count as genuine. *M* is the first hour that is not ripe.
 - A fraud counts from the time when its report takes effect, whether or not its hour is ripe. Only frauds of
   arrival hours from *M* - 720 on count.
 """

@@ -1,9 +1,9 @@
 """Merchant facts as arrays: transaction counts by arrival hour, and single frauds.
 
-The topic `merchant-facts` holds the counts and the reports; `spans` derives the frauds from the reports. So
-folding the topic and computing facts from files give the same arrays. A count does not depend on labels, so
-it can be written as soon as its hour is over. A fraud counts from the time when its report takes effect until
-its reversal does, if there is one.
+The topic `merchant-facts` holds the counts and the reports; `spans` derives the frauds from the reports.
+`offline` computes the same facts from files. A count does not depend on labels, so it can be written as soon
+as its hour is over. A fraud counts from the time when its report takes effect until its reversal does, if
+there is one.
 """
 
 from dataclasses import dataclass

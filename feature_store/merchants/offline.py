@@ -1,4 +1,4 @@
-"""Merchant label features of historical transactions: the facts, and the features as of each arrival."""
+"""Merchant facts of historical transactions; merchant label features from facts, for the job, too."""
 
 import numpy as np
 from numpy.typing import NDArray

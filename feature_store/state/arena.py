@@ -37,8 +37,8 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "latest": EVENT,
     "frontiers": np.dtype(np.int64),
 }
-"""dtype of each array. `frontiers`: greatest arrival by Kafka partition, see `eviction`; for the others,
-see `layout`."""
+"""dtype of each array. `index`: see `kernels.cards`; `frontiers`: greatest arrival by Kafka partition, see
+`kernels.eviction`; for the others, see `layout`."""
 FIRST_SIZES = {
     "counters": COUNTERS,
     "index": 2048,

@@ -2,7 +2,8 @@
 
 A label matches a transaction among the events that the card keeps, if both conditions hold:
 
-- the event time is less than `label_age_ms` before the label's arrival;
+- the transaction arrived no later than the label, and its event time is less than `label_age_ms` before the
+  label's arrival;
 - the transaction arrived within the allowed lateness before the label, or the card was no stranger (see
   `forgetting`), which means here: another of its transactions meets the first condition, or a profile was on
   the log by the time of the transaction's arrival plus the allowed lateness.

@@ -21,7 +21,7 @@ _CHECKSUM = slice(8, 12)
 
 
 class StateDamagedError(FraudError):
-    """A persisted piece of state cannot be trusted."""
+    """A persisted piece of state is missing, or cannot be trusted."""
 
 
 def encode(arrays: Mapping[str, NDArray[Any]]) -> bytes:

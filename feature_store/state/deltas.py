@@ -34,11 +34,11 @@ class Delta:
     suppressed: NDArray[np.bool_] | None = None
     """Which alerts a cooldown suppressed, shape (n,); None: none."""
     added: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, dtype=IDENTITY))
-    """Cards that are new in this delta (IDENTITY); a replay adds them first. Set by `append`."""
+    """Cards that are new in this delta (IDENTITY); a replay adds them first. Set by `journal.append`."""
     evicted: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
-    """Numbers of the evicted cards; a replay evicts them last. Set by `append`."""
+    """Numbers of the evicted cards; a replay evicts them last. Set by `journal.append`."""
     after: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, dtype=np.uint8))
-    """Digest of the previous delta, empty if there is none; set by `append`."""
+    """Digest of the previous delta, empty if there is none; set by `journal.append`."""
 
     def encode(self) -> bytes:
         """Encode the delta as a blob, without the fields that a replay does not need."""

@@ -66,7 +66,7 @@ class GroupArrays:
             self.arena.grow(name, used + more)
 
     def reserve_events(self, more: int) -> None:
-        """Grow the events array, if needed, for segments of `more` events."""
+        """Grow the events array, if needed, so that segments of `more` events in total fit."""
         self.reserve("events", int(self.counters[EVENTS]), more)
 
     def reserve_hot(self, more: int) -> None:
@@ -116,7 +116,7 @@ class GroupArrays:
         self.counters[CARDS] = numbers
 
     def adopt(self, added: NDArray[np.void]) -> None:
-        """Set up the cards that a delta added (IDENTITY) at numbers that are still unused."""
+        """Set up those cards, of the ones that a delta added (IDENTITY), whose numbers are still unused."""
         adopt(self.arena.arrays["cards"], added)
 
     def with_identity(self, changes: NDArray[np.void], numbers: NDArray[np.int32]) -> NDArray[np.void]:

@@ -169,7 +169,7 @@ class GroupState(GroupArrays):
         restarted: NDArray[np.bool_],
         suppressed: NDArray[np.bool_] | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Record the alerts of a batch that `apply` has accepted and whose suppressed alerts are known.
+        """Record the alerts of a batch after `apply`, given which of them a cooldown suppressed.
 
         Args:
             cards: card number of each transaction in log order, shape (n,).
@@ -183,7 +183,7 @@ class GroupState(GroupArrays):
         """
         rows = np.flatnonzero(alerted | restarted)
         held = np.zeros(rows.size, dtype=np.bool_) if suppressed is None else suppressed[rows]
-        # suppresses exactly the alerts that were suppressed, so the last alert sent is the same, too
+        # these terms suppress exactly the alerts of `suppressed`, so the last alert sent is right, too
         terms = AlertTerms(~held, np.zeros(rows.size, np.int64), np.where(held, FOR_EVER, 0))
         counts = self.weigh_alerts(cards[rows], arrivals[rows], alerted[rows], restarted[rows], terms)
         return counts.day[alerted[rows]], counts.total[alerted[rows]]

@@ -109,7 +109,7 @@ def load_meta(store: PieceStore) -> Meta:
 
 
 def append(store: PieceStore, meta: Meta, state: GroupState, delta: Delta) -> int:
-    """Evict some of the idle cards, write a delta, and write snapshots that are due or within the limit.
+    """Evict some idle cards, write a delta, and write the snapshots that are due or that the credit allows.
 
     Args:
         store: holds the pieces.

@@ -10,7 +10,7 @@ from feature_store.state.piece_records import PieceRecords, gather, has_record, 
 
 
 def write_piece(state: GroupState, piece: int, after: bytes = b"") -> bytes:
-    """Encode the cards of a piece, with their events, profile versions and alert counts, as a blob.
+    """Encode a piece's cards with their events, profile versions, alert counts and hot records as a blob.
 
     Args:
         state: the key group.
@@ -69,7 +69,7 @@ def decode_piece(blob: bytes, piece_name: str) -> PieceRecords:
 
 
 def _require_used_numbers(contents: PieceRecords, piece_name: str) -> None:
-    """Refuse a piece in which an unused card number has records: later cards would get other cards' records.
+    """Refuse a piece in which an unused card number has records: the cards behind it would get wrong records.
 
     Releases before 2026-11-24 wrote such pieces when cards were evicted and the state rebuilt.
     """

@@ -36,7 +36,11 @@ class Labels:
             raise LabelError(
                 f"the labels have no column {missing[0]!r}; give the chargeback contract's columns"
             )
-        holes = [name for name in COLUMNS if table[name].null_count]
+        holes = [
+            name
+            for name in (*COLUMNS, "reported_at")
+            if name in table.column_names and table[name].null_count
+        ]
         if holes:
             raise LabelError(f"the labels have nulls in column {holes[0]!r}; remove those rows")
         if "reported_at" in table.column_names:

@@ -89,7 +89,7 @@ class Payments:
         )
 
     def facts(self, lateness_ms: int = DEFAULT_LATENESS_MS) -> Facts:
-        """Build the merchant facts of all transactions added, as the job's log holds them.
+        """Build the merchant facts of all transactions added, as the job writes them to `merchant-facts`.
 
         Args:
             lateness_ms: the job's allowed lateness.

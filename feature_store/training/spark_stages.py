@@ -130,7 +130,7 @@ class OfMerchants:
 
 @dataclass(frozen=True)
 class Written:
-    """Last stage: writes the features of a partition into one file."""
+    """Last stage: runs `stage` on a partition, and writes rows and features into one file."""
 
     stage: OfCards | OfMerchants
     directory: str

@@ -33,8 +33,8 @@ from feature_store.training.training_set import CHUNK
 from feature_store.training.transaction_table import TrainingSetError
 
 ROWS_PER_PARTITION = 2_000_000
-"""Rows per partition. Spark sorts a partition's records (72 bytes a row, and the ids) in memory, or spills
-them."""
+"""Greatest number of rows per partition, on average. Spark sorts a partition's records (72 bytes a row, and
+the ids) in memory, or spills them."""
 POLL_S = 0.5
 
 
@@ -56,9 +56,11 @@ def compute(
         progress: called with the number of Spark tasks that are done, and of all tasks.
 
     Raises:
-        TrainingSetError: the input or the labels break the contract (in-process, labels raise LabelError).
-        SparkRunError: Spark did not start, or the run failed.
-        OutputError: the files cannot be written.
+        TrainingSetError: the input or the labels break the contract (in one process, labels raise LabelError
+            and handbook files HandbookError).
+        SparkRunError: Spark did not start, or the run failed, for example because a task cannot write its
+            file.
+        OutputError: the directory cannot be created or renamed.
     """
     pieces = task.transactions.pieces
     with _session(master) as spark, replacing(output) as part:

@@ -87,7 +87,8 @@ def compute(task: Task, output: Path, progress: Callable[[int], None] = lambda r
 
     Raises:
         TrainingSetError: the input breaks the contract.
-        LabelError: the labels break the contract.
+        HandbookError: the columns of a handbook file have nulls or other types.
+        LabelError: the labels break the contract, or there are none for the merchant label features.
         OutputError: the file cannot be written.
     """
     order = arrival_order(task.transactions.arrivals())
@@ -143,6 +144,7 @@ def replacing(output: Path) -> Iterator[Path]:
     """
     part = output.with_name(output.name + ".part")
     try:
+        _remove(part)  # a killed run may have left one
         yield part
         _remove(output)
         part.replace(output)

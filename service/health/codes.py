@@ -54,7 +54,7 @@ REGISTRY = {
         Code("not_moving", Verdict.STALL, "The key group commits, but its position does not move."),
         Code("position_went_back", Verdict.REWIND, "The job's position in the partition went back."),
         Code("no_commits", Verdict.STOP, "Records wait, and the key group that reads them commits nothing."),
-        Code("never_committed", Verdict.STOP, "Records wait, and no key group has ever committed."),
+        Code("never_committed", Verdict.STOP, "Records wait in a partition that has never had a commit."),
         # of the whole job
         Code("broker_unreachable", Verdict.UNKNOWN, "The broker does not answer the sidecar."),
         Code("progress_incomplete", Verdict.UNKNOWN, "The job's progress has not been read to its end."),

@@ -12,7 +12,7 @@ from confluent_kafka import (
     KafkaException,
     TopicPartition,
 )
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are its documented names
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented names of the module
     AdminClient,
     ListOffsetsResultInfo,
     OffsetSpec,

@@ -1,7 +1,7 @@
 """History of looks (the state of each input partition at one moment), from which partitions are judged.
 
-A sliding window of looks gives a partition's verdict. Limits are learned from durations: of commits, epochs,
-heartbeats and waits.
+A sliding window of looks gives a partition's verdict. Limits are learned from the times between commits and
+between heartbeats, the lengths of epochs, the waits for producers' open transactions, and the latencies.
 """
 
 from collections import deque

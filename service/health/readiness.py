@@ -64,7 +64,8 @@ def checks(
 
     The conditions: the broker answers; progress has been read to its end; the input topics exist; every key
     group has written a progress record lately and has loaded its tables; no key group leaves transactions
-    waiting without deciding any; no producer's open transaction has held back input records for long.
+    waiting without deciding any; in no partition has a producer's open transaction held back all waiting
+    records for long.
 
     Args:
         now_s: seconds since 1970-01-01 UTC.

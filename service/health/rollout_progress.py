@@ -21,8 +21,8 @@ PHASES = {
 }
 """Event type -> phase after it; `resumed` restores the phase before the pause."""
 BACKWARD = frozenset({"breached", "rolled_back", "withdrawn"})
-"""Types of the events that end a trial or a rollout, or undo a promotion; an applied event of another type
-shows that the job uses the rollout."""
+"""Types of the events that end a trial or a rollout without promotion, or undo a promotion; an applied event
+of another type shows that the job uses the rollout."""
 FINAL = frozenset({"promoted", "rolled_back", "withdrawn"})
 NAMES = ("transactions", "decided", "failures", "both", "only_champion", "only_challenger", "rows")
 UNITS = ("card_hours", "cards")
@@ -39,7 +39,7 @@ def champions(groups: Groups) -> dict[str, Any] | None:
 
 
 def unusable(record: Mapping[str, Any]) -> dict[int, str]:
-    """Return offset -> reason for each proposal that a group cannot use, if it is newer than those it uses.
+    """Return offset -> reason of each proposal that a group cannot use, except those older than one it uses.
 
     Args:
         record: the group's newest progress record, which lists all proposals that were ever set aside.

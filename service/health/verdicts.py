@@ -5,7 +5,7 @@ brackets are from its `evaluator/caching.go`). They need no threshold for the nu
 depends on how position and lag move. Burrow's window consists of a consumer's commits; ours consists of looks
 at the committed offsets, a few seconds apart.
 
-- If the lag is zero now, the partition is not in error (in Burrow, whatever happened before).
+- If the lag is zero now, the partition is not in error, whatever happened before (here, except REWIND).
 - STOP (`checkIfOffsetsStopped`): records wait, and the consumer has stopped committing.
 - STALL (`checkIfOffsetsStalled`): the consumer commits, the offset stays, the lag is never zero.
 - REWIND (`checkIfOffsetsRewind`): the offset went back between two looks.
@@ -48,7 +48,8 @@ class Look:
 
     at_s: float
     position: int | None
-    """Offset that the job reads next; None before its first commit."""
+    """Offset that the job reads next; None before its first commit, and for a table until all key groups have
+    written progress."""
     lag: int
     """Number of records that the job could have processed and has not."""
     held: int

@@ -1,7 +1,8 @@
 """Metrics of rollouts, their challengers and guards.
 
-The number of label values is bounded: progress records keep the open rollout and the last two closed ones,
-with up to four challengers each; at most MOST rollouts, and MOST challengers of each, are exported.
+The number of label values is bounded: progress records keep the newest events, and the counts of the newest
+three trials, with up to four challengers each; at most MOST rollouts, and MOST challengers of each, are
+exported.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +28,7 @@ COUNTS = {
     "transactions": "Transactions that the challenger was asked to score",
     "decided": "Transactions that the challenger decided",
     "failures": "Transactions for which the challenger returned no score",
-    "rows": "Rows that the challenger was asked to score",
+    "rows": "Rows given to the challenger's model: one for each transaction",
 }
 
 

@@ -21,7 +21,8 @@ COUNTS = {
     "late_facts": "Facts about merchants that arrived after their group's promise, and take effect late",
     "suppressed": "Alerts suppressed because the card had one within the cooldown",
 }
-"""Name in a progress record's `counts` -> help text; dead letters are exported by reason instead."""
+"""Name in a progress record's `counts` -> help text. Dead letters are exported by reason instead;
+`conflicting_repetition` is not exported."""
 
 
 def of_totals(totals: Totals) -> list[Metric]:

@@ -38,7 +38,7 @@ class LabelFollower(Background):
         """Return the counts of a trial; after its end they stay until another trial is followed.
 
         Returns:
-            None for a trial that is not followed, or not yet followed, while the thread runs.
+            None if the trial is not (yet) followed; if the thread has died, empty counts with `waiting_for`.
         """
         followed, counts = self._followed
         if self.has_died:
@@ -60,7 +60,7 @@ class LabelFollower(Background):
                 self._stop.wait(RETRY_S)
 
     def _follow(self, trial: LabelledTrial) -> None:
-        """Read until `stop`, until another trial is to be followed, or until reading fails."""
+        """Read until `stop`, until another trial or none is to be followed, or until reading fails."""
         with TrialTopics(self._settings, trial, int(self._clock() * 1000)) as topics:
             while not self._stop.is_set() and self._trial() == trial:
                 topics.read()

@@ -55,7 +55,7 @@ class _Transaction:
 
 @dataclass(slots=True)
 class _Card:
-    """A card's transactions with an alert, and their labels."""
+    """A card's transactions on which a model alerted, and their labels."""
 
     transactions: dict[Position, _Transaction] = field(default_factory=dict)
     labels: dict[str, Label] = field(default_factory=dict)
@@ -107,7 +107,7 @@ class LabelledCards:
         """Add an alert of contract alert.v1, suppressed or not; a repetition changes nothing.
 
         Raises:
-            KeyError, TypeError: the record breaks its contract.
+            KeyError, TypeError, ValueError: the record breaks its contract.
         """
         self._transaction(alert)
 
@@ -115,7 +115,7 @@ class LabelledCards:
         """Add a shadow alert of contract shadow-alert.v1; a repetition changes nothing.
 
         Raises:
-            KeyError, TypeError: the record breaks its contract.
+            KeyError, TypeError, ValueError: the record breaks its contract.
         """
         if record["rollout_id"] != self._trial.rollout_id:
             return

@@ -72,7 +72,7 @@ class TrialTopics:
         """Find where the records begin.
 
         Raises:
-            UnreadError: a topic does not exist, or the brokers do not answer.
+            UnreadError: a topic does not exist, its retention cannot be read, or the brokers do not answer.
         """
         try:
             self._begin(self._parts())

@@ -95,7 +95,7 @@ class Outcomes:
                 self._set(next(iter(self._labels)), None)
 
     def qualities(self) -> list[Quality]:
-        """Return the outcomes of each rule, model version and rollout named by the alerts, by name."""
+        """Return the outcomes of each rule, model version and rollout that the alerts name, sorted."""
         with self._lock:
             counts = {key: number for key, number in self._counts.items() if number}
         groups = sorted({group for group, _ in counts})

@@ -146,7 +146,7 @@ def counts(
         groups: newest progress record of each key group.
         rollout_id: the rollout.
         challenger: name of the challenger.
-        labels: added unless they are incomplete.
+        labels: added unless they are incomplete, or the challenger has scored nothing.
     """
     by_group = (
         record["totals"].get("trials", {}).get(rollout_id, {}).get("challengers", {}).get(challenger)

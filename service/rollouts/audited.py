@@ -36,7 +36,7 @@ class RolloutAudit:
         self._log = AuditLog(settings)
 
     def of(self, events: Sequence[Event], actor: Actor) -> list[Line]:
-        """Create the records of events to be written.
+        """Create the audit records of events that will be written; none without an audit log.
 
         Raises:
             UnansweredError: the audit log cannot be read.
@@ -49,7 +49,7 @@ class RolloutAudit:
         )
 
     def of_refusal(self, action: str, target: str, actor: Actor, fault: DeskError) -> list[Line]:
-        """Create the record of a refused request.
+        """Create the audit record of a refused request; none without an audit log.
 
         Raises:
             UnansweredError: the audit log cannot be read.

@@ -142,22 +142,24 @@ class ReceiptBody(BaseModel):
     phase: str
     types: list[str]
     offsets: Annotated[list[int], Field(description="Offsets of the events on model-rollouts")]
-    repeated: Annotated[bool, Field(description="Whether an earlier request with this key wrote the events")]
+    repeated: Annotated[
+        bool, Field(description="Whether an earlier request with the same Idempotency-Key wrote the events")
+    ]
 
 
 def policy_of(fields: dict[str, Any]) -> Policy:
     """Create a policy from JSON or YAML fields; unknown names are refused.
 
     Raises:
-        RefusedError: a field is unknown, missing or invalid; the text names it.
+        RefusedError: a field is unknown, missing or invalid.
     """
     if unknown := sorted(set(fields) - set(Policy.__dataclass_fields__)):
         raise RefusedError("policy", f"a policy has no {unknown[0]!r}; see docs/rollouts.md, Policy")
     try:
         return Policy.from_json(fields)
     except KeyError as fault:
-        raise RefusedError("policy", f"the policy lacks {fault}; give it") from fault
+        raise RefusedError("policy", f"the policy has no {fault}; give it") from fault
     except ModelError as fault:
         raise RefusedError("policy", str(fault)) from fault
     except (TypeError, ValueError) as fault:
-        raise RefusedError("policy", f"the policy holds a value of another type: {fault}") from fault
+        raise RefusedError("policy", f"the policy has a bad value: {fault}") from fault

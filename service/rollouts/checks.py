@@ -1,4 +1,4 @@
-"""Checks of a change before it is accepted, besides those of `model_registry`: features, guards, evidence."""
+"""Checks of a change, besides those of `model_registry`: challengers, features, label delay, guards, data."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -96,7 +96,7 @@ def guards(given: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def against_training(given: Mapping[str, Any], registry: ModelRegistry, ref: ModelRef) -> dict[str, Any]:
-    """Add the model's training scores to drift guards, if the registry has these scores.
+    """Add the model's training scores to drift guards that have none, if the registry has them.
 
     Args:
         given: guards with every parameter.
@@ -104,7 +104,7 @@ def against_training(given: Mapping[str, Any], registry: ModelRegistry, ref: Mod
         ref: reference of the model.
 
     Raises:
-        DeskError: the registry does not answer.
+        DeskError: the registry does not answer, or its scores are damaged.
     """
     drift_rules = [
         rule for rule in given["rules"] if rule["name"] == ScoreDrift.NAME and "against" not in rule

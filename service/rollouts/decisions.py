@@ -20,7 +20,6 @@ from streaming_job.log.partitioner import KeyGroups
 MOST_RECORDS = 2_000_000
 """Maximum number of records read for one answer, over all topics."""
 MOST_S = 20.0
-AT_ONCE = 5_000
 CLIENT = "decisions"
 
 

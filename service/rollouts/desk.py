@@ -174,7 +174,7 @@ class Desk:
         return None if labelled is None else label_reading.read(self._settings, labelled, self._now_ms())
 
     def _require_evidence(self, history: History, job: Job, event: Event, labels: LabelCounts | None) -> None:
-        """Refuse a canary without evidence, and to resume or promote a trial that a guard would stop."""
+        """Refuse to set a canary without evidence, or to resume or promote a trial that breaches a guard."""
         trial = history.line.trials[event.rollout_id]
         if event.type is Type.CANARY_SET:
             checks.require_judged(trial, assess(history, trial, job.groups, labels), event.challenger)

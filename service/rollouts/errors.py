@@ -16,17 +16,17 @@ class DeskError(FraudError):
 
 
 class RefusedError(DeskError):
-    """The change is invalid: a check of its model, policy, guards or actor failed."""
+    """A check of the change failed, for example of its model, policy, guards, key or actor."""
 
 
 class UnknownError(DeskError):
-    """There is no such rollout or model."""
+    """There is no such rollout, model or transaction."""
 
     status = 404
 
 
 class StaleError(DeskError):
-    """The change does not fit the current state of the rollout."""
+    """The current state of the rollouts does not allow the change, or another writer is at work."""
 
     status = 409
 
@@ -41,6 +41,9 @@ class FencedError(StaleError):
 
 
 class UnansweredError(DeskError):
-    """Brokers or registry did not answer; repeat the change to learn whether it was written."""
+    """Brokers or registry did not answer, or a search reached a limit.
+
+    Repeat a change to learn whether it was written.
+    """
 
     status = 503

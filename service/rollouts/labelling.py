@@ -9,17 +9,17 @@ from service.rollouts.assessment import is_watched
 from service.rollouts.history import History
 
 ENDS = frozenset({Type.BREACHED, Type.ROLLED_BACK, Type.PROMOTED})
-"""Types of the events after which a rollout's challengers are no longer scored."""
+"""Types of the events after which a rollout's challengers no longer score transactions."""
 
 
 def running(history: History) -> LabelledTrial | None:
-    """Return the open rollout; None if there is none, no challenger is scored, or no guard needs labels."""
+    """Return the open rollout; None if there is none, no challenger scores, or no guard needs labels."""
     trial = history.line.trials[history.line.open] if history.line.open is not None else None
     return labelled_trial(history, trial) if trial is not None and is_watched(trial) else None
 
 
 def labelled_trial(history: History, trial: Trial) -> LabelledTrial | None:
-    """Return a rollout's challengers and the time in which they are scored.
+    """Return a rollout's challengers and the time in which they score transactions.
 
     None before the rollout's `shadow_started`, or if no guard needs labels.
     """

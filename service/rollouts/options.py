@@ -26,7 +26,7 @@ Kafka = Annotated[str, typer.Option(envvar="FRAUD_KAFKA", help="More client sett
 FourEyes = Annotated[bool, typer.Option(envvar="FRAUD_FOUR_EYES", help="Forbid proposers to promote")]
 RolloutId = Annotated[str, typer.Argument(help="Id as in `fraud rollouts list` and in every alert")]
 PolicyFile = Annotated[Path | None, typer.Option(help="policy.yaml: thresholds, rules and guards")]
-Models = Annotated[list[str], typer.Argument(help="NAME/VERSION; all but the first are shadows only")]
+Models = Annotated[list[str], typer.Argument(help="NAME/VERSION; all but the first get the role shadow")]
 PolicyFiles = Annotated[
     list[Path] | None,
     typer.Option(
@@ -97,7 +97,7 @@ def draft_of(
 
     Raises:
         ModelError: neither a policy file nor a threshold is given, a file is given with one of the single
-            options, or the role is unknown.
+            options, the role is unknown, or an option gives an invalid policy.
         PolicyFileError: the file is invalid.
     """
     from models.policy import SCORE, Policy
@@ -113,7 +113,8 @@ def draft_of(
     elif threshold is None:
         raise ModelError("give --policy policy.yaml, or --threshold")
     else:
-        policy = Policy(threshold, max_count_5m or DEFAULT_MAX_COUNT_5M, missing_profile or SCORE)
+        most = DEFAULT_MAX_COUNT_5M if max_count_5m is None else max_count_5m
+        policy = Policy(threshold, most, missing_profile or SCORE)
     if role not in ("canary", "shadow"):
         raise ModelError(f"role {role!r} is unknown; give canary or shadow")
     name = model.rpartition("/")[2]
@@ -138,7 +139,7 @@ def drafts_of(
         max_count_5m: instead of a file.
         missing_profile: instead of a file.
         role: role of the first; the others are shadows.
-        share_bp: share of the first as a canary, basis points.
+        share_bp: share of each as a canary, basis points.
 
     Raises:
         ModelError: the number of files does not fit, two files have different guards, or a draft is refused

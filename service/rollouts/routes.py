@@ -89,7 +89,7 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
         response: Response,
         if_match: IfMatch = None,
     ) -> dict[str, Any]:
-        """Write the next step of a rollout; promoted and withdrawn need an admin."""
+        """Write the next step of a rollout; the types `promoted` and `withdrawn` need an admin."""
         kind = Type(body.type)
         if kind in OF_ADMINS and caller.role < Role.ADMIN:
             raise Problem(

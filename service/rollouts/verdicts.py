@@ -33,7 +33,7 @@ def recompute(path: Path) -> str:
     try:
         content = json.loads(path.read_text())
     except (OSError, ValueError) as fault:
-        raise RefusedError("evidence", f"{path} holds no JSON: {fault}; give a verdict") from fault
+        raise RefusedError("evidence", f"{path} cannot be read as JSON: {fault}; give a verdict") from fault
     verdicts = content.get("challengers", {"": content}) if isinstance(content, dict) else {"": content}
     for name, evidence in verdicts.items():
         result = recomputed(evidence)

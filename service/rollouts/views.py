@@ -6,7 +6,7 @@ from typing import Any
 
 from models.registry import ModelRef
 from models.rollouts import machine
-from models.rollouts.events import Challenger
+from models.rollouts.events import Challenger, Type
 from models.rollouts.state import Trial
 from service.rollouts.history import Entry, History
 
@@ -70,7 +70,12 @@ def rollout(history: History, trial: Trial, groups: Groups, topic: str) -> dict[
         "line": trial.line,
         "guards": trial.guards,
         "before_pause": trial.before_pause.value if trial.before_pause else None,
-        "allowed": [kind.value for kind in machine.allowed(history.line, trial.rollout_id)],
+        # only guards write `breached`
+        "allowed": [
+            kind.value
+            for kind in machine.allowed(history.line, trial.rollout_id)
+            if kind is not Type.BREACHED
+        ],
         "is_deciding": bool(history.line.champions)
         and history.line.champions[-1].rollout_id == trial.rollout_id,
         "events": [

@@ -48,7 +48,7 @@ class Fault(StrEnum):
     CHANGED = "changed"
     """The record's content does not match its digest."""
     INSERTED = "inserted"
-    """The next record refers past it, to an earlier record."""
+    """A later record refers past it, to an earlier record."""
     MISPLACED = "misplaced"
     """The record refers to a later record."""
     MISSING = "missing"
@@ -61,7 +61,7 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """A fault, and the number of its record, from 0."""
+    """A fault, and the number of its record, from 0; for `CUT`, the number of records in the log."""
 
     number: int
     fault: Fault

@@ -1,4 +1,4 @@
-"""Card ids in answers: in full for operators, masked for all other callers."""
+"""Card ids in answers: in full for operators and admins, masked for all other callers."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -10,7 +10,7 @@ from fastapi.routing import RouteContext, iter_route_contexts
 from service.security.problems import Problem
 
 CALLER = "fraud.caller"
-"""Key of the ASGI scope: a `Caller`, or the `Problem` of its authentication."""
+"""Key of the ASGI scope: the request's `Caller`, or the `Problem` that its authentication raised."""
 
 
 class Role(IntEnum):
@@ -19,7 +19,8 @@ class Role(IntEnum):
     VIEWER = 1
     """Read; card ids are masked."""
     OPERATOR = 2
-    """See card ids; label transactions; propose, run, pause and roll back rollouts."""
+    """See card ids; label transactions; propose rollouts, run them as shadow or canary, pause, resume and
+    roll them back."""
     ADMIN = 3
     """Promote, withdraw, read the audit log."""
 
@@ -42,7 +43,7 @@ class Caller:
     """The authenticated sender of a request."""
 
     name: str
-    """Name of the token; `local` if there are no tokens."""
+    """Name of the token; `local` without a tokens file."""
     role: Role
     origin: str
     """Address of the client."""
@@ -59,7 +60,7 @@ class Require:
         """Return the caller; None if it is unauthenticated and no role is required.
 
         Raises:
-            Problem: 401 without a good token, 403 if the role is not enough.
+            Problem: the authentication failed (401, 403 or 503), or the role is not enough (403).
         """
         caller = request.scope.get(CALLER)
         if self.role is None:

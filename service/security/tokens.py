@@ -75,7 +75,7 @@ def read(path: Path) -> tuple[Token, ...]:
     """Read the tokens of the file.
 
     Raises:
-        TokensError: the file is missing or damaged, or others than its owner may write it.
+        TokensError: the file is missing, unreadable or damaged, or others than its owner may write it.
     """
     try:
         if path.stat().st_mode & OTHERS_WRITE:
@@ -98,11 +98,13 @@ def add(path: Path, name: str, role: Role, by: str, now_ms: int, expires_at: int
 
     Raises:
         TokensError: a token of that name exists and is not revoked, the name is invalid or `local` (the name
-            of callers without a token), or the file cannot be used.
+            of all callers without a tokens file), or the file cannot be used.
     """
     secret = PREFIX + secrets.token_urlsafe(32)
     with _changing(path) as tokens:
-        if name == "local" or any(token.name == name and token.revoked_at is None for token in tokens):
+        if name == "local":
+            raise TokensError("local is the name of callers without a tokens file; give another name")
+        if any(token.name == name and token.revoked_at is None for token in tokens):
             raise TokensError(f"there is a token of {name}; revoke it first, or give another name")
         try:
             tokens.append(

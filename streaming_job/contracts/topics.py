@@ -11,8 +11,8 @@ LOG_APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 COMPACT = {"cleanup.policy": "compact"}
 ANY_SIZE = {"retention.bytes": "-1"}
 RETENTION_MS = str(40 * DAY_MS)
-"""Retention of the transactions. A job that starts at the beginning decides like an earlier job once it has
-read 37 days of the log: 30 for windows and 7 for lateness."""
+"""Retention of the transactions. A job that starts at the beginning of the log decides like one that started
+earlier, once it has read 37 days: 30 for windows and 7 for lateness."""
 
 
 class Topics(BaseModel):
@@ -59,7 +59,7 @@ class Topics(BaseModel):
 
     @property
     def job_topics(self) -> tuple[str, ...]:
-        """The topics that every job reads or writes; the others are those of tools and of merchant facts."""
+        """The topics that every job reads or writes; the others are for tools, sidecar and merchant facts."""
         outputs = (self.fraud_alerts, self.suppressed_alerts, self.shadow_alerts, self.dead_letters)
         return (self.transactions, *self.tables, *outputs, self.job_progress)
 

@@ -29,7 +29,7 @@ class LeftOut:
     """Hexadecimal."""
 
     def is_of(self, content: bytes | None) -> bool:
-        """Return whether these are the bytes that were left out."""
+        """Return whether `content` is the key or value that was left out."""
         return content is not None and hashlib.sha256(content).hexdigest() == self.sha256
 
 

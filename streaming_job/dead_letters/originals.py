@@ -23,7 +23,7 @@ def with_payloads(settings: LetterSettings, letters: Iterable[Letter]) -> Iterat
     its offset, which the SHA-256 shows.
 
     Raises:
-        LetterError: the brokers do not answer.
+        LetterError: the log cannot be read.
     """
     reader: Consumer | None = None
     try:

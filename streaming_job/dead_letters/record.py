@@ -1,8 +1,8 @@
 """The dead letter that the job writes for a record that it could not decide (contract dead-letter.v1).
 
-A dead letter contains key and value of its record, together up to MAX_CARRIED bytes. In place of a key or
-value that does not fit it has size and SHA-256; the bytes stay in the log (`originals` fetches them). So the
-dead letter of any record fits into the dead-letters topic, and an output transaction never has gigabytes.
+A dead letter contains key and value of its record, together up to MAX_CARRIED bytes. A key or value that does
+not fit is replaced by its size and SHA-256; its bytes stay in the log (`originals` fetches them). So the dead
+letter of any record fits into the dead-letters topic, and an output transaction never has gigabytes.
 """
 
 import base64
@@ -21,7 +21,8 @@ MAX_RECORD_KEY = 64 * 1024
 MAX_DETAIL = 2_000
 """Maximum characters of the detail: a validator may quote a whole record."""
 MAX_LETTER = 512 * 1024
-"""Maximum bytes of a dead letter with its Kafka key: 4/3 of MAX_CARRIED (base64), and the other fields."""
+"""Maximum bytes of a dead letter with its Kafka key: 4/3 of MAX_CARRIED (base64), MAX_RECORD_KEY, and the
+other fields."""
 
 
 @dataclass(frozen=True)

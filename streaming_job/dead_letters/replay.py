@@ -49,7 +49,8 @@ def check(letters: Sequence[Letter], settings: LetterSettings) -> None:
     """Check that the job would accept the records now, except for their times, which are not checked.
 
     Raises:
-        LetterError: it would refuse some; the error names the letters and their faults.
+        LetterError: it would refuse some (the error names the letters and their faults), or the topic of one
+            is no input of the job.
     """
     faults = []
     for letter in letters:

@@ -63,9 +63,9 @@ class AlertContext(NamedTuple):
     conflicting: bool
     """Whether the transaction id had been accepted before, with other content."""
     suspicious_day: int
-    """Alerts of the card in the last 24 clock hours, this one included."""
+    """Alerts of the card in the last 24 clock hours; this transaction counts as one of them."""
     suspicious_total: int
-    """Alerts of the card, this one included."""
+    """Alerts of the card since it (re)started; this transaction counts as one of them."""
 
 
 def build(

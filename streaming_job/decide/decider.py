@@ -1,6 +1,6 @@
 """The decider of a key group: features, scores and policies turn transactions into alerts.
 
-A mini-batch is decided in blocks whose features stay in the processor's cache: at 61 columns of 8 bytes,
+A mini-batch is decided in blocks whose features stay in the processor's cache: at 66 columns of 8 bytes,
 writing all features to memory and reading them again would cost as much as computing them.
 """
 

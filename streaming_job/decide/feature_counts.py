@@ -68,7 +68,7 @@ class FeatureCounts:
         """Return the number of the plan with which a plan's champion became champion."""
         known = plans[self.reign].champion.model if 0 <= self.reign < len(plans) else None
         if self.model and (known is None or known.digest != self.model["digest"]):
-            self.reign = -1  # another release accepts other events, so plans have other numbers
+            self.reign = -1  # another release may pass over other champions: plans have other numbers
         digest = plans[number].champion.model.digest
         while number and plans[number - 1].champion.model.digest == digest:
             number -= 1

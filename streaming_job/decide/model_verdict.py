@@ -15,7 +15,10 @@ log = logging.getLogger(__name__)
 
 
 class ModelJudge:
-    """Judge of proposals, which loads their models; verdicts of earlier runs are final (one exception)."""
+    """Judge of proposals, which loads their models.
+
+    Verdicts of earlier runs are final, except on a version 1 record that was set aside for lacking features.
+    """
 
     def __init__(
         self, load: Callable[[ModelRef], Scorer], judged_up_to: int, reasons: Mapping[int, str]
@@ -33,7 +36,7 @@ class ModelJudge:
         """Judge a proposal (`rollout_history.Judge`); the first unfit challenger gives the reason.
 
         Raises:
-            ModelUnavailableError: the model's files cannot be read, and no other champion could decide.
+            ModelUnavailableError: registry or files cannot be reached, and no other champion can decide.
         """
         reason = self._reasons.get(offset)
         # a release that lacks features sets a version 1 record aside without judging its model: judge it now

@@ -1,10 +1,11 @@
 """The rollout history: which champion decides a transaction, and which challengers are scored beside it.
 
-The plan of a transaction follows from the rollout events that had arrived before it. Events are folded in the
-order of their offsets by `models.rollouts.machine`. The verdict on an event (accepted, or refused with a
-reason) is kept with it in the state, so a restart, another release or a changed registry does not change the
-history. The only exception: a champion that needs features that a release does not compute is passed over
-until a release computes them.
+The plan of a transaction follows from the rollout events that had arrived before it. (Exceptions: a later
+withdrawal "from the beginning", and transactions before the first plan.) Events are folded in the order of
+their offsets by `models.rollouts.machine`. The verdict on an event (accepted, or refused with a reason) is
+kept with it in the state, so a restart, another release or a changed registry does not change the history.
+The only exception: a champion that needs features that a release does not compute is passed over until a
+release computes them.
 """
 
 from collections.abc import Callable, Sequence

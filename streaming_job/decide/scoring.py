@@ -1,8 +1,8 @@
 """Scoring of transactions by champion and challengers.
 
 A champion that cannot run because of the machine stops the group: if the rules decided alone for such a
-reason, no replay would repeat the decision. A challenger's failure never stops the group: where a canary
-gives no score the champion decides, and the failure is counted.
+reason, a replay might decide differently. A challenger's failure never stops the group: where a canary gives
+no score the champion decides, and the failure is counted.
 """
 
 import logging
@@ -29,7 +29,7 @@ class Answer:
     """The scores of a model for n transactions."""
 
     scorer: Scorer | None
-    """The model; None if it could not be loaded."""
+    """The model; None if it could not be loaded or run."""
     scores: NDArray[np.float64]
     """Shape (n,); NaN where the model failed."""
     failures: dict[int, str]

@@ -64,7 +64,7 @@ class Verdicts:
 
     policy: Policy
     fired: Mapping[str, NDArray[np.bool_]]
-    """Rule (all but ESCALATED) -> whether it fired, shape (n,); in the order of RULES."""
+    """Rule that the policy uses, except ESCALATED -> whether it fired, shape (n,); in the order of RULES."""
     alerts: NDArray[np.bool_]
     """Whether a transaction is an alert by this policy, shape (n,)."""
 

@@ -56,7 +56,8 @@ class ProfileChanges:
 def decode(records: Records, key_groups: KeyGroups, group: int) -> ProfileChanges:
     """Decode the rows of one key group.
 
-    Rows of other groups are only checked for the end of a snapshot, and dropped undecoded.
+    Rows whose plain key belongs to another group are only checked for the end of a snapshot. Rows whose key
+    is not plain are decoded by every group.
 
     Args:
         records: records of the profile topic.

@@ -200,7 +200,7 @@ def check_card_number(card_id: str) -> None:
         raise Rejected(
             Reason.CARD_NUMBER,
             "card_id has the form of a card number (13 to 19 digits with a valid check digit); send a token, "
-            "or set FRAUD_REFUSE_CARD_NUMBERS=false if it is one",
+            "or, if it is a token, set FRAUD_REFUSE_CARD_NUMBERS=false",
         )
 
 

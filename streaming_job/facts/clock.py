@@ -1,6 +1,7 @@
 """The clock of a key group: the arrival up to which it has decided its part of the log. Pure.
 
-A partition's clock is the arrival of its first waiting transaction, or of its last decided one if none waits.
+A partition's clock is the arrival of the first transaction that waits in it for facts (`group.gate`), or of
+its last decided one if none waits.
 Arrivals of a partition ascend, except when a broker's clock is set back. The group's clock is the least of
 its partitions' clocks. A partition that has been read to its end, and has no waiting transaction, is left
 out, because its clock stands still: its next records will arrive after all that have been read so far.
@@ -20,7 +21,7 @@ several partitions at the same time."""
 BEGUN = -NEVER
 """Clock of a partition from which no record has been read yet."""
 IDLE = NEVER
-"""Clock of a group that has read all its partitions to their ends."""
+"""Clock of a group that has read all its partitions to their ends, and decided all that it has read."""
 
 
 class LogClock:

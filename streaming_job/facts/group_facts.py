@@ -120,8 +120,8 @@ class GroupFacts:
         if silent or is_open.all():
             return
         # the counts of hours that are not open have been written, but are used only once the hour is ripe: a
-        # late transaction is still added to its own hour if that is not ripe before the promised time,
-        # otherwise to the first hour that is not
+        # late transaction is still added to its own hour, unless that is ripe before the promised time; then
+        # it is added to the first hour that is not ripe before the promised time
         unseen = -(-(self.promised - self._rules.ripe_after_ms) // HOUR_MS) - 1
         late = hour_counts(merchant_hash(merchants[~is_open]), arrivals[~is_open])
         late["hour"] = np.maximum(late["hour"], unseen)

@@ -43,6 +43,6 @@ class LabelQueue:
         return [waiting.item for waiting in due]
 
     def positions(self, read: Offsets) -> Offsets:
-        """Return by partition the offset of the first waiting label; its offset in `read` if none waits."""
+        """Return by partition the offset of the first waiting label, or the one in `read` if none waits."""
         first = {tp: queue[0].item.offset for tp, queue in self._waiting.items() if queue}
         return {tp: first.get(tp, offset) for tp, offset in read.items()}

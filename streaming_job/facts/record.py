@@ -1,6 +1,6 @@
 """The records of merchant facts (contract merchant-fact.v1).
 
-Counts are packed: one record for an arrival hour of a key group, or several if it had very many merchants. A
+Counts are packed: a record holds those of one arrival hour of a key group, for up to MERCHANTS merchants. A
 report is one label of one transaction. A promise states that all facts of the group that take effect before a
 time precede the promise in the log.
 """
@@ -24,7 +24,7 @@ VERSION = 1
 
 
 class FactError(FraudError):
-    """The topic of merchant facts contains a record that is no merchant fact."""
+    """The topic of merchant facts contains a record that no job of this release or an earlier one wrote."""
 
 
 @dataclass(frozen=True)

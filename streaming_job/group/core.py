@@ -62,7 +62,8 @@ class GroupCore:
             store: the persisted pieces.
             silent_before: Q by partition: an earlier run has written the output of the records before Q, so
                 they only update the state.
-            set_aside: offset -> reason, for each rollout before Q that the earlier run set aside.
+            set_aside: offset -> reason, for each proposal before Q that the earlier run set aside,
+                because its models cannot decide.
         """
         self._group, self._rules, self._state, self._meta = group, rules, state, meta
         self.silent_before = silent_before
@@ -189,7 +190,7 @@ class GroupCore:
             )
 
     def _warm_up(self) -> None:
-        """Load the models of the plan in force, so that no transaction waits for them."""
+        """Load the champion and the challengers in force, so that no transaction waits for them."""
         newest, challengers = self._rollouts.newest, self._deciders.challengers
         self._judge.warm_up(newest)
         challengers.try_again()
@@ -207,7 +208,7 @@ class GroupCore:
             silent: whether an earlier run has written their output, so that only the state is updated.
 
         Raises:
-            NoRolloutError: no model has been rolled out.
+            NoRolloutError: no model that can decide has been rolled out.
             ModelError: the model of a rollout cannot be loaded or run.
         """
         if silent:

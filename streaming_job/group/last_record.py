@@ -35,7 +35,7 @@ def positions(record: Record | None) -> Offsets:
 
 
 def set_aside(record: Record | None) -> dict[int, str]:
-    """Return the rollouts that a record lists as set aside, offset -> reason, for `ModelJudge`."""
+    """Return the proposals that a record lists as set aside, offset -> reason, for `ModelJudge`."""
     reasons = record.get("rollouts_set_aside", {}) if record is not None else {}
     return {int(offset): reason for offset, reason in reasons.items()}
 
@@ -53,7 +53,7 @@ def require_labels(record: Record | None, commit_id: int) -> None:
     last = record["commit_id"] if record is not None else 0
     if last < commit_id:
         raise CheckpointError(
-            f"the group has written {commit_id} Kafka transactions, but its last progress record is that of "
+            f"the group has written {commit_id} Kafka transactions, but its progress records show "
             f"{last}, so it is unknown which labels are facts already; restore the progress topic, or use "
             "another job id"
         )

@@ -148,7 +148,7 @@ class Follower:
         """Follow the log until the epoch is over; return P.
 
         Raises:
-            FraudError: the group cannot continue; nothing of the epoch is persisted.
+            FraudError: the group cannot continue; Spark keeps no state of the epoch, but its commits stay.
         """
         core, written = self.core, 0
         begun = persisted = self._clock()

@@ -84,9 +84,9 @@ class OpenGroup:
 
         Raises:
             OtherQueryError, CheckpointError: state and topics do not belong together.
-            LogError: the log no longer holds what the state needs next.
+            LogError: the log no longer holds what the state needs next, or cannot be read.
             FencedError: another instance of the job has taken over.
-            SinkError: the brokers do not answer.
+            SinkError: the brokers do not answer, or an open transaction hides the group's records.
         """
         self.meta, self.state = meta, state
         settings, topics = opening.settings, opening.rules.topics
@@ -95,7 +95,7 @@ class OpenGroup:
         positions, snapshot_end, last = positions_of(meta), None, None
         writer = GroupWriter(settings, opening.group, own, opening.query_id, opening.instance)
         is_ours = meta.extra.get(INSTANCE) == opening.instance
-        if is_ours:  # another process of this instance has served the group, and made all checks
+        if is_ours:  # a process of this instance has served the group, and made all checks
             last = meta.extra.get(LAST) and orjson.loads(meta.extra[LAST])
         else:
             positions, snapshot_end = _checked(opening, own_partitions, meta, writer)
@@ -193,6 +193,7 @@ def begin(opening: Opening, meta: Meta, store: PieceStore) -> None:
     Raises:
         OtherQueryError: the job has written before, from another checkpoint.
         LogError: the job has written before, and the log has lost its first records.
+        LogError, SinkError: the brokers do not answer.
     """
     settings, topics = opening.settings, opening.rules.topics
     own = opening.rules.key_groups.own(opening.group)

@@ -22,7 +22,7 @@ def require_fit(state: Offsets, output: Offsets, first: Offsets, end: Offsets) -
 
     Raises:
         CheckpointError: the state is ahead of the output.
-        LogError: the log no longer holds the next records, or ends before P or Q.
+        LogError: a partition is gone, no longer holds the next records, or ends before P or Q.
     """
     for tp, offset in sorted(state.items()):
         if tp in output and output[tp] < offset:
@@ -57,7 +57,7 @@ def require_output(state: int, topics: int, unknown: Collection[PartitionId] = (
         unknown: partitions whose position after transaction number `topics` is not on the topics.
 
     Raises:
-        CheckpointError: the topics are behind the state, or do not show what was written after it.
+        CheckpointError: the topics are behind the state, or ahead of it without showing every position.
     """
     if topics < state:
         raise CheckpointError(

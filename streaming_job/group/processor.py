@@ -47,7 +47,7 @@ NOTHING: dict[str, Any] = {"commits": 0, "transactions": 0, "alerts": 0, "dead_l
 _NAME = StructType().add("name", StringType())
 _BLOB = StructType().add("blob", BinaryType())
 MODEL_PATIENCE_S, MODEL_RETRY_S = 60.0, 2.0
-"""Seconds for which loading a model is retried while its registry does not answer, and seconds between
+"""Seconds for which loading a model is retried while registry or files cannot be reached, and seconds between
 retries."""
 STATE_TIMEOUT_S = 60.0
 """Longest wait for an answer of Spark's state store."""
@@ -123,11 +123,11 @@ def _load_once(ref: ModelRef, tracking_uri: str, cache_dir: Path, names: tuple[s
 
 
 def _load_patiently(ref: ModelRef, tracking_uri: str, cache_dir: Path, names: tuple[str, ...]) -> Scorer:
-    """Load the scorer of a champion, with retries while its registry does not answer; the group waits.
+    """Load the scorer of a champion, with retries while it cannot be reached; the group waits.
 
     Raises:
-        ModelUnavailableError: the registry did not answer for MODEL_PATIENCE_S.
-        ModelError: the model must not decide.
+        ModelUnavailableError: registry or files could not be reached for MODEL_PATIENCE_S.
+        ModelError: the model cannot be loaded for another reason, or must not decide.
     """
     begun = time.monotonic()
     while True:
@@ -150,7 +150,7 @@ class GroupProcessor(StatefulProcessor):
             settings: settings of the job.
             key_groups: maps cards to groups.
             address: address of the driver, which ends epochs.
-            instance: id of the job's process.
+            instance: id of this run of the job.
         """
         self._settings, self._key_groups = settings, key_groups
         self._address, self._instance = address, instance

@@ -1,10 +1,10 @@
-"""The working copy of a key group's state, shared by the Python workers of one machine.
+"""The working copy of a key group's state, for the processes that serve the group on one machine in turn.
 
-Any worker may get any key group, so the arrays are in mapped files. A copy is valid only for the state that
-its token names; the state store holds the same token. After a failure (a killed worker, a failed commit, a
-lost file) the tokens differ, and the copy is rebuilt from the store. A crash of the machine invalidates the
-copy, too: the files are not synced, so they may mix several epochs. Therefore a token is valid only until
-the machine is booted again.
+The next process continues with the same arrays, so they are in mapped files. A copy is valid only for the
+state that its token names; the state store holds the same token. After a failure (a killed worker, a failed
+commit, a lost file) the tokens differ, and the copy is rebuilt from the store. A crash of the machine
+invalidates the copy, too: the files are not synced, so they may mix several epochs. Therefore a token is
+valid only until the machine is booted again.
 """
 
 import fcntl

@@ -48,7 +48,7 @@ def labels(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return records of contract label.v1, one for each row.
 
     Raises:
-        LedgerError: some rows do not keep the contract; the error names the first of them.
+        LedgerError: some rows do not keep the contract; the error names up to MAX_FAULTS of them.
     """
     records, faults = [], []
     for number, row in enumerate(rows):
@@ -79,9 +79,10 @@ class Ledger:
             "enable.sparse.connections": False,  # connect to all brokers, and so to the coordinator, at once
             **kafka,
             "bootstrap.servers": bootstrap_servers,
-            # as the replay of dead letters does, so that all labels of a card are in one partition
+            # the partitioner of the replay of dead letters, so that a card's labels are in one partition
             "partitioner": "murmur2_random",
-            # unique, so that ledgers do not fence each other; a reopened producer ends the open transaction
+            # unique, so that ledgers do not fence each other; all producers of a ledger share it, so that the
+            # next one ends a transaction that the previous one left open
             "transactional.id": f"fraud-labels-{topic}-{uuid.uuid4().hex}",
         }
         self._producer: Producer | None = None
@@ -95,7 +96,7 @@ class Ledger:
 
         Raises:
             LedgerError: some rows do not keep the contract; nothing was written.
-            LedgerUnansweredError: the brokers do not answer, or the topic does not exist.
+            LedgerUnansweredError: the brokers do not answer, or refuse the labels; or no such topic.
         """
         records = labels(rows)
         with self._lock:
@@ -134,7 +135,7 @@ class Ledger:
 def of_card(settings: LetterSettings, card_id: str) -> Iterator[dict[str, Any]]:
     """Yield the labels of a card, then its chargebacks; each has arrival time, source and record.
 
-    A label whose value is no JSON has `unreadable_bytes`, the value's size, in place of the record.
+    A record whose value is no JSON has `unreadable_bytes`, the value's size, in place of the record.
 
     Raises:
         LedgerUnansweredError: a topic cannot be read.

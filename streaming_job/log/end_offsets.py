@@ -26,7 +26,7 @@ def with_retries(ask: Callable[[], T]) -> T:
     """Make a request to the brokers, with retries for PATIENCE_S.
 
     Raises:
-        LogError: the brokers did not answer for PATIENCE_S.
+        LogError: for PATIENCE_S the brokers did not answer, or answered with an error.
     """
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -85,7 +85,7 @@ class EndOffsets:
         """Return the first offset of each partition.
 
         Raises:
-            KafkaException: no answer.
+            KafkaException: no such topic, or no answer.
         """
         return self._ask(self._topics, OFFSET_BEGINNING)
 
@@ -96,7 +96,7 @@ class EndOffsets:
             topics: the topics to look up; None: all.
 
         Raises:
-            KafkaException: no answer.
+            KafkaException: no such topic, or no answer.
         """
         return self._ask(self._topics if topics is None else topics, OFFSET_END)
 

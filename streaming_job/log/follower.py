@@ -62,7 +62,7 @@ class LogFollower:
             positions: the partitions to follow, and the offset at which each begins.
 
         Raises:
-            LibraryError: librdkafka refuses the settings.
+            LibraryError: librdkafka refuses the settings, a topic or a partition.
         """
         self._client = Client({**TUNING, **client, **GUARANTEES})
         self._partitions: list[PartitionId] = sorted(positions)
@@ -75,9 +75,9 @@ class LogFollower:
         self._batch = MessageBatch(topics, self._states)
         self._record_size = FIRST_SIZE
         self._restarts: dict[int, float] = {}
-        """Row of a failed partition -> time at which it is fetched again."""
+        """Row of a partition that failed, or was cut by a full batch -> time at which it is fetched again."""
         self._failing_since: dict[int, float] = {}
-        """Row of a partition -> time of the first error since its last record."""
+        """Row of a partition -> time of the first error since a record or the partition's end was read."""
         self._lost: LogError | None = None
         for row in range(len(self._partitions)):
             self._start(row)
@@ -150,7 +150,7 @@ class LogFollower:
                 self._fill(most, most_bytes, 0)
             if batch.record_count or self._lost is not None:
                 return
-            batch.take_records()  # the batch holds only ends of partitions
+            batch.take_records()  # the batch holds no records: empty it
             if not arrived and time.monotonic() >= deadline:
                 return
 

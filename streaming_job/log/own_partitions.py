@@ -18,7 +18,7 @@ class OwnPartitions(LogFollower):
             positions: the partitions to follow, and the offset at which each begins.
 
         Raises:
-            LibraryError: librdkafka refuses the settings.
+            LibraryError: librdkafka refuses the settings, a topic or a partition.
         """
         super().__init__(client, positions)
         self._settings, self._topics = client, sorted({topic for topic, _ in positions})
@@ -29,7 +29,7 @@ class OwnPartitions(LogFollower):
         """Return the last stable offset of each partition.
 
         Raises:
-            LogError: the brokers did not answer for PATIENCE_S.
+            LogError: for PATIENCE_S the brokers did not answer, or answered with an error.
         """
         if self._ends is None:
             self._ends = EndOffsets(self._settings, self._topics)

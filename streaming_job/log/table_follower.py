@@ -1,4 +1,4 @@
-"""The follower of the tables. Before it decides, a group reads the decisive tables to their ends.
+"""The follower of the tables. Before a group decides, it reads profiles and rollouts to their ends.
 
 The end of a table is its last stable offset; for the topics in `awaited`, it is the high watermark. A record
 of such a topic takes effect at its own timestamp, a few milliseconds before its Kafka transaction is
@@ -66,7 +66,7 @@ class TableFollower:
         """Return the last stable offset of each partition of some tables, by default all of them.
 
         Raises:
-            LogError: the brokers did not answer for PATIENCE_S.
+            LogError: for PATIENCE_S the brokers did not answer, or answered with an error.
         """
         return with_retries(partial(self._ends.last, topics))
 
@@ -129,7 +129,7 @@ class TableFollower:
         return ends
 
     def _are_open(self, missing: Offsets) -> bool:
-        """Return whether only open transactions hold back the `missing` records; if so, pass them over."""
+        """Return whether only open transactions hold back `missing`; if so, pass these transactions over."""
         if any(topic not in self._awaited for topic, _ in missing):
             return False
         ends = self.ends()

@@ -86,7 +86,7 @@ def exists(client: Consumer | AdminClient, topic: str) -> bool:
 
 
 def offsets(reader: Consumer, partition: TopicPartition) -> tuple[int, int]:
-    """Return the first offset of a partition, and the offset after its last record.
+    """Return the first offset and the end offset of a partition.
 
     Raises:
         KafkaException: no answer.
@@ -99,7 +99,7 @@ def to_end(reader: Consumer, start: TopicPartition) -> Iterator[Message]:
     """Yield the records from an offset to the end of its partition.
 
     Raises:
-        KafkaException: no answer.
+        KafkaException: no answer, or the partition cannot be read.
     """
     reader.assign([start])
     deadline = time.monotonic() + TIMEOUT_S
@@ -126,7 +126,7 @@ def newest(
     The search goes back from the end in growing steps.
 
     Raises:
-        KafkaException: no answer.
+        KafkaException: no answer, or the partition cannot be read.
     """
     first, end = offsets(reader, TopicPartition(topic, partition))
     for back in (*STEPS_BACK, end - first):

@@ -25,7 +25,7 @@ def produce(
         headers: headers of the record.
 
     Raises:
-        KafkaException: the producer is not usable any more.
+        KafkaException: the record is too large, or the producer is not usable any more.
     """
     while True:
         try:

@@ -85,7 +85,7 @@ class Outcome:
     has_promise: bool = False
     """Whether the facts hold a promise, for which other groups may wait."""
     counts: Counter[str] = field(default_factory=Counter)
-    """The contract's `counts`, except those that are lengths of the lists above; also the rebuilds."""
+    """The contract's `counts`, except `records` and the lengths of the lists above; also the rebuilds."""
     rules: Counter[str] = field(default_factory=Counter)
     """Alerts by rule."""
     partitions: dict[int, PartitionTimes] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class Outcome:
     sizes: dict[str, int] = field(default_factory=dict)
     """Size of the state: cards, cards_without_profile, events, local_bytes; empty if not measured."""
     rollout: dict[str, Any] | None = None
-    """The newest rollout that decided: the index of its plan, its id, its model (`ModelRef`)."""
+    """Of the newest plan that decided: its index, and its champion's rollout id and model (`ModelRef`)."""
     trials: Trials = field(default_factory=Trials)
     """Counts of challengers and champion on the same transactions."""
     applied: orjson.Fragment | None = None

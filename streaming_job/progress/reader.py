@@ -120,7 +120,7 @@ def _between(reader: Consumer, topic: str, partition: int, start: int, end: int)
     """Yield the records of a partition from offset `start` to before `end`.
 
     Raises:
-        KafkaException: no answer.
+        KafkaException: no answer, or the partition cannot be read.
     """
     if start < end:
         for message in topic_reader.to_end(reader, TopicPartition(topic, partition, start)):

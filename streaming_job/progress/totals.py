@@ -33,7 +33,7 @@ class Totals:
     )
     """Histograms by name, see HISTOGRAMS."""
     elapsed_ms: float = 0.0
-    """Sum of the times from each commit to the next, over all groups."""
+    """Sum, over all commits, of the times since the previous commit or since the group was opened."""
     phases_ms: Counter[str] = field(default_factory=Counter)
     """Processing time by phase, ms."""
     rebuilds: int = 0

@@ -26,8 +26,8 @@ class ChallengerCounts:
     """The counts of one challenger beside the champion."""
 
     numbers: Counter[str] = field(default_factory=Counter)
-    """Counts by name in NUMBERS: `rows` are transactions given to the challenger, `failures` those that got
-    no score, `decided` those that the challenger decided as canary."""
+    """Counts by name in NUMBERS: `transactions` and `rows` are both the transactions given to the challenger,
+    `failures` those that got no score, `decided` those that the challenger decided as canary."""
     card_hours: Counter[str] = field(default_factory=Counter)
     """Card-hours by PAIRED; when a card-hour becomes `both`, the count of its earlier kind falls by one."""
     cards: Counter[str] = field(default_factory=Counter)

@@ -43,7 +43,7 @@ class Partitions:
         """Return the next record's `partitions`; valid until the next call.
 
         Args:
-            starts: by partition: end offset of the previous Kafka transaction; 0 for absent partitions.
+            starts: by partition: end offset of the previous Kafka transaction; without an entry it is 0.
             ends: by partition: the first offset not read; each partition gets an entry.
             transactions_topic: topic to whose partitions `times` refers.
             times: event times and arrivals by partition, for partitions with transactions.

@@ -90,9 +90,9 @@ class GroupProgress:
         Args:
             outcome: outcome of the records between `starts` and `ends`.
             epoch: epoch of the Kafka transaction.
-            started_at: wall clock at the previous commit, ms.
+            started_at: wall clock at the previous commit, or when the group was opened, ms.
             now: wall clock just before the commit, ms.
-            starts: by partition: end offset of the previous Kafka transaction; 0 for absent partitions.
+            starts: by partition: end offset of the previous Kafka transaction; without an entry it is 0.
             ends: by partition (the group's partitions of the transactions, all of the tables): the first
                 offset not read.
             transactions_topic: topic to whose partitions `outcome.partitions` refers.

@@ -15,7 +15,7 @@ _directory = os.environ.get(VARIABLE)
 
 
 class Step(StrEnum):
-    """The steps of the job, named by what has just happened; all but the last are steps of Python workers."""
+    """The steps of the job, named by what has just happened; all but the last are steps of residents."""
 
     TAKEN = "taken"
     """Records have been read from the log, but not decided."""

@@ -25,7 +25,7 @@ def count_partitions(settings: JobSettings) -> int:
     """Return the number of partitions of the transactions' topic.
 
     Raises:
-        StartUpError: the brokers do not answer.
+        StartUpError: no such topic, or the brokers do not answer.
     """
     client: dict[str, Any] = {
         "log_level": 0,
@@ -95,7 +95,7 @@ class PartitionWatch:
 
 
 def require_fixed(fixed: Fixed, settings: JobSettings, partitions: int) -> None:
-    """Check that the settings are those with which the checkpoint began.
+    """Check that settings and number of partitions are those with which the checkpoint began.
 
     Raises:
         StartUpError: one of them differs.

@@ -21,7 +21,7 @@ def require_inputs(settings: JobSettings) -> None:
     """Check brokers, topics and rollouts, so that a start fails at once with the reason.
 
     Raises:
-        StartUpError: brokers do not answer or refuse the credentials, or topics are missing.
+        StartUpError: brokers do not answer or refuse the credentials or the protocol, or topics are missing.
         NoRolloutError: no model has been rolled out yet.
     """
     faults: list[KafkaError] = []

@@ -67,7 +67,7 @@ def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> di
         "spark.python.unix.domain.socket.enabled": "true",
         # a socket's path has to be short
         "spark.python.unix.domain.socket.dir": tempfile.gettempdir(),
-        # workers are forked with the kernels loaded, and keep them and the model
+        # processes are forked with the kernels loaded; they keep kernels and models for later tasks
         "spark.python.daemon.module": "streaming_job.runtime.workers.daemon",
         "spark.python.worker.reuse": "true",
         f"{_STREAMING}.stateStore.providerClass": (
@@ -178,7 +178,7 @@ def launching(settings: JobSettings, jars: Sequence[Path]) -> Iterator[Launch]:
         jars: jars on the class path of driver and executors.
 
     Yields:
-        The launch of the JVM, which ends with the context.
+        The launch of the JVM; at the end of the `with` block the JVM ends.
     """
     if is_local(settings.master):
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)

@@ -143,8 +143,8 @@ class TransactionalProducer:
         """Wait until the brokers have all records, within half of the transaction timeout.
 
         `commit` would wait for the records, too. But while the brokers finish the previous transaction, they
-        refuse records and offsets; librdkafka repeats a refused request for records after 20 ms, one for
-        offsets only after 200 ms. So the offsets are sent once the records are accepted. (Delivery callbacks
+        refuse records and offsets; librdkafka sends refused records again after 20 ms, refused offsets only
+        after 200 ms. So the offsets are sent once the records are accepted. (Delivery callbacks
         are not used: after a fatal error confluent-kafka would call them while an exception is set.)
 
         Raises:

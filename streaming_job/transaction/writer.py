@@ -1,4 +1,4 @@
-"""The writer of a key group's output, in Kafka transactions, exactly once by the order of its statements.
+"""The writer of a key group's output in Kafka transactions; the order of its steps ensures exactly once.
 
 Alerts, dead letters, progress record and input offsets become visible together or not at all. Each
 transaction has a number, which its offsets and its progress record contain. So offsets and progress record
@@ -118,7 +118,7 @@ class GroupWriter:
         Raises:
             FencedError: the group belongs to another instance although `from_others` is False.
             OtherQueryError: the output is of another query.
-            SinkError: the brokers do not answer.
+            SinkError: several attempts failed, or the brokers do not answer.
         """
         error: KafkaError | None = None
         for _ in range(ATTEMPTS):
@@ -156,7 +156,8 @@ class GroupWriter:
                 has the group.
         """
         for _ in range(ATTEMPTS):
-            # Step 1. After a doubtful transaction: check the owner, renew the producer, read what is written.
+            # Step 1. After a doubtful or slow transaction: check the owner, renew the producer, read what is
+            # written.
             if self._producer is None or self._producer.disturbed:
                 self._require_ownership(self._reader.running, output.commit_id)
                 self._renew()

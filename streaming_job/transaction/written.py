@@ -89,10 +89,10 @@ class Written:
         return None if self.owner is None else self.owner.partition("/")[0]
 
     def require_query(self, query_id: str) -> None:
-        """Check that the output belongs to a checkpoint.
+        """Check that the output, if any, belongs to the checkpoint of this query.
 
         Raises:
-            OtherQueryError: it belongs to another one.
+            OtherQueryError: it belongs to another query's checkpoint.
         """
         if self.query_id not in (None, query_id):
             raise OtherQueryError(
@@ -192,7 +192,7 @@ class WrittenReader:
         return self._look(self._running, known, stable=stable)[0]
 
     def settled(self, known: Mapping[str, Any] | None = None) -> Written:
-        """Return what the group has written, after all earlier producers have been fenced.
+        """Return all that the group has written; its earlier producers must have been fenced before.
 
         Logs a warning about offsets that a tool has changed.
 

@@ -61,6 +61,17 @@ def test_labels_are_read_in_the_types_that_tools_write(column: pa.Array) -> None
     [
         (pa.table({"card_id": ["a"], "label": ["fraud"]}), "no column 'transaction_id'"),
         (pa.table({"card_id": ["a"], "transaction_id": [None], "label": ["fraud"]}), "nulls in column"),
+        (
+            pa.table(
+                {
+                    "card_id": ["a"],
+                    "transaction_id": ["1"],
+                    "label": ["fraud"],
+                    "reported_at": pa.array([None], pa.int64()),
+                }
+            ),
+            "nulls in column 'reported_at'",
+        ),
         (reports(("a", "1", "perhaps")), "'perhaps' is neither"),
         (pa.table({"card_id": ["a"], "transaction_id": ["1"], "label": [[1]]}), "cannot be read"),
     ],

@@ -74,7 +74,7 @@ def wait(python: Path) -> None:
     Args:
         python: the executable that `running` yields.
     """
-    # the process is forked only once the server is ready; running its module has no effect
+    # the server forks the process only once it is ready; running `warm_up` has no effect
     subprocess.run([python, "-m", warm_up.__name__], stdin=subprocess.DEVNULL, check=False)
 
 

@@ -26,8 +26,8 @@ def main() -> None:
 
 
 def _ask(connection: socket.socket, arguments: list[str]) -> bool:
-    """Request a process; return False if the server is gone before the process starts."""
-    # however the shim ends, the kernel closes the end of the pipe that it keeps; this ends the forked process
+    """Request a process; return False if the server is gone or cannot fork."""
+    # however the shim ends, the kernel then closes the shim's end of the pipe, which ends the forked process
     life, _ = os.pipe()
     request = {"arguments": arguments, "environment": dict(os.environ), "directory": os.getcwd()}
     try:

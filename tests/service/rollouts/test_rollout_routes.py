@@ -173,9 +173,9 @@ def test_a_refusal_is_a_problem_that_names_its_check(
     [
         ({"threshold": 2, "max_count_5m": 6}, "no probability"),
         ({"threshold": 0.5, "max_count_5m": 6, "treshold": 1}, "no 'treshold'"),
-        ({"max_count_5m": 6}, "threshold"),
-        ({"threshold": 0.5}, "max_count_5m"),
-        ({"threshold": "high", "max_count_5m": 6}, "another type"),
+        ({"max_count_5m": 6}, "has no 'threshold'; give it"),
+        ({"threshold": 0.5}, "has no 'max_count_5m'; give it"),
+        ({"threshold": "high", "max_count_5m": 6}, "the policy has a bad value"),
     ],
 )
 def test_a_bad_policy_is_refused_by_its_field(api: Api, policy: dict[str, Any], match: str) -> None:
