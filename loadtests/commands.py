@@ -112,7 +112,8 @@ def run_endlessly(settings: JobSettings, plan: endless.Plan) -> None:
     """Audit until SIGINT or SIGTERM, then save the state.
 
     Raises:
-        FraudError: a model cannot be loaded, or transactions were deleted before they were audited.
+        FraudError: a model cannot be loaded, transactions were deleted before they were audited, or the file
+            with the state cannot be used.
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     stop = Event()
@@ -133,7 +134,8 @@ def run(settings: JobSettings, *, console: Console | None = None) -> audit.Verdi
     """Audit a job, with a progress bar on a terminal.
 
     Raises:
-        FraudError: a topic cannot be read, or a model cannot be loaded.
+        FraudError: the job has committed nothing, there is no champion, a topic cannot be read, or a model
+            cannot be loaded.
     """
     columns = (
         SpinnerColumn(),

@@ -31,7 +31,7 @@ class Learner:
     iterations: int = 300
     """Number of trees."""
     leaves: int = 6
-    """Leaves of each tree of gradient boosting."""
+    """Greatest number of leaves of each tree of gradient boosting."""
     learning_rate: float = 0.03
     """Learning rate of gradient boosting."""
     feature_share: float = 0.15

@@ -69,7 +69,7 @@ class Content:
             and (self.bins is None or len(self.bins.trained) == width)
         ):
             raise ModelError(
-                "the model's columns, trees and golden rows do not match; train and register it again"
+                "the model's columns, classifier, golden rows or bins do not match; train and register again"
             )
         least = self.quantiles
         if least is not None and not (
@@ -124,8 +124,9 @@ def write(
         The files' paths.
 
     Raises:
-        ModelError: workers could not load the model, their scores would differ from the estimator's, or the
-            score of a row depends on the other rows.
+        ModelError: workers could not load the model, their scores would differ from the estimator's, the
+            score of a row depends on the other rows, a score or contribution is not finite, or columns,
+            golden rows and bins do not match.
     """
     rows = np.ascontiguousarray(golden_rows, dtype=np.float64)
     arrays: dict[str, np.ndarray] = {"typical": np.asarray(typical, dtype=np.float64)}

@@ -2,9 +2,9 @@
 
 skops' own reader accepts every scikit-learn class, and further types that its caller lists. It checks types
 but not contents, although scikit-learn's compiled code uses a tree's numbers as unchecked indexes. This
-reader constructs only the types listed below: numbers, text, arrays, and estimators whose classes predict
-with numpy and Python code. Trees of forests are range-checked. No function, type or bound method is ever
-constructed, so no attribute of a loaded estimator is a callable that the file chose.
+reader constructs only the types listed below: numbers, text, arrays, their containers, and estimators whose
+classes predict with numpy and Python code, or with compiled trees, which are range-checked. No function, type
+or bound method is ever constructed, so no attribute of a loaded estimator is a callable that the file chose.
 
 To add a class: read what its predict_proba or transform does with attributes that an attacker chose, above
 all what compiled code does with them; then list the class, and add it to the tests.
@@ -71,7 +71,7 @@ def read(file: Path | BinaryIO) -> Any:
     """Read an estimator that `dumps` or MLflow wrote, and set it to use one thread.
 
     Raises:
-        ModelError: the file has another protocol version, a type that is not listed here, or damaged trees.
+        ModelError: the file is too large, or has another protocol version, an unlisted type or damaged trees.
         Exception: the file is not in skops format; the type depends on the reader that fails.
     """
     with archives.opened(file) as archive:

@@ -21,9 +21,9 @@ from models.scoring import Scorer
 log = logging.getLogger(__name__)
 
 RAISED = "raised"
-"""The model raised an exception."""
+"""The model raised an exception, or its result cannot be converted to numbers."""
 NO_PROBABILITY = "no_probability"
-"""The model returned NaN, a number outside 0 to 1, or something that is not one number."""
+"""The model returned NaN, a number outside 0 to 1, or not one number per row."""
 UNEXPLAINED = "unexplained"
 """The model returned a score, but no contributions to it."""
 ENVIRONMENT = (OSError, MemoryError, ImportError)

@@ -16,8 +16,8 @@ from models.errors import ModelError
 NODE = np.dtype([("threshold", np.float64), ("column", np.uint32), ("kid", np.uint32)])
 
 MOST_FEATURES = 4_096
-"""Maximum number of columns: a kernel then needs 4 MiB for a block of 64 rows, which holds each column
-twice."""
+"""Maximum number of features: a kernel then needs 4 MiB for a block of 64 rows, which holds each feature
+twice, as it is and negated."""
 MOST_TREES = 10_000
 """Maximum number of trees: over thirty times the default of `fraud models train`; the masks of a block then
 take 5 MB."""
@@ -37,7 +37,7 @@ def check(
     baseline: np.ndarray,
     width: np.ndarray,
 ) -> None:
-    """Raise ModelError unless the arrays are t trees of m nodes in the layout of this module.
+    """Raise ModelError unless the arrays are t trees of m nodes in this module's layout and limits.
 
     Args:
         nodes: NODE[m].

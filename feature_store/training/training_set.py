@@ -122,7 +122,7 @@ def build(transactions: pa.Table, profiles: pa.Table | None = None) -> NDArray[n
         does not decide (repeated, or event time too far off) have NaN in every column.
 
     Raises:
-        TrainingSetError: a column is missing, has nulls, is of another type or breaks the contract.
+        TrainingSetError: a column is missing, has nulls, cannot be cast or breaks the contract.
     """
     point_in_time = PointInTime(profiles)
     order = arrival_order(arrivals(transactions))

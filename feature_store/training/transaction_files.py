@@ -66,7 +66,7 @@ class TransactionFiles:
         return np.concatenate(parts)
 
     def batches(self, rows: int) -> Iterator[tuple[int, pa.Table]]:
-        """Yield (number of the first row, rows) of batches of at most `rows` rows, in order."""
+        """Yield batches of at most `rows` rows, in order, each as (number of its first row, batch)."""
         for piece in self.pieces:
             yield from read(piece, rows)
 
@@ -122,7 +122,7 @@ def read(piece: Piece, rows: int, *, times_only: bool = False) -> Iterator[tuple
         Number of a batch's first row, and the batch.
 
     Raises:
-        TrainingSetError: the file is damaged.
+        TrainingSetError: the file is missing or damaged, or lacks a required column.
         HandbookError: the handbook's columns have nulls or other types.
     """
     path = Path(piece.path)

@@ -23,7 +23,7 @@ def column(table: pa.Table, name: str, type_: pa.DataType, *, nullable: bool = F
     """Return a column as one array of `type_`; timestamps are converted to ms.
 
     Raises:
-        TrainingSetError: the column is missing, is of another type, or has nulls and is not `nullable`.
+        TrainingSetError: the column is missing, cannot be cast, or has nulls and is not `nullable`.
     """
     if name not in table.column_names:
         raise TrainingSetError(f"the table has no column {name!r}; give the columns of the contract")
@@ -100,7 +100,7 @@ def to_records(transactions: pa.Table, first_row: int = 0) -> NDArray[np.void]:
         first_row: number of the table's first row, for errors and for `offset`.
 
     Raises:
-        TrainingSetError: a column is missing, has nulls, is of another type or breaks the contract.
+        TrainingSetError: a column is missing, has nulls, cannot be cast or breaks the contract.
     """
     records = np.zeros(len(transactions), dtype=TRANSACTION)
     records["lo"], records["hi"] = _ids(transactions, "card_id", first_row)
@@ -127,7 +127,7 @@ def profile_records(profiles: pa.Table) -> NDArray[np.void]:
     column, all rows are snapshot rows. Of two snapshot rows for a card, the first counts.
 
     Raises:
-        TrainingSetError: a column is missing, has nulls, is of another type or breaks the contract.
+        TrainingSetError: a column is missing, has nulls, cannot be cast or breaks the contract.
     """
     if "arrival_time" in profiles.column_names:
         times = column(profiles, "arrival_time", pa.int64(), nullable=True)

@@ -1,4 +1,4 @@
-"""The records that one alert depends on: its card's records up to its transaction, and the rollout events."""
+"""The records that one alert depends on: transactions and profiles of its card, and the rollout events."""
 
 import json
 from collections.abc import Iterable

@@ -24,7 +24,7 @@ class Commit(NamedTuple):
 
 
 def commit_of(record: Record) -> Commit:
-    """Return the commit that wrote a record, from its headers; commit id -1 if they are missing."""
+    """Return the commit that wrote a record; key group and commit id are -1 if its headers name none."""
     headers = dict(record.headers)
     try:
         return Commit(

@@ -29,7 +29,7 @@ class Found:
         self, findings: Findings, topics: Topics | None = None, settled: "Settled | None" = None
     ) -> None:
         self.findings, self._topics, self._settled = findings, topics or Topics(), settled
-        # by source, not alert_id: a transaction repeated long after it was forgotten has the same alert_id
+        # by source, not alert_id: an alert for a late repetition of a transaction has the first alert's id
         self._alerts: dict[str, dict[Source, Record]] = {
             name: {}
             for name in (

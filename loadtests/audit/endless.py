@@ -61,6 +61,7 @@ def follow(
     Raises:
         FollowError: transactions were deleted before they were audited.
         MemoryFileError: the file of an earlier audit cannot be used.
+        TopicReadError: a topic cannot be read at the start; later the audit retries.
     """
     memory = _memory(settings, plan)
     follower = Follower(log, settings, load, memory, clock)

@@ -53,7 +53,8 @@ class AuditMetrics:
 
         Args:
             checked: transactions judged since the start.
-            until_s: arrivals up to this time were audited, seconds since 1970-01-01 UTC; 0: none yet.
+            until_s: arrivals up to this time were audited, seconds since 1970-01-01 UTC; 0: keep the
+            exported time.
         """
         self._checked.inc(checked - self._exported)
         self._exported = checked

@@ -1,8 +1,8 @@
 """The continuous audit behind `fraud verify --follow`: audits a sample of the cards, a minute behind the job.
 
-A step reads in the same order as `verify`: progress records, which determine the settled point; all new
-outputs; the tables as far as the job had read them at that point; the transactions up to that point. Output
-records that the oracle expects are compared and removed; the remaining ones are unexpected.
+A step reads in the same order as `verify`: progress records, which determine the settled point (`settled`);
+all new outputs; the tables as far as the job had read them at that point; the transactions up to that point.
+Output records that the oracle expects are compared and removed; the remaining ones are unexpected.
 """
 
 import json
@@ -35,7 +35,7 @@ class FollowError(FraudError):
 
 
 class Follower:
-    """Audits the job's output since the last step; all its state is in `memory`.
+    """Audits the job's output since the last step; a restarted audit needs only `memory`.
 
     Args:
         log: reads the topics.
@@ -209,8 +209,8 @@ class Follower:
     def _has_row(self, record: Record) -> bool:
         """Return whether to fold a profile record.
 
-        It is folded if its card may be in the sample, if it is audited itself, or if it may end the first
-        snapshot.
+        It is folded if its card may be in the sample, if a dead letter of it is audited, or if it may end the
+        first snapshot.
         """
         if self._sample.has_place(record.topic, record.partition, record.offset):
             return True

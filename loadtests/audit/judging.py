@@ -1,7 +1,7 @@
 """Runs the oracle over the transactions of a log, in this process or in one process for each partition.
 
 A card belongs to one partition (its transactions elsewhere are dead letters), so partitions are judged
-independently. Every judge reads the tables for itself.
+independently. Every judge reads the tables, and the merchants' payments of all partitions, for itself.
 """
 
 import gc

@@ -1,7 +1,8 @@
 """`fraud verify ALERT_ID`: rebuilds one alert, byte for byte, from its card's records.
 
 The alert is rebuilt by the job's own code, which must give the same bytes, and by the independent oracle,
-which must agree. A card's decisions do not depend on other cards, so its own records are enough.
+which must agree. Without merchant facts, a card's decisions do not depend on other cards, so its own records
+are enough.
 """
 
 import json

@@ -205,7 +205,7 @@ class ProgressAudit:
                 reached[partition] = end
 
     def _check_running_totals(self, commits: Iterable[Commit]) -> None:
-        """Check that each record's totals are the previous record's totals plus its own counts."""
+        """Check that each record's totals are the previous ones plus its counts, unless totals began anew."""
         previous: _Progress | None = None
         for commit in commits:
             current = self._progress[commit]

@@ -54,7 +54,7 @@ def _committed(consumer: Consumer, partitions: list[TopicPartition]) -> list[Top
 
 
 class TopicReadError(FraudError):
-    """A topic cannot be read to its end."""
+    """A topic, or the job's offsets, cannot be read."""
 
 
 class MissingTopicError(TopicReadError):
@@ -100,7 +100,7 @@ class TopicLog:
         """Return (topic, partition) -> committed offset of a consumer group, where it has committed one.
 
         Raises:
-            TopicReadError: the broker does not answer.
+            TopicReadError: no such topic, or the broker does not answer.
         """
         # not an admin client, which crashes while the group's coordinator starts (librdkafka #5040); not a
         # read_committed consumer, which would wait for the transaction that a killed job has left open

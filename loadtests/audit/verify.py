@@ -106,8 +106,8 @@ def verify(
 ) -> Verdict:
     """Audit everything that the job has committed.
 
-    The profile topic is compacted, at the earliest when a segment is a week old or full. Decisions that used
-    a profile version can no longer be checked once compaction has removed that version.
+    The profile topic is compacted, but its records of the last week stay (`min.compaction.lag.ms`). Decisions
+    that used a profile version can no longer be checked once compaction has removed that version.
 
     Args:
         log: reads the topics.
@@ -160,7 +160,7 @@ def committed_by(log: Log, settings: JobSettings) -> dict[tuple[str, int], int]:
     """Return the offsets that the job's key groups have committed, by input partition.
 
     Raises:
-        TopicReadError: the broker does not answer.
+        TopicReadError: an input topic does not exist, or the broker does not answer.
     """
     topics = settings.topics
     return log.committed(settings.job_id, (topics.transactions, *settings.tables))

@@ -28,7 +28,7 @@ class AlertReader:
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
-                # the broker is to respond as soon as it has a record, because this consumer measures latency
+                # short waits, because this consumer measures latency
                 "fetch.wait.max.ms": 5,
                 "fetch.error.backoff.ms": 5,
             }

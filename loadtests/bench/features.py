@@ -1,4 +1,4 @@
-"""Benchmarks of the feature engine: kernel, state, persistence, decoding, training sets."""
+"""Benchmarks of the feature engine: kernel, persistence, decoding, counts for drift, training sets."""
 
 import shutil
 import statistics

@@ -56,7 +56,7 @@ class Traffic:
 
 
 def measure(traffic: Traffic, rounds: int, say: Callable[[str], None]) -> Iterator[Figure]:
-    """Fill one key group's table; measure adding and writing an hour of facts, lookups, and reopening it.
+    """Fill one key group's table; measure adding and writing an hour of facts, lookups, and opening the table.
 
     Args:
         traffic: the traffic that the facts count.

@@ -72,7 +72,7 @@ def _killed_live(rig: Rig, say: Say) -> float:
 
 
 def _wait_for_alert(rig: Rig, reader: AlertReader, after: float) -> float:
-    """Return when the first alert after a moment was received; both in seconds since 1970-01-01 UTC."""
+    """Wait for an alert received after a time; returns its time of receipt. Seconds since 1970-01-01 UTC."""
     while not reader.received or reader.received[-1] / 1000 < after:
         rig.check()
         if time.time() - after > PATIENCE_S:
@@ -82,7 +82,7 @@ def _wait_for_alert(rig: Rig, reader: AlertReader, after: float) -> float:
 
 
 def _restarted(rig: Rig, lost: bool, say: Say) -> float:
-    """Kill and start the job; returns the seconds from the start to an alert's receipt (read_committed)."""
+    """Kill and start the job; returns the seconds from the start to the first alert's receipt."""
     installed = rig.installed
     rig.kill_job()
     if lost:

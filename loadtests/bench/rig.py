@@ -57,7 +57,8 @@ class Plan:
     shadows: int = 0
     """Number of challengers in shadow, with as many trees as the champion."""
     archive: bool = False
-    """Whether transactions have past Kafka timestamps, as in a `History`; then rollouts have earlier ones."""
+    """Whether transactions have past Kafka timestamps, as in a `History`; rollout events then have still
+    earlier timestamps."""
 
 
 class Commit(NamedTuple):

@@ -102,6 +102,6 @@ def _verified(rig: Rig) -> Figure:
     counts = verdict.report()
     wrong = counts["missing"] + counts["duplicated"] + counts["unexpected"] + len(verdict.problems)
     if not verdict.is_clean:
-        raise BenchError(f"the alerts differ from the oracle's: {counts}")
+        raise BenchError(f"the audit found differences: {counts}")
     detail = f"of {counts['events']:,} events and {counts['alerts']:,} alerts"
     return Figure("missing + duplicated + unexpected", wrong, "", (), detail)

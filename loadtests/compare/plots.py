@@ -9,7 +9,7 @@ COLOURS = {"ours": BLUE, "streams": RED, "quix": GREEN}
 
 
 def latency(rows: Sequence[dict[str, Any]]) -> str:
-    """Plot latency by percentile of each engine; dashed lines are default settings."""
+    """Plot latency by percentile of each engine; the lines of `-default` variants are dashed."""
     lines = [(row["latency_curve"], {"label": row["title"], **_look(row)}) for row in rows]
     return latency_plot(lines, of="alerts")
 

@@ -37,7 +37,7 @@ from streaming_job.settings import JobSettings
 
 RATE = 500.0
 UNDISTURBED = asdict(Disturbances.none())
-"""Arguments of `Installation.send` for transactions that are neither late nor malformed nor repeated."""
+"""Arguments of `Installation.send` for transactions without any disturbance."""
 POLL_S = 0.1
 """Poll interval, seconds; long enough not to slow the job down."""
 _numbers = itertools.count()
@@ -125,7 +125,12 @@ class Installation:
         return rolled_out
 
     def send(self, events: int, **disturbances: float) -> None:
-        """Send simulated transactions with current event times, as fast as possible."""
+        """Send simulated transactions with current event times, as fast as possible.
+
+        Args:
+            events: number of transactions, without repeated ones.
+            disturbances: shares that differ from the defaults of `Disturbances`.
+        """
         start = int(time.time() * 1000 - events / RATE * 1000)
         stream = Stream(self.world, RATE, start, disturbances=Disturbances(**disturbances))
         for batch in stream.blocks(events=events):

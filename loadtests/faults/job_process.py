@@ -67,13 +67,13 @@ class JobProcess:
         return next((line for line in reversed(self.log.splitlines()) if line.startswith("error: ")), "")
 
     def descendants(self) -> list[psutil.Process]:
-        """Return the JVM, Spark's worker daemon and the workers."""
+        """Return the JVM, Spark's worker daemon, the workers and the residents."""
         with suppress(psutil.NoSuchProcess):
             return list(psutil.Process(self.process.pid).children(recursive=True))
         return []
 
     def workers(self) -> list[psutil.Process]:
-        """Return Spark's Python workers, without the daemons that fork them."""
+        """Return Spark's Python workers and the residents, without the daemon that forks them."""
         return [worker for daemon in self._running(DAEMON) for worker in _children(daemon)]
 
     def jvm(self) -> psutil.Process | None:
@@ -91,7 +91,7 @@ class JobProcess:
         return matches
 
     def kill(self) -> None:
-        """Kill the driver, its JVM and all workers with SIGKILL, and wait until they have ended."""
+        """Kill the driver and all its descendants with SIGKILL, and wait until they have ended."""
         family = self.descendants()
         self._kill_driver()
         for process in family:

@@ -13,11 +13,11 @@ from loadtests.faults.relay import Relay
 from streaming_job.runtime.failpoints import Step
 
 IN_WORKER = tuple(step for step in Step if step is not Step.EPOCH_ENDED)
-"""Steps of a Python worker; the remaining step is the driver's."""
+"""Steps of a resident; the remaining step is the driver's."""
 
 
 def worker_at(step: Step) -> Callable[["Scene"], None]:
-    """Return a function that kills the Python worker that reaches a step; Spark repeats the worker's task."""
+    """Return a function that kills the resident that reaches a step; Spark repeats the resident's task."""
 
     def kill(scene: "Scene") -> None:
         scene.relay.hang_at(step).kill()
@@ -40,7 +40,7 @@ def job_at(step: Step) -> Callable[["Scene"], None]:
 
 
 def driver_only(scene: "Scene") -> None:
-    """Kill the driver's Python process while a worker hangs at a step, and restart.
+    """Kill the driver's Python process while a resident hangs at a step, and restart.
 
     The next job starts while the other processes still run. It may have to wait for the lock of a working
     copy, but the processes that hold the lock end by themselves.

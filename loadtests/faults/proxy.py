@@ -18,7 +18,7 @@ from typing import Any
 HOST = "127.0.0.1"
 ANSWER_S = 30.0
 _GONE = (OSError, asyncio.IncompleteReadError, TimeoutError)
-"""Errors of a connection that either side has closed."""
+"""Errors of a connection that either side has closed, or on which the broker does not respond in time."""
 _LENGTH = struct.Struct(">i")
 _REQUEST = struct.Struct(">hhi")
 _NUMBER = struct.Struct(">i")
@@ -117,7 +117,7 @@ class Proxy:
         self.injected: list[Fault] = []
         """Faults that were injected, in order."""
         self.late = 0
-        """Number of delayed requests that are still to arrive."""
+        """Number of delayed requests to which the broker has not yet responded."""
 
     def __enter__(self) -> "Proxy":
         """Start to listen."""

@@ -53,14 +53,14 @@ class Relay:
         return self.job
 
     def burst(self, events: int = BURST) -> None:
-        """Send transactions, some of them late, malformed or repeated."""
+        """Send transactions, some of them late, out of order, in the future, malformed or repeated."""
         self.installed.send(events, **DISTURBED)
 
     def hang_at(self, step: Step) -> psutil.Process:
         """Send transactions until a process of the job hangs at a step; returns that process.
 
         Raises:
-            FaultError: no process reaches the step.
+            FaultError: the job ended, does not catch up, or no process reaches the step.
         """
         # send some before the step is armed, so that the end of an epoch has something to save
         self.burst(BURST // 2)
@@ -102,7 +102,7 @@ class Relay:
         """Wait until the job has caught up, then audit its outputs.
 
         Raises:
-            FaultError: the outputs differ from the oracle's.
+            FaultError: the job ended, makes no progress, or `Installation.audit` raises.
         """
         self.installed.caught_up(self.job)
         return self.installed.audit()

@@ -1,4 +1,4 @@
-"""The log of a game day: lines with seconds since the symptom was provoked."""
+"""The log of a game day: lines with the seconds since the game day began."""
 
 import threading
 import time

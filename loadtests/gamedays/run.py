@@ -21,7 +21,8 @@ def run(day: Gameday, scene: Scene) -> None:
     """Run a game day on a system, and leave it healthy.
 
     Raises:
-        FaultError: something expected was not seen, the remedy did not help, or the audit found a difference.
+        FaultError: the system is not healthy before the symptom or after the remedy, something expected is not
+            seen, or the audit finds something other than the day's `findings`.
     """
     _until_well(scene)
     scene.journal.begin()

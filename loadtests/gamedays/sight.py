@@ -107,7 +107,7 @@ def sight_of(
     Args:
         status: JSON of `/v1/status`.
         ready: JSON of `/readyz?verbose`.
-        page: text of `/metrics`.
+        page: text of `/metrics` of the sidecar, and of the continuous audit if there is one.
         rules: states of Prometheus alerts, see `rules_of`.
     """
     reasons: dict[str, str] = {}

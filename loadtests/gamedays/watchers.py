@@ -19,7 +19,7 @@ TARGETS = "audit-targets.json"
 
 
 class Watchers:
-    """Client of sidecar and Prometheus.
+    """Client of sidecar, Prometheus and, once added, the continuous audit.
 
     Args:
         sidecar: URL of the sidecar, ending in a slash.
@@ -41,7 +41,7 @@ class Watchers:
         self._targets.write_text(json.dumps([{"targets": [target]}]))
 
     def look(self) -> Sight:
-        """Query sidecar and Prometheus.
+        """Query sidecar, Prometheus and continuous audit.
 
         Raises:
             OSError: a server does not answer.

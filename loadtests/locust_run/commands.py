@@ -57,7 +57,7 @@ Sidecar = Annotated[
 DataDir = Annotated[Path, typer.Option(help="Directory of all data; emptied first", rich_help_panel=_WHERE)]
 Slip = Annotated[str, typer.Option("--max-slip", help="p99 of the sender's delays", rich_help_panel=_BOUNDS)]
 Backlog = Annotated[
-    str, typer.Option("--max-backlog", help="Lag at the end, as time at --rate", rich_help_panel=_BOUNDS)
+    str, typer.Option("--max-backlog", help="Lag at the end, as time at the offered rate", rich_help_panel=_BOUNDS)
 ]
 Drain = Annotated[str, typer.Option(help="Time limit for the remaining lag", rich_help_panel=_BOUNDS)]
 DoAudit = Annotated[

@@ -31,7 +31,7 @@ LEAD_S = 1.0
 TAPING_S = 600.0
 """Time limit for the tapes of all lanes."""
 SETTLE_REPORTS = 2.0
-"""Time to wait after the lag was 0, in report intervals, so that the reports include the last alerts."""
+"""Length of the phase `settling`, in report intervals, so that the reports include the last alerts."""
 PROGRESS = "progress.json"
 Send = Callable[[str, Mapping[str, Any], int], None]
 """(message, content, lane)."""
@@ -124,7 +124,7 @@ class Conductor:
                 self._send("fraud_begin", {"start_s": start}, lane)
             self._enter("running")
         elif self._waited() > TAPING_S:
-            self.fault = f"transactions were not encoded in {TAPING_S:.0f} s; see tape-*.log"
+            self.fault = f"transactions not encoded, or lag not read, in {TAPING_S:.0f} s; see tape-*.log"
 
     def _drain_if_sent(self) -> None:
         if self.collector.is_sent:

@@ -18,8 +18,8 @@ class Plan:
     for_s: float = 60.0
     """Measured seconds."""
     warm_up_s: float = 5.0
-    """Seconds before the measured ones, in which the rate rises; their transactions are audited, but not in
-    the latency's percentiles."""
+    """Seconds before the measured ones; their transactions are audited, but not in the latency's
+    percentiles."""
     shape: str = "steady"
     """steady, ramp, spike, soak or replay."""
     factor: float = 5.0
@@ -37,7 +37,7 @@ class Plan:
     sidecar: str = ""
     """URL of the job's sidecar; empty: no sidecar users."""
     sidecar_users: int = 2
-    """Number of users that read the sidecar's metrics and status."""
+    """Number of users that read the sidecar's metrics, readiness and status."""
     directory: str = ".fraud/loadtest/run"
     """Directory of the result, the log of histograms and the encoded transactions."""
 
@@ -45,7 +45,7 @@ class Plan:
         if self.shape not in SHAPES:
             raise LoadTestError(f"no shape {self.shape!r}; give one of {', '.join(SHAPES)}")
         if not (self.rate > 0 and self.for_s > 0 and self.warm_up_s >= 0 and self.speed > 0):
-            raise LoadTestError("rate, length and speed must be above 0; give --rate and --for")
+            raise LoadTestError("rate, length and speed must be above 0; give --rate, --for or --speed")
         if (self.shape == "replay") != bool(self.replay):
             raise LoadTestError("the shape replay and --replay FILE.parquet belong together; give both")
 

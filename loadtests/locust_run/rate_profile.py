@@ -108,7 +108,7 @@ class RateProfile:
 def profile(
     shape: str, rate: float, for_s: float, *, warm_up_s: float = 0.0, factor: float = 5.0
 ) -> RateProfile:
-    """Build the profile of a shape, preceded by a warm-up in which the rate rises to the shape's first rate.
+    """Build the profile of a shape, after a warm-up from a tenth of the rate to the shape's first rate.
 
     Args:
         shape: steady; ramp (a tenth of the rate to the rate); spike (`factor` times the rate for a fifth of

@@ -40,7 +40,7 @@ class Result:
     lost_workers: list[str] = field(default_factory=list)
     """Lost workers, with reasons."""
     fault: str = ""
-    """What ended the run early; empty if nothing did."""
+    """What ended the run early, apart from lost workers; empty: nothing."""
     latency_curve: list[tuple[float, float]] = field(default_factory=list)
     """(percentile, ms)."""
     lag: list[tuple[float, int]] = field(default_factory=list)

@@ -1,7 +1,7 @@
 """Tape of pre-encoded transactions: files that a separate process writes and the sender maps.
 
-Encoding in the sending process would hold the GIL for milliseconds and delay the sender. The writer stays
-ahead by at most `AHEAD_BYTES`; the sender deletes segments that it has sent.
+Encoding in the sending process would hold the GIL for milliseconds and delay the sender. The writer pauses
+while `AHEAD_BYTES` are unsent; the sender deletes segments that it has sent.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Writer of a lane's tape: a separate process, which ends with its parent."""
+"""Writer of a lane's tape: a separate process, which ends soon after its parent."""
 
 import json
 import os
@@ -17,9 +17,9 @@ PAUSE_S = 0.2
 
 
 def write(directory: Path, pieces: Iterable[pa.Table], *, ahead_bytes: int = tape.AHEAD_BYTES) -> None:
-    """Write the tables, gathered into segments, at most `ahead_bytes` ahead of the reader.
+    """Write the tables, gathered into segments; pause while the reader has `ahead_bytes` left.
 
-    Segments appear atomically. Returns early if the parent ends.
+    Segments appear atomically. Returns early if the parent has ended when a pause is due.
     """
     parent = os.getppid()
     events = 0

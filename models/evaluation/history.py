@@ -43,8 +43,8 @@ class History:
     scenario: NDArray[np.str_] | None
     """Fraud scenario of each transaction; None if the file has no such column."""
     not_decided: int
-    """Number of rows left out because the stream would not decide them: repeated, or with an event time
-    out of range."""
+    """Number of rows read, also of earlier days, that the stream would not decide: repeated, or with an event
+    time out of range."""
 
     @property
     def day(self) -> NDArray[np.int64]:
@@ -76,6 +76,7 @@ def read(
 
     Raises:
         TrainingSetError: the input breaks the contract.
+        HandbookError: the columns of a handbook file have nulls or other types.
         LabelError: labels are missing or unreadable.
         ModelError: no transactions arrived before `end`, or the column of scenarios cannot be read.
     """

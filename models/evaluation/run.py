@@ -69,8 +69,9 @@ def run(
         progress: called after the features of each chunk of rows, with the number of rows in it.
 
     Raises:
-        ModelError: the history is too short, or a training window lacks a class.
+        ModelError: the history is too short, a training window lacks a class, or scenarios cannot be read.
         TrainingSetError: the history breaks the contract.
+        HandbookError: the columns of a handbook file have nulls or other types.
         LabelError: labels are missing or unreadable.
     """
     last = windows.fold(folds - 1)

@@ -87,7 +87,7 @@ class Counts:
         """Read the counts of one challenger in a progress record's `trials`; unknown fields are ignored.
 
         Raises:
-            GuardError: a field is missing, or has another type.
+            GuardError: a field is missing or invalid.
         """
         try:
             return Counts(
@@ -144,7 +144,7 @@ class Counts:
             "champion_time_ms": self.champion_time_ms,
             "scores": self.scores.to_json(),
             "champion_scores": self.champion_scores.to_json(),
-            # absent, not null: evidence without counts by label must stay equal when it is recomputed
+            # absent, not null: evidence written without these fields must equal what is recomputed from it
             **{name: cards.to_json() for name, cards in by_label.items() if cards is not None},
         }
 

@@ -113,7 +113,7 @@ def _read_histogram(value: Any, path: Path) -> ScoreHistogram:
     if not histogram.total:
         raise GuardError(f"{text_of(path)} holds no scores; {advice}", path)
     if not math.isclose(histogram.le[-1], 1.0) or histogram.le[0] <= 0:
-        raise GuardError(f"{text_of(path)} does not end at 1; {advice}", path)
+        raise GuardError(f"{text_of(path)} needs bounds above 0, the last of them 1; {advice}", path)
     return histogram
 
 

@@ -51,7 +51,7 @@ class Guards:
         return any(isinstance(rule, Precision) for rule in self.rules)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the guards as a JSON object with every parameter; `read` turns it into the same guards."""
+        """Return the guards as a JSON object, parameters that are None left out; `read` reverses this."""
         return {
             "alpha": self.alpha,
             "deadline_h": self.deadline_h,
@@ -64,13 +64,15 @@ def read(given: Mapping[str, Any] | None) -> Guards:
     """Read guards from JSON or YAML; None returns the defaults, because every rollout has guards.
 
     Raises:
-        GuardError: a name is unknown, a guard is named twice, the list is empty, or a number is missing or
-            out of range. The text has the path and what to do.
+        GuardError: a name is unknown, a guard is named twice, the list is empty, or a value is missing,
+            invalid or out of range. The text has the path and what to do.
     """
     if given is None:
         return Guards()
     if not isinstance(given, Mapping):
-        raise GuardError(f"guards is {shown(given)}; give an object with alpha, deadline_h and rules")
+        raise GuardError(
+            f"guards is {shown(given)}; give an object of alpha, deadline_h, min_card_hours and rules"
+        )
     common = build(Guards, given, (), besides=("rules",))
     if "rules" not in given:
         return Guards(common.alpha, common.deadline_h, common.min_card_hours)

@@ -111,7 +111,7 @@ class ScoringTime:
     max_ratio: float = number(0, 1000)
     """Upper limit of the ratio to the champion's time for the same rows."""
     min_rows: int = number(0, 1e9, default=10_000, whole=True)
-    """Minimum of rows for a verdict: the first calls of a model are slow."""
+    """Minimum of rows for a pass or a breach: the first calls of a model are slow."""
 
     def judge(self, counts: Counts, limits: Limits) -> Finding:
         """Compare the times for the same rows."""
@@ -139,7 +139,7 @@ class ScoreDrift:
     against: ScoreHistogram | None = field(default=None, metadata=HISTOGRAM)
     """The model version's training_scores; None: the champion's scores in the same trial."""
     min_scores: int = number(0, 1e9, default=1_000, whole=True)
-    """Minimum of scores in each histogram for a verdict."""
+    """Minimum of scores in each histogram for a pass or a breach."""
 
     def judge(self, counts: Counts, limits: Limits) -> Finding:
         """Compare the histograms."""

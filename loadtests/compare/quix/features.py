@@ -36,7 +36,7 @@ def new_card() -> Row:
 
 
 def is_repetition(card: Row, tx: Row) -> bool:
-    """Return whether id and content are those of an accepted transaction."""
+    """Return whether id and content are those of an accepted transaction, at most REPEAT_MS old."""
     known_from = max(card["arrival"], tx["arrival"]) - REPEAT_MS
     for index in range(bisect_left(card["times"], known_from), len(card["times"])):
         if (

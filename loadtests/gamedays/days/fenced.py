@@ -20,7 +20,7 @@ class Supervisor:
 
     Args:
         scene: the system.
-        name: name in the journal and of the working directory.
+        name: name in the journal, and suffix of `work_dir`.
         job: a running job; None: starts one.
     """
 
