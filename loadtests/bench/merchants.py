@@ -56,7 +56,8 @@ class Traffic:
 
 
 def measure(traffic: Traffic, rounds: int, say: Callable[[str], None]) -> Iterator[Figure]:
-    """Fill one key group's table; measure adding and writing an hour of facts, lookups, and opening the table.
+    """Fill one key group's table; measure adding and writing an hour of facts, sorting labels, lookups,
+    and opening the table.
 
     Args:
         traffic: the traffic that the facts count.

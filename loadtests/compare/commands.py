@@ -44,7 +44,7 @@ def compare(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the simulated world")] = 1,
     to: Annotated[
         Path | None,
-        typer.Option("--report", help="Write results to this JSON file; a .md file and two plots go beside it"),
+        typer.Option("--report", help="Write results to this JSON file; .md file and two plots go beside it"),
     ] = None,
     data_dir: Annotated[Path, typer.Option(help="Directory of all data; emptied first")] = DATA_DIR,
 ) -> None:

@@ -128,7 +128,7 @@ class Installation:
         """Send simulated transactions with current event times, as fast as possible.
 
         Args:
-            events: number of transactions, without repeated ones.
+            events: number of records, repeated transactions included.
             disturbances: shares that differ from the defaults of `Disturbances`.
         """
         start = int(time.time() * 1000 - events / RATE * 1000)

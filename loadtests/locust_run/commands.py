@@ -54,10 +54,12 @@ Profiles = Annotated[
 Sidecar = Annotated[
     str, typer.Option(help="URL of the job's sidecar, with --cluster", rich_help_panel=_WHERE)
 ]
-DataDir = Annotated[Path, typer.Option(help="Directory of all data; emptied first", rich_help_panel=_WHERE)]
+DataDir = Annotated[
+    Path, typer.Option(help="Directory of all data; emptied first (--cluster: run/)", rich_help_panel=_WHERE)
+]
 Slip = Annotated[str, typer.Option("--max-slip", help="p99 of the sender's delays", rich_help_panel=_BOUNDS)]
 Backlog = Annotated[
-    str, typer.Option("--max-backlog", help="Lag at the end, as time at the offered rate", rich_help_panel=_BOUNDS)
+    str, typer.Option("--max-backlog", help="Lag at the end, as time at the rate", rich_help_panel=_BOUNDS)
 ]
 Drain = Annotated[str, typer.Option(help="Time limit for the remaining lag", rich_help_panel=_BOUNDS)]
 DoAudit = Annotated[
@@ -87,7 +89,8 @@ def run(
     cards: Cards = 50_000,
     seed: Seed = 1,
     p99: Annotated[
-        str | None, typer.Option("--p99", help="Bound of the latency's p99: 50ms", rich_help_panel=_BOUNDS)
+        str | None,
+        typer.Option("--p99", help="Bound of the latency's p99, such as 50ms", rich_help_panel=_BOUNDS),
     ] = None,
     max_slip: Slip = "5ms",
     max_backlog: Backlog = "2s",

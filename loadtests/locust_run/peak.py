@@ -51,7 +51,7 @@ def find(
         LoadTestError: the arguments leave nothing to search.
     """
     if not (0 < first <= most and precision > 0 and probes > 0):
-        raise LoadTestError("nothing to search: give 0 < --from <= --most, and a --precision above 0")
+        raise LoadTestError("nothing to search: give --from above 0, up to --most, and --precision above 0")
     tried: list[Probe] = []
     passed: float | None = None
     failed: float | None = None

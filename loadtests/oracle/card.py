@@ -18,7 +18,8 @@ ARRIVAL_WINDOWS = {name: WINDOWS[name] for name in ("1m", "5m", "1h")}
 REMEMBER_MS = 37 * DAY_MS
 """How far back single transactions are read: the longest window (30 days) plus 7 days of lateness."""
 REPEAT_MS = 7 * DAY_MS + HOUR_MS
-"""How long a transaction id is remembered. A later repetition is TOO_LATE, apart from clock errors."""
+"""How long a transaction id is remembered: 7 days, after which a repetition is TOO_LATE, and an hour for
+clock errors."""
 FORGET_AFTER_MS = 90 * DAY_MS
 """A card without an accepted transaction for longer than this starts with an empty history."""
 STRANGER_MARGIN_MS = DAY_MS

@@ -53,7 +53,7 @@ def require_labels(record: Record | None, commit_id: int) -> None:
     last = record["commit_id"] if record is not None else 0
     if last < commit_id:
         raise CheckpointError(
-            f"the group has written {commit_id} Kafka transactions, but its last progress record is of number "
+            f"the group has written {commit_id} Kafka transactions, but its last progress record has number "
             f"{last}, so it is unknown which labels are facts already; restore the progress topic, or use "
             "another job id"
         )

@@ -47,7 +47,7 @@ def test_a_start_without_the_last_progress_record_is_refused_and_fences_nobody(
     running = bench.writer("first")
     bench.write(running, 1)
     bench.empty_progress()
-    with pytest.raises(CheckpointError, match=r"written 1 Kafka transactions.* of number 0, "):
+    with pytest.raises(CheckpointError, match=r"written 1 Kafka transactions.* has number 0, "):
         start()
     bench.write(running, 2)
     opened = start()  # the record of the last transaction is enough

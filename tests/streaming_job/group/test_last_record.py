@@ -48,7 +48,7 @@ def test_a_record_has_positions_and_rollouts_set_aside() -> None:
 def test_a_job_with_merchant_facts_needs_the_last_record() -> None:
     require_labels(None, 0)
     require_labels(record(3), 3)
-    with pytest.raises(CheckpointError, match=r"written 4 .* of number 3, .*another job id"):
+    with pytest.raises(CheckpointError, match=r"written 4 .* has number 3, .*another job id"):
         require_labels(record(3), 4)
-    with pytest.raises(CheckpointError, match=r"of number 0, "):
+    with pytest.raises(CheckpointError, match=r"has number 0, "):
         require_labels(None, 4)
