@@ -28,9 +28,9 @@ COMMANDS = {
     "stack": Entry(
         "deploy.local.commands:app", "Start and stop the embedded Kafka, Postgres, Debezium and MLflow."
     ),
-    "job": Entry("deploy.job:app", "Run the streaming job."),
+    "job": Entry("deploy.job:app", "Create the topics of the streaming job, and run it."),
     "simulate": Entry("loadtests.simulator.commands:app", "Stream simulated or recorded transactions."),
-    "models": Entry("models.commands:app", "Train and list models."),
+    "models": Entry("models.commands:app", "Train, evaluate and list models."),
     "rollouts": Entry("service.rollouts.commands:app", "Propose, watch, promote and roll back models."),
     "features": Entry("feature_store.commands:app", "Compute point-in-time training sets."),
     "serve": Entry("service.commands:app", "Serve health, metrics and status over HTTP."),

@@ -1,4 +1,4 @@
-"""`fraud job`: the streaming job in the foreground."""
+"""`fraud job`: create the topics of the streaming job, and run it in the foreground."""
 
 import logging
 import os
@@ -13,7 +13,7 @@ from streaming_job import environment
 from streaming_job.settings import JobSettings
 
 log = logging.getLogger(__name__)
-app = typer.Typer(no_args_is_help=True, help="Run the streaming job.")
+app = typer.Typer(no_args_is_help=True, help="Create the topics of the streaming job, and run it.")
 
 
 class TopicsError(FraudError):

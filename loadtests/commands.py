@@ -66,6 +66,8 @@ def verify(
     settings = environment.settings(JobSettings)
     if alert_id is not None and follow:
         raise typer.BadParameter("give either an alert id or --follow")
+    if report is not None and follow:
+        raise typer.BadParameter("give either --report or --follow, which exports its findings as metrics")
     if settings.merchant_facts and (follow or alert_id is not None):
         raise typer.BadParameter(
             "with FRAUD_MERCHANT_FACTS only the whole log can be audited: merchant features depend on "

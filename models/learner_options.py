@@ -13,11 +13,15 @@ USUAL = Learner()
 OPTIONS: dict[str, Any] = {
     "algorithm": Annotated[Algorithm, typer.Option(help="Algorithm to fit")],
     "iterations": Annotated[int, typer.Option(min=1, help="Number of trees")],
-    "leaves": Annotated[int, typer.Option(min=2, help="Leaves of each boosted tree")],
+    "leaves": Annotated[int, typer.Option(min=2, help="Greatest number of leaves of each boosted tree")],
     "learning_rate": Annotated[float, typer.Option(min=0.0001, help="Learning rate of gradient boosting")],
     "feature_share": Annotated[
         float,
-        typer.Option(min=0.01, max=1, help="Share of the features that each split may use, drawn at random"),
+        typer.Option(
+            min=0.01,
+            max=1,
+            help="Share of the features that each split of gradient boosting may use, drawn at random",
+        ),
     ],
     "fraud_weight": Annotated[
         float,

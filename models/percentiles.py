@@ -11,7 +11,8 @@ LEVELS: NDArray[np.float64] = np.concatenate(
         99.99 + np.arange(1, 11) / 1000,
     ]
 ).round(3)
-"""Percentiles that a score can have, ascending: whole ones up to 99, then steps of 0.1, 0.01 and 0.001."""
+"""Percentiles that a score can have besides 0, ascending: whole ones up to 99, then steps of 0.1, 0.01 and
+0.001."""
 
 
 def quantiles(scores: NDArray[np.float64]) -> NDArray[np.float64]:

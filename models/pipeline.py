@@ -75,7 +75,7 @@ def fit_and_register(
 
     Raises:
         LabelError: labels are missing or unreadable.
-        ModelError: the history is empty, its training part has one class only, or the registry fails.
+        ModelError: the history is empty, its training part has one class only, or `registry.register` fails.
         TrainingSetError: columns are missing or wrong.
     """
     from feature_store.merchants.catalogue import computed

@@ -62,7 +62,8 @@ class Policy:
     """Number of a card's alerts in 24 clock hours, counting the current one, from which alerts are declines;
     None: no such rule."""
     cooldown_s: int = 0
-    """Seconds after the card's last written alert, by arrival, within which a review is suppressed."""
+    """Seconds, by arrival, after the card's last alert that was not suppressed, within which a review is
+    suppressed; 0: never."""
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.threshold <= 1.0:
@@ -128,7 +129,7 @@ class Counts:
     count_5m: int
     count_1h: int
     arrivals_1m: int
-    """By arrival, a time that only Kafka sets; like the next two fields."""
+    """By arrival, like the next two fields."""
     arrivals_5m: int
     arrivals_1h: int
 

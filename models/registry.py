@@ -66,7 +66,7 @@ def register(
         golden_rows: float64[k, f]; their scores are stored and must be reproduced at every load.
         typical: float64[f], training medians.
         tracking_uri: address of MLflow; `sqlite:////directory/mlflow.db` needs no server.
-        record: record of the training, logged to the run; its card is the version's description.
+        record: record of the training, logged to the run; its model card is the version's description.
         scores: float64[n], evaluation scores; the version keeps their histogram (`training_scores`) for
             guards on drift, the model's files keep their quantiles.
         bins: training distribution of the features, stored in the model's files, to measure feature drift.
@@ -124,7 +124,8 @@ def find(name: str, version: str, tracking_uri: str) -> ModelRef:
     """Return the reference of a version that `register` wrote.
 
     Raises:
-        ModelError: there is no such version, or it was registered by other means.
+        ModelError: there is no such version, it was registered by other means, or the registry does not
+            answer.
     """
     with tracking.registry(tracking_uri) as client:
         return _ref(client.get_model_version(name, version))

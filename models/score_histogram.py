@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 BOUNDS = tuple(step / 20 for step in range(1, 21))
-"""Upper bounds of the 20 buckets: 0.05, 0.1 .. 1."""
+"""Upper bounds of the 20 closed buckets, 0.05, 0.1 .. 1; one open bucket follows."""
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,8 @@ class ScoreHistogram:
     """Counts of scores by upper bound.
 
     Raises:
-        ValueError: bounds do not ascend, a count is negative, the number of counts is not the number of
-            bounds plus one, or the sum is no finite number.
+        ValueError: bounds are missing, not finite or not ascending, a count is negative, the number of counts
+            is not the number of bounds plus one, or the sum is no finite number.
     """
 
     le: tuple[float, ...] = BOUNDS

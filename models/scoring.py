@@ -39,7 +39,7 @@ class Scorer:
     feature_names: tuple[str, ...]
     """Columns of x, in order."""
     classifier: Classifier
-    """Trees, or an Estimator."""
+    """Trees, an Estimator, or a Projection of either."""
     quantiles: np.ndarray | None = None
     """`percentiles.quantiles` of the model's evaluation scores; None if not stored."""
     bins: FeatureBins | None = None

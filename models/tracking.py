@@ -1,6 +1,6 @@
 """Access to MLflow without telemetry, log noise or folders in the working directory.
 
-Importing mlflow takes seconds, so only code that writes to the registry or copies from it calls this module.
+Importing mlflow takes seconds, so it is imported at the first use of the registry, or earlier by `load`.
 """
 
 import logging

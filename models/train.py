@@ -34,7 +34,7 @@ def train(
         y: bool or int[n], 1 where fraud.
         seed: seed of the binning's subsample, and of the draws for `feature_share`.
         iterations: number of trees.
-        leaves: leaves of each tree.
+        leaves: greatest number of leaves of each tree.
         learning_rate: share of each tree's correction that is applied.
         feature_share: share of the columns that each split may use, drawn at random; above 0, up to 1.
         fraud_weight: weight of a fraud; a genuine transaction has 1.
@@ -87,7 +87,7 @@ def split_by_time(event_time: np.ndarray, *, share: float = 0.25, gap_ms: int = 
     In a short history the gap is a tenth of the time span, if that is less than `gap_ms`.
 
     Args:
-        event_time: int64[n], ms.
+        event_time: times of the rows, int64[n], ms; `pipeline` gives arrivals.
         share: hold-out share of the time span.
         gap_ms: time between the last training row and the first hold-out row.
     """

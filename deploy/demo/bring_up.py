@@ -56,8 +56,8 @@ def begin(options: Options, steps: Steps) -> Run:
     """Return the run to continue, or a new one on an emptied directory; print the fate of an earlier run.
 
     Raises:
-        DemoError: an unfinished run has other options, demo.json is damaged (unless `options.fresh`), or the
-            directory was not made by a demo.
+        DemoError: the directory was not made by a demo; or, without `options.fresh`, demo.json is damaged or
+            an unfinished run has other options.
     """
     try:
         previous = state.load(options.data_dir)

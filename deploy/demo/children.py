@@ -14,7 +14,7 @@ from deploy.local.processes import Server
 JOB, SIDECAR, TRAINING, PROMETHEUS = "job", "sidecar", "training", "prometheus"
 AUDIT, MLFLOW = "audit", "mlflow"
 PATIENCE_S = {JOB: 90.0, SIDECAR: 10.0, TRAINING: 2.0, PROMETHEUS: 10.0, AUDIT: 10.0, MLFLOW: 5.0}
-"""Time for a graceful stop by process, seconds; the job needs it to end its epoch."""
+"""Time in which each process may stop gracefully, seconds; the job needs it to end its epoch."""
 ROOT = Path(deploy.__file__).resolve().parents[1]
 
 

@@ -72,7 +72,7 @@ def demo(
 
     A killed demo is continued by the next call, which recovers Kafka's logs and the job's state and verifies
     everything since the beginning. After a finished demo the next call starts from the beginning. The exit
-    status is 0 only if nothing is missing, duplicated or unexpected.
+    status is 0 only if nothing is missing, duplicated or unexpected, and job-progress agrees.
     """
     from deploy.demo import compromise
     from deploy.demo.run import Demo

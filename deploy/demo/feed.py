@@ -23,7 +23,7 @@ from loadtests.simulator.world import World
 from streaming_job.contracts.topics import Topics
 
 CHARGEBACK_DELAY_MS = 120_000
-"""Time from a transaction to its chargeback in a demo."""
+"""Mean time from a simulated transaction to its chargeback, unless a file is replayed."""
 CHANGES_PER_S = 2.0
 TIMEOUT_S = 10.0
 
@@ -96,7 +96,7 @@ class Load:
 
 
 def simulated(options: Options, endpoints: Endpoints, topics: Topics, world: World, start_ms: int) -> Load:
-    """Create a load of simulated traffic from `start_ms`, with faults, chargebacks and profile changes."""
+    """Create a load of simulated, disturbed traffic from `start_ms`, with chargebacks and profile changes."""
     stream = Stream(world, options.rate, start_ms)
     labels = Chargebacks(options.seed, delay_ms=CHARGEBACK_DELAY_MS, spread=0.5, fraud_share=0.95)
     churn = ProfileChurn(world, options.rate, start_ms, changes_per_s=CHANGES_PER_S, fraud=stream.fraud)

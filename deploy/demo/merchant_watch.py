@@ -21,7 +21,7 @@ from loadtests.simulator.timeline import Records
 from streaming_job.contracts.topics import Topics
 
 SETTLED_MS = 6 * HOUR_MS
-"""Delay in log time before alerts are counted: parallel key groups may lag behind each other."""
+"""Delay in log time before a line with counts is printed: parallel key groups may lag behind each other."""
 
 
 @dataclass
@@ -120,7 +120,7 @@ class MerchantWatch:
             self._alerted.add(alert["transaction_id"])
 
     def shares(self, merchant: str | None = None) -> Shares:
-        """Count the frauds that have been decided so far, at one merchant or, by default, at all."""
+        """Count the frauds that have been decided so far, at one merchant or, by default, at all of them."""
         found = Shares()
         for name, arrival in self._arrivals.items():
             at = self._merchants[name]

@@ -28,7 +28,7 @@ from service.health.groups import partitions
 
 TICK_S = 0.25
 CHECK_S = 2.0
-"""Interval of checks of the servers; the job and the sidecar are checked at every tick."""
+"""Interval of checks of the embedded stack; the demo's child processes are checked at every tick."""
 LINE_S = 5.0
 """Interval of printed lines, if the output is not a terminal."""
 RATE_OVER_S = 5.0

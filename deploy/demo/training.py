@@ -1,4 +1,4 @@
-"""Training of the first champion and the challengers of `--rollouts`, in a child process as servers start."""
+"""Training of a demo's first champion and challengers, in a child process, while the servers start."""
 
 import json
 import math
@@ -15,7 +15,7 @@ from feature_store.errors import FraudError
 from models.registry import ModelRef
 
 HISTORY = 200_000
-"""Number of transactions to train on."""
+"""Number of simulated transactions, or maximum number of transactions of a file, to train on."""
 FILE_SHARE = 0.25
 """Maximum share of a replayed file to train on."""
 FEWEST_FRAUDS = 100
@@ -110,7 +110,7 @@ def train(
         rollouts: whether to train a weak champion and two challengers.
         tracking_uri: tracking URI of MLflow.
         now_ms: end of the simulated history, ms.
-        merchant_labels: whether to train on the weeks before the archive of `compromise`, with their labels.
+        merchant_labels: whether to train instead on the weeks before `compromise`'s archive, with labels.
 
     Returns:
         Models by name: the challengers, if any, and CHAMPION as the last one.

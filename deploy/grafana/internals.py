@@ -119,7 +119,7 @@ _EVENTS = Row(
     (
         Panel(
             "Age of the watermark",
-            "By partition; idle partitions do not count.",
+            "By partition, idle ones included; these do not hold back the job's watermark.",
             "s",
             "watermark_stuck",
             (

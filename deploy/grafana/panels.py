@@ -27,7 +27,7 @@ class Panel:
     unit: str
     """Grafana's name of the unit: s, ops, bytes, percentunit, short ..."""
     runbook: str
-    """Entry of docs/runbook.md that each point links to."""
+    """Entry of docs/runbook.md that each data point links to."""
     queries: tuple[Query, ...]
     kind: str = "timeseries"
     """timeseries, stat, state-timeline, table or heatmap."""

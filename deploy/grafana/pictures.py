@@ -57,7 +57,7 @@ class Answered:
         return any(not math.isnan(value) for _, series in self.series for _, value in series.points)
 
     def minutes(self, series: Series) -> list[float]:
-        """Return the times of a series, minutes before the end."""
+        """Return the times of a series in minutes relative to the end: 0 or less."""
         return [(at - self.end_s) / 60 for at, _ in series.points]
 
 

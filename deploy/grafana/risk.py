@@ -77,7 +77,7 @@ _ALERTS = Row(
         ),
         Panel(
             "Labels and facts",
-            "Labels whose transaction was found, and merchant facts that came too late for their hour.",
+            "Labels whose transaction was found, and merchant facts that came after their group's promise.",
             "ops",
             "clock_skew",
             (

@@ -35,7 +35,7 @@ def up(
     postgres_port: Port = 0,
     connect_port: Port = 0,
     partitions: Annotated[int, typer.Option(min=1, help="Per new topic keyed by card.")] = 2,
-    replay: Annotated[bool, typer.Option(help="Topics take record timestamps from the producer.")] = False,
+    replay: Annotated[bool, typer.Option(help="Input topics take timestamps from the producer.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the endpoints as JSON.")] = False,
 ) -> None:
     """Start the services that do not run yet, and wait until they are ready."""

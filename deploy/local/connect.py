@@ -82,7 +82,8 @@ def wait(data_dir: Path, server: Server, ports: Mapping[str, int]) -> None:
     """Wait for the worker, configure the connector and wait until it runs.
 
     Raises:
-        StackError: the worker ended, or the worker or the connector is not ready at its deadline.
+        StackError: the worker ended, the worker or the connector is not ready at its deadline, or the port
+            belongs to another program.
     """
     log = data_dir / "logs" / "connect.log"
     config = connector_config(data_dir, ports)

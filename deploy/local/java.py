@@ -29,7 +29,7 @@ def find() -> Java:
     """Find the Java of JAVA_HOME if that is set, else the one on PATH.
 
     Raises:
-        StackError: there is no Java, it does not run, or it is older than 17.
+        StackError: there is no Java, it does not run or does not name its version, or it is older than 17.
     """
     home = os.environ.get("JAVA_HOME")
     if home:

@@ -35,7 +35,7 @@ def check(root: Path, *, setup: bool) -> None:
 
     Args:
         root: the checkout.
-        setup: whether the virtual environment does not exist yet.
+        setup: whether the virtual environment must still be created or updated.
 
     Raises:
         FraudError: the first requirement that is not met.

@@ -121,7 +121,7 @@ def _install(root: Path, venv: Path, progress: Progress) -> None:
 
 
 def _parts(entries: Sequence[str]) -> list[list[str]]:
-    """Divide the locked packages by pip run: PySpark, which takes longest, and three parts of the others.
+    """Divide the locked packages among runs of pip: PySpark, which takes longest, and the others in three.
 
     Packages of one family stay together: some, as mlflow and mlflow-skinny, share files.
     """

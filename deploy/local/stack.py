@@ -85,7 +85,7 @@ def up(
         data_dir: directory of all files; created if missing.
         ports: ports to listen on; 0 for those of the last start, or free ones.
         services: the services to start; connect needs the other two.
-        replay: topics take their timestamps from the producer, see `Topics.configs`.
+        replay: input topics take their timestamps from the producer, see `Topics.configs`.
         partitions: partitions of new topics that are keyed by card.
         proxied: give Kafka a second listener for clients behind a proxy (`Endpoints.proxied`).
         guarded: give Kafka a listener with user and password (`Endpoints.guarded`).

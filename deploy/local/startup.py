@@ -15,7 +15,7 @@ from deploy.local.state import Service, State
 from streaming_job.contracts.topics import Topics
 
 STOP_ORDER: tuple[Service, ...] = ("connect", "postgres", "kafka")
-"""Order of stops: writers before the servers that they write to."""
+"""Order of stops: Connect before the servers that it uses."""
 
 GENTLE: dict[Service, signal.Signals] = {
     "connect": signal.SIGTERM,

@@ -35,7 +35,7 @@ def of_settings(
 def of_sizes(
     name: str, actual: tuple[int, int], wanted: tuple[int | None, int], remedy: str = ""
 ) -> list[str]:
-    """List the numbers of partitions and replicas that differ, one line for each.
+    """List a number of partitions that differs and a number of replicas that is too low, one line for each.
 
     Args:
         name: name of the topic.

@@ -1,4 +1,4 @@
-"""Creation of the project's topics with their settings; existing topics are altered only on request."""
+"""Creation of the project's topics with their settings; existing topics are altered, or only compared."""
 
 import time
 from collections.abc import Mapping
@@ -175,7 +175,10 @@ def _new(name: str, partitions: int, replication: int, config: Mapping[str, str 
 
 
 def _settings(topics: Topics, name: str, config: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the wanted settings; None (broker's default) for those only the other `replay` value sets."""
+    """Return the wanted settings of a topic.
+
+    None (the broker's default) stands for a setting that only the other value of `replay` sets.
+    """
     keys = {key for replay in (False, True) for key in topics.configs(replay=replay)[name]}
     return {key: config.get(key) for key in sorted(keys | config.keys())}
 

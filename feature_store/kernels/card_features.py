@@ -56,6 +56,8 @@ def _speed_kmh(a: int, b: int, gap_ms: int) -> float:
     half_phi = (phi_b - phi_a) / 2
     half_lambda = math.radians(CENTROIDS[b, 1] - CENTROIDS[a, 1]) / 2
     h = math.sin(half_phi) ** 2 + math.cos(phi_a) * math.cos(phi_b) * math.sin(half_lambda) ** 2
+    if np.isnan(h):  # a code that no country has
+        return np.nan
     km = np.rint(2 * 6371.0 * math.asin(min(1.0, math.sqrt(h))) * 1000) / 1000
     return km / (max(gap_ms, 1000) / HOUR_MS)
 

@@ -56,12 +56,11 @@ class Traffic:
 
 
 def measure(traffic: Traffic, rounds: int, say: Callable[[str], None]) -> Iterator[Figure]:
-    """Fill one key group's table; measure adding and writing an hour of facts, sorting labels, lookups,
-    and opening the table.
+    """Fill one key group's table, then open it again; measure additions, writes, sorting, lookups, opening.
 
     Args:
         traffic: the traffic that the facts count.
-        rounds: rounds of each lookup.
+        rounds: rounds of sorting and of each lookup.
         say: called with the progress.
     """
     store, extra, rules = MemoryPieces(), dict[str, Any](), MerchantRules("bench", DELAY_DAYS * DAY_MS)

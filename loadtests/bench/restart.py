@@ -72,7 +72,10 @@ def _killed_live(rig: Rig, say: Say) -> float:
 
 
 def _wait_for_alert(rig: Rig, reader: AlertReader, after: float) -> float:
-    """Wait for an alert received after a time; returns its time of receipt. Seconds since 1970-01-01 UTC."""
+    """Wait for the first alert received at or after a time; returns its time of receipt.
+
+    Both times are seconds since 1970-01-01 UTC.
+    """
     while not reader.received or reader.received[-1] / 1000 < after:
         rig.check()
         if time.time() - after > PATIENCE_S:

@@ -39,7 +39,7 @@ class Deployment:
     directory: Path
     """The engine's own directory for state and logs."""
     venvs: Path
-    """Directory of the environment with Quix Streams."""
+    """Directory of the environments with Quix Streams."""
     wait_for_snapshot_s: int
     """As in `JobSettings`."""
 
@@ -156,7 +156,7 @@ def launch(variant: Variant, deployment: Deployment, say: Say) -> Engine:
     """Build an engine if needed, and start it.
 
     Raises:
-        FraudError: compiler, jars or packages are missing.
+        FraudError: compiler, jars or packages are missing, or the sources do not compile.
     """
     deployment.directory.mkdir(parents=True)
     kind = variant.name.partition("-")[0]

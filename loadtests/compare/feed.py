@@ -54,7 +54,7 @@ class Feed:
 
         Args:
             start: intended time of the first transaction, seconds since 1970-01-01 UTC.
-            meanwhile: called once a second with the seconds since `start`.
+            meanwhile: called at most once a second, with the seconds since `start`.
 
         Raises:
             CompareError: records were not delivered.

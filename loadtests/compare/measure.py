@@ -51,7 +51,7 @@ class Run:
     behind: int
     """Uncommitted transactions at the moment when all had been sent."""
     slip_p99_ms: float
-    """p99 of the delays with which the feed sends, ms."""
+    """p99 of the delays with which the feed sends, in the measured time, ms."""
 
 
 def topics_of(name: str) -> Topics:
@@ -63,7 +63,8 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
     """Run an engine over the tape.
 
     Raises:
-        FraudError: the engine does not start, ends early, makes no progress, or writes no alert.
+        FraudError: the engine does not start, ends early, makes no progress, writes no alert, or does not
+            stop; or records were not delivered.
     """
     servers, topics = deployment.bootstrap_servers, deployment.topics
     broker.create(servers, topics, replay=True)

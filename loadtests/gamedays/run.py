@@ -21,8 +21,8 @@ def run(day: Gameday, scene: Scene) -> None:
     """Run a game day on a system, and leave it healthy.
 
     Raises:
-        FaultError: the system is not healthy before the symptom or after the remedy, something expected is not
-            seen, or the audit finds something other than the day's `findings`.
+        FaultError: the system is not healthy before the symptom or after the remedy, something expected is
+            not seen, or the audit differs from what the game day declares.
     """
     _until_well(scene)
     scene.journal.begin()

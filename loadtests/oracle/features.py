@@ -1,4 +1,4 @@
-"""A second, naive implementation of every feature: each is a small function of a card's whole history.
+"""A second, naive implementation of every feature but the merchants': small functions of a card's history.
 
 No arithmetic is shared with the kernels: slices, sums and sorts over plain lists.
 Amounts are integers (1/10,000 of the currency unit), so sums are exact. Unknown values are NaN.
@@ -15,9 +15,9 @@ from loadtests.oracle.view import View, Window
 WEEK_MS = 7 * DAY_MS
 UNKNOWN = math.nan
 LIMIT_USE = "limit_use_24h"
-"""The only feature that is computed from another one."""
+"""The only feature that is computed from one of the window features (`sum_24h`)."""
 NOWHERE = "ZZ"
-"""Country code of transactions without a country."""
+"""Country code of transactions and profiles without a country."""
 
 Definition = Callable[[View], float]
 OfWindow = Callable[[Window], float]
@@ -25,16 +25,16 @@ OfWindow = Callable[[Window], float]
 DEFINITIONS: dict[str, Definition] = {}
 """Feature name -> function that computes it for a transaction."""
 PER_WINDOW: dict[str, OfWindow] = {}
-"""Stem of feature names -> function that computes it for a window; the feature is `<stem>_<window>`."""
+"""Stem of feature names -> function that computes the feature `<stem>_<window>` for any window."""
 
 
 def names() -> set[str]:
-    """Return the names of all features."""
+    """Return the names of all features that `compute` returns."""
     return {LIMIT_USE, *DEFINITIONS} | {f"{stem}_{window}" for stem in PER_WINDOW for window in WINDOWS}
 
 
 def compute(view: View) -> dict[str, float]:
-    """Compute every feature of a transaction, by name; NaN where unknown."""
+    """Compute a transaction's features, except the merchants', by name; NaN where unknown."""
     values = {name: float(definition(view)) for name, definition in DEFINITIONS.items()}
     if view.hot_features:
         values |= {name: float(value) for name, value in view.hot_features.items()}

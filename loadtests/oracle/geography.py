@@ -8,7 +8,10 @@ EARTH_RADIUS_KM = 6371.0
 
 
 def kilometres(a: str, b: str) -> float:
-    """Return the distance of two countries' centroids in km, rounded to metres; NaN if one is unknown."""
+    """Return the distance of two countries' centroids in km, rounded to metres.
+
+    NaN if either is ZZ, or if they differ and one is a code that no country has.
+    """
     if "ZZ" in (a, b):
         return math.nan
     if a == b:
@@ -18,6 +21,8 @@ def kilometres(a: str, b: str) -> float:
         math.sin((lat_b - lat_a) / 2) ** 2
         + math.cos(lat_a) * math.cos(lat_b) * math.sin((lon_b - lon_a) / 2) ** 2
     )
+    if math.isnan(h):
+        return math.nan
     return round(2 * EARTH_RADIUS_KM * math.asin(min(1.0, math.sqrt(h))) * 1000) / 1000
 
 

@@ -1,10 +1,10 @@
 """Hot cards as docs/decisions/005 defines them: windows of whole buckets, and only the newest single events.
 
 A card becomes hot with a transaction that has 512 others in the 37 days before it, and stays hot until it is
-forgotten. A window then has 60 buckets, aligned to 1970-01-01: the bucket of t and the 59 before it. A ring
-holds 128 buckets of each width; a newer bucket overwrites the one in its slot. Windows by arrival are whole
-buckets of arrivals. Only the hash of merchant ids is shared with the kernels, because estimates of distinct
-merchants depend on the bits of the hash.
+forgotten. A window then has 60 buckets, aligned to 1970-01-01: the bucket of the transaction's event time and
+the 59 before it. A ring holds 128 buckets of each width; a newer bucket overwrites the one in its slot.
+Windows by arrival are whole buckets of arrivals. Only the hash of merchant ids is shared with the kernels,
+because estimates of distinct merchants depend on the bits of the hash.
 """
 
 import math

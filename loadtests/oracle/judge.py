@@ -24,7 +24,7 @@ from models.policy import REVIEW
 from models.registry import ModelRef
 
 CHUNK = 10_000
-"""Transactions that are scored together."""
+"""Number of records whose transactions are scored together."""
 
 
 class Oracle:
@@ -87,7 +87,7 @@ class Oracle:
         run = self.trials.follow(record.partition, plan.trial)
         if card.has(tx):
             return Outcome(record.topic, record.partition, record.offset, Kind.DUPLICATE)
-        # tables are read as of the card's greatest arrival if this transaction arrived earlier
+        # the profile is read as of the card's greatest arrival if this transaction arrived earlier
         seen_at = max(tx.arrival, card.arrival)
         profile = self._profiles.in_force(tx.card_id, seen_at)
         status = self._profiles.status(tx.card_id, seen_at)

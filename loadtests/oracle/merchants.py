@@ -2,7 +2,7 @@
 
 All partitions are read once before any transaction is judged, because a merchant's payments are in all of
 them. A label counts if its card has the transaction that the label names. A label takes effect one hour (the
-margin) after the end of the hour in which it arrived. A payment older than the label delay and the margin is
+margin) after the end of the hour in which it arrived. A payment older than the label delay plus the margin is
 genuine unless its last report in effect says fraud.
 """
 
@@ -44,7 +44,7 @@ class Payment:
         self.arrival = arrival
         self.spike = False
         self.reports: list[tuple[int, bool]] = []
-        """(time at which the report takes effect, ms; whether it says fraud), in log order."""
+        """(time at which the report takes effect, ms; whether it says fraud), in order of arrival."""
 
     def is_fraud(self, time: int) -> bool:
         """Return whether the payment was known as fraud at a time (ms): the last report in effect counts."""

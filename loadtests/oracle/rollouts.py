@@ -15,7 +15,7 @@ from streaming_job.contracts import Reason
 
 FINAL = {"promoted", "rolled_back", "withdrawn"}
 TRIED = {"shadow", "canary", "paused"}
-"""Phases in which challengers are scored."""
+"""Phases in which challengers score transactions."""
 AFTER = {
     "shadow_started": {"proposed"},
     "canary_set": TRIED,
@@ -48,7 +48,7 @@ class Plan(NamedTuple):
 
     champion: Scorer
     challengers: tuple[Scorer, ...] = ()
-    """Models that are scored beside the champion."""
+    """Models that score beside the champion."""
     canary: str = ""
     """Name of the challenger that decides for some cards; empty if none does."""
     share_bp: int = 0
@@ -158,7 +158,7 @@ class State:
         return event.version == 2 and rollout is not None and rollout.events.get(event.key) == event
 
     def plan(self) -> Plan | None:
-        """Return the plan in force; None before the first champion."""
+        """Return the plan in force; None without a champion."""
         if not self.champions:
             return None
         champion, name = self.champions[-1], self.open

@@ -41,7 +41,7 @@ class _Version(NamedTuple):
     """One version of a card's row."""
 
     known_from: int
-    """Kafka timestamp, ms."""
+    """Kafka timestamp, ms; BEGINNING for a card's first version if it is of the first snapshot."""
     profile: Profile | None
     """None where the row was deleted."""
     status: str | None

@@ -32,8 +32,8 @@ class Others(NamedTuple):
 class View:
     """The input of a feature: a transaction, its card's history, and the profile in force.
 
-    The constructor adds the transaction to the card, so the transaction counts in its own windows. No window
-    contains a transaction with a later event time.
+    The constructor adds the transaction to the card, so the transaction counts in its own windows. No
+    `Window` contains a transaction with a later event time; windows by arrival can.
     """
 
     __slots__ = (

@@ -103,7 +103,7 @@ class KafkaFeed:
             Delivered records by topic.
 
         Raises:
-            FeedError: the broker does not answer, or a record was not delivered.
+            FeedError: a record was refused or not delivered, or the Kafka transaction failed.
         """
         pace = pace or Pace.live()
         deadline = self._clock.now_ms() + for_s * 1_000 if for_s is not None else float("inf")
@@ -118,14 +118,14 @@ class KafkaFeed:
         return self.sent
 
     def check_topics(self, topics: Iterable[str], first_ms: int | None = None) -> None:
-        """Check that the topics exist and, for an archive, keep records of its age.
+        """Check that the topics exist and, for an archive, take its timestamps and keep records of its age.
 
         Args:
             topics: names of the topics.
             first_ms: oldest arrival of the archive.
 
         Raises:
-            FeedError: a topic has to be created or changed.
+            FeedError: no broker answers, or a topic has to be created or changed.
         """
         admin = AdminClient(self._client)
         try:

@@ -31,7 +31,7 @@ def write(
         Number of rows written, and of malformed records left out.
 
     Raises:
-        OutputError: for example a missing directory or a full disk.
+        OutputError: there is nothing to write, or the file cannot be written.
     """
     part = path.with_name(path.name + ".part")
     written = left_out = 0

@@ -27,7 +27,7 @@ class Loaded:
     """Result of an initial load."""
 
     rows: int
-    """Number of profiles in the world."""
+    """Number of profiles in the load."""
     written: int
     """Number of rows inserted or changed; the others were up to date."""
 

@@ -92,7 +92,8 @@ class Replay:
             events: number of rows after which to stop; None: all.
 
         Raises:
-            ReplayError: a value is missing or of the wrong type, or the rows are not in order of arrival.
+            ReplayError: a value is missing or cannot be converted, or the rows are not in order of arrival.
+            HandbookError: a value of a handbook file is missing or of another type.
         """
         previous = -1
         for number, part in enumerate(self._file.iter_batches(_ROWS, columns=self._columns)):
@@ -132,12 +133,12 @@ class Replay:
             return column.cast(pa.float64() if name == "amount" else pa.string())
         except (pa.ArrowException, KeyError) as error:
             raise ReplayError(
-                f"{self.path}: column {name} is of the wrong type, {column.type} ({error})"
+                f"{self.path}: column {name}, {column.type}, has a wrong type or value ({error})"
             ) from error
 
 
 def _labels(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Convert labels to 1 fraud, 0 genuine, null unknown, from numbers, booleans or the contract's words."""
+    """Convert labels to 1 fraud, 0 genuine, null unknown, from integers, booleans or the contract's words."""
     if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
         return pc.not_equal(column.cast(pa.int64()), 0).cast(pa.int8())
     words = column.cast(pa.string()).to_pylist()

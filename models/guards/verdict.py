@@ -99,7 +99,7 @@ def next_step(result: Verdict, *, shadow_started_at: int, now: int) -> Step:
     Args:
         result: the verdict on the challenger.
         shadow_started_at: Kafka timestamp of `shadow_started`, ms.
-        now: log time, ms: the newest arrival that the counts include, or the timestamp of a later record.
+        now: log time, ms: when the newest of the counted progress records was written.
     """
     if result.outcome is Outcome.BREACH:
         return Step.BREACHED

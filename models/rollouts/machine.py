@@ -5,10 +5,11 @@
                  canary: also from paused, or again from canary, by a new canary_set
                  promoted: also from proposed, shadow and paused
                  breached: from shadow, canary and paused; then rolled_back
+                 withdrawn: again from withdrawn, with from_the_beginning
     rolled_back is accepted in every phase that is not final.
 
-Events of the first version are accepted in every phase, because that version had no such rules. Even so, the
-rollout must exist, and a withdrawal is refused if no other promoted rollout would be left.
+Events of the first version are accepted in every phase, because that version had no such rules. Even so, a
+withdrawal is refused if its rollout does not exist, or if no other promoted rollout would be left.
 """
 
 from collections.abc import Mapping
@@ -60,7 +61,7 @@ def apply(line: Line, event: Event) -> Line:
 
 
 def is_repetition(line: Line, event: Event) -> bool:
-    """Return whether an accepted event has the same idempotency key and the same content."""
+    """Return whether an accepted event has the same idempotency key and content; false for version 1."""
     trial = line.trials.get(event.rollout_id)
     if trial is None or event.schema_version == 1:
         return False
@@ -107,7 +108,7 @@ def _require_proposable(line: Line, event: Event, trial: Trial | None) -> None:
     if expected != actual:
         raise ConflictError(
             f"the proposal is to replace {_label(event.champion)}, but {_label(in_force)} is in force; "
-            "propose it against that one"
+            "propose again, against that one"
         )
 
 

@@ -8,7 +8,8 @@
       alpha: 0.01
 
 Ambiguous content is refused with its line number: unknown or repeated names, aliases, text instead of a
-number, a bare word that YAML reads as a boolean.
+number, a bare word that YAML reads as a boolean. Of these, only repeated names and aliases are refused here
+within `guards`; `models.guards.policy.read` checks the rest.
 """
 
 import difflib
@@ -129,7 +130,7 @@ def _mapping(path: Path, node: Any, allowed: Sequence[str]) -> dict[str, Any]:
 
 
 def _plain(path: Path, node: Any) -> Any:
-    """Convert a node into built-in types; repeated names and scalars with unknown tags are refused."""
+    """Convert a node into built-in types; repeated names and scalars that YAML cannot read are refused."""
     import yaml
 
     if isinstance(node, yaml.SequenceNode):

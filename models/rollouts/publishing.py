@@ -26,7 +26,7 @@ def publish(
         timestamp_ms: the records' timestamp, for replays into a CreateTime topic; default: now.
 
     Raises:
-        ModelError: the client refuses its settings, or an event is not acknowledged in time.
+        ModelError: the client refuses its settings, or an event is refused or not acknowledged in time.
         ContractError: a field breaks the contract.
     """
     from confluent_kafka import KafkaException, Producer

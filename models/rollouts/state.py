@@ -24,7 +24,7 @@ class Phase(StrEnum):
 
 
 FINAL = frozenset({Phase.PROMOTED, Phase.ROLLED_BACK, Phase.WITHDRAWN})
-"""Phases of a rollout that is no longer open; only one that was promoted may still be withdrawn."""
+"""Phases of a rollout that is no longer open; a promoted rollout may still be withdrawn."""
 TRIED = frozenset({Phase.SHADOW, Phase.CANARY, Phase.PAUSED})
 """Phases in which challengers score transactions."""
 

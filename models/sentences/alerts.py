@@ -8,7 +8,9 @@ from models.sentences.quantities import plural
 
 
 def of_alert(alert: Mapping[str, Any]) -> list[str]:
-    """List the reasons of an alert: the rules that fired, then the features that raised the score most.
+    """List the reasons of an alert: rules that fired, a failed model, features that raised the score most.
+
+    The rule `score` is listed only if there is no other reason.
 
     Args:
         alert: an alert of contract alert.v1.

@@ -2,8 +2,8 @@
 
 A sentence has the value, its window, and the card's usual value if it follows from the alert's features. The
 usual value is the card's rate or mean over the part of the last 30 days that precedes the window, by event
-time; for a single amount it is the median of the latest amounts, or else the mean of 30 days. If the card
-has no payment in that part of the 30 days, the sentence says so.
+time; for the transaction's amount it is the median of the latest amounts, or else the mean of 30 days. If the
+card has no payment in that part of the 30 days, the sentence says so.
 """
 
 from collections.abc import Callable, Iterator, Mapping

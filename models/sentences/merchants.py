@@ -1,7 +1,8 @@
 """Merchant label features of an alert as sentences. Pure.
 
 A fraud is *hidden* if its amount was no spike on its card: a compromised merchant shows such frauds. A
-payment has a known outcome if it has a label, or if no label came within the label delay (docs/labels.md).
+payment has a known outcome if it was reported as fraud, or if the label delay has passed without such a
+report (docs/labels.md).
 """
 
 from collections.abc import Callable, Iterator, Mapping

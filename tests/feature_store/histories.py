@@ -317,7 +317,7 @@ def histories(draw: st.DrawFn, most: int = 40) -> History:
             history.tx(
                 clock - draw(_LAGS), draw(_UNITS), arrival=clock, card=card,
                 merchant=draw(st.sampled_from(("m", "n", "o"))),
-                country=draw(st.sampled_from(("FR", "DE", "US", "ZZ"))),
+                country=draw(st.sampled_from(("FR", "DE", "US", "QQ", "ZZ"))),
                 transaction_id=draw(st.sampled_from(known)).transaction_id if known else None,
             )  # fmt: skip
     if not history.transactions:

@@ -8,7 +8,7 @@ import pytest
 from feature_store.catalogue import HOUR_MS
 from feature_store.kernels.card_features import _speed_kmh
 from feature_store.kernels.countries import CENTROIDS
-from feature_store.layout import country_name
+from feature_store.layout import country_code, country_name
 from loadtests.oracle.geography import EARTH_RADIUS_KM, kilometres
 
 pytestmark = pytest.mark.unit
@@ -38,6 +38,15 @@ def test_no_distance_is_so_near_to_half_a_metre_that_the_last_bits_change_its_ro
     assert len(distances) > 10_000
     close = [far for far in distances if abs(far % 1 - 0.5) <= last_bits(far)]
     assert close == []
+
+
+def test_a_code_that_no_country_has_is_at_an_unknown_distance() -> None:
+    unassigned = country_code("QQ")
+    assert unassigned not in KNOWN
+    for other in (*KNOWN, country_code("QR"), country_code("ZZ")):
+        for a, b in ((unassigned, other), (other, unassigned)):
+            assert math.isnan(_speed_kmh(a, b, HOUR_MS))
+            assert math.isnan(kilometres(country_name(a), country_name(b)))
 
 
 def test_the_kernel_and_the_oracle_have_the_same_distances_bit_for_bit() -> None:

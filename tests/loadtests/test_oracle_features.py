@@ -155,10 +155,12 @@ def test_travel_speed_between_countries():
     world.tx(2 * HOUR, country="US")
     world.tx(3 * HOUR, country="ZZ")
     world.tx(4 * HOUR, country="ZZ")
+    world.tx(5 * HOUR, country="FR")
+    world.tx(6 * HOUR, country="QQ")  # a code that no country has
     speeds = world.feature("travel_speed")
     assert speeds[:2] == [None, 0]
     assert 6_500 < speeds[2] < 9_000  # km from France to the middle of the United States, in one hour
-    assert speeds[3:] == [None, None]
+    assert speeds[3:] == [None, None, None, None]
 
 
 def test_profile_features():
