@@ -199,8 +199,8 @@ def _sum_leaves(x, nodes, values, roots, depths, baseline, out):  # type: ignore
         count = min(n - start, BLOCK)
         for i in range(count):
             for j in range(width):
-                # a split of missing from known values has the threshold -inf on the negated column: a value
-                # of +inf must pass it as any known value does
+                # a node that separates missing from known values tests the negated column: -x > -inf. An x
+                # of +inf would fail that test and count as missing, so it is clipped
                 value = x[start + i, j]
                 value = LARGEST if value > LARGEST else value
                 value = -LARGEST if value < -LARGEST else value

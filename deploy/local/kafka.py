@@ -157,7 +157,7 @@ def java_command(heap: tuple[str, ...], class_path: str, marker: str) -> list[st
 
 
 def environment() -> dict[str, str]:
-    """Return this process's environment with fewer malloc arenas, which cost memory and gain nothing here."""
+    """Return this process's environment with two malloc arenas: more cost memory and gain nothing."""
     return {**os.environ, "MALLOC_ARENA_MAX": "2"}
 
 

@@ -15,7 +15,7 @@ class AuditMetrics:
 
     Args:
         topics: names of the output topics.
-        lag_s: returns the age of the settled point, seconds; called at every scrape.
+        lag_s: returns the age of the last audited point, seconds; called at every scrape.
     """
 
     def __init__(self, topics: Iterable[str], lag_s: Callable[[], float]) -> None:

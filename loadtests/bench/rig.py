@@ -185,7 +185,7 @@ def empty(directory: Path) -> None:
 
 @contextmanager
 def rig(plan: Plan, say: Say) -> Iterator[Rig]:
-    """Run servers, profiles and champion; stop everything at the end, by pid.
+    """Run the servers, with the plan's profiles and models loaded; at the end stop them and the job, by pid.
 
     Raises:
         FraudError: a part does not start.

@@ -1,4 +1,4 @@
-"""Transactions that additional senders may change before they send them."""
+"""Valid transactions that a game day changes, and sends besides its usual traffic."""
 
 import json
 import time

@@ -41,8 +41,8 @@ def encoded(plan: Plan, share: Share, base_ms: int) -> Iterator[pa.Table]:
     Args:
         plan: plan of the run.
         share: the lane.
-        base_ms: event time of the start, ms since 1970-01-01 UTC. Transactions are encoded ahead, so this
-            time is a few seconds before sending starts.
+        base_ms: event time of the intended time 0, ms since 1970-01-01 UTC: when encoding begins. Sending
+            starts a few seconds later, so records are sent that much after their event times.
 
     Raises:
         FraudError: the file of a replay cannot be read.

@@ -70,7 +70,7 @@ def json_number(value: float) -> float | None:
 
 
 def percentile(model: Model, score: Score) -> float | None:
-    """Return the greatest percentile whose least score is at most the score; None if unknown."""
+    """Return the greatest percentile of LEVELS that the score reaches, else 0; None if it is unknown."""
     if score.value is None or model.quantiles is None:
         return None
     pairs = zip(LEVELS.tolist(), model.quantiles.tolist(), strict=True)

@@ -16,7 +16,7 @@ from loadtests.simulator.scenarios import FraudMix
 
 app = typer.Typer(add_completion=False)
 _USUAL = Disturbances()
-_FEEDS = "Destination"
+_FEEDS = "Source and destination"
 _WORLD = "The simulated world"
 _FAULTS = "Shares of disturbed transactions, 0 to 1"
 _LIVE_DELAY, _REPLAY_DELAY = "2m", "7d"

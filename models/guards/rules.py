@@ -104,7 +104,8 @@ class Disagreement:
 class ScoringTime:
     """Guard on the challenger's scoring time.
 
-    No replay repeats a measured time, so this guard may end a rollout but never decides a transaction.
+    A replay measures other times. That does no harm: a verdict only advances or ends a rollout, by an event
+    on the log, and decisions follow from the log.
     """
 
     NAME: ClassVar[str] = "scoring_time"
@@ -177,10 +178,10 @@ class Precision:
         """Return breach if a bet proves the limit broken, pass if the opposite bet proves it kept."""
         cards, champion, low = counts.labelled, counts.champion_labelled, self.min_precision
         if cards is None:
-            detail = f"labels have not been counted, wanted at least {low:g}"
+            detail = f"labels have not been counted; the precision must be at least {low:g}"
             return Finding(self.NAME, Outcome.INSUFFICIENT, False, detail, {"labelled": None})
         fraud, genuine, target = cards.fraud, cards.genuine, log_target(limits.alpha)
-        # as a ratio: one flag is 1 for a fraud, the other is 1 for every labelled card
+        # `log_wealth` tests the ratio of two models' alerts: here one alerts on the frauds, one on every card
         below = log_wealth(genuine, 0, fraud, 1 / low)
         within = log_wealth(0, genuine, fraud, low)
         evidence = {
@@ -212,7 +213,7 @@ RULES: dict[str, type[Rule]] = {
 
 
 def _judge_share(name: str, hits: int, trials: int, max_share: float, limits: Limits, detail: str) -> Finding:
-    """Judge the share of `hits` in `trials` units as the ratio to a model that would alert in every unit."""
+    """Judge hits / trials: the ratio of a model that alerts at each hit to one that alerts at each trial."""
     target, misses = log_target(limits.alpha), max(trials - hits, 0)
     above = log_wealth(0, misses, hits, max_share)
     within = log_wealth(misses, 0, hits, 1 / max_share)

@@ -2,7 +2,7 @@
 
 All records, and a note on each letter, are written in one Kafka transaction: an interrupted replay has sent
 all or nothing, and the next replay finds the notes. A note is a record of `dead-letter-replays` (compacted),
-keyed by the letter's own topic, partition and offset.
+keyed by topic, partition and offset of the letter itself, not of the refused record.
 
 A transaction is sent to the partition that the producers' partitioner gives its card, the only one in which
 the job accepts it (`wrong_partition`). A rollout event is sent to partition 0. Any other record is sent to

@@ -92,7 +92,7 @@ def _release_free_memory() -> None:
 
 
 def error_of(message: int) -> KafkaError:
-    """Return the error of an error message in a queue.
+    """Return the error that a message in a queue reports instead of a record.
 
     Args:
         message: address of the message.

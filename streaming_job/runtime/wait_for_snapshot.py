@@ -1,8 +1,8 @@
 """The wait for Debezium's first snapshot of the profiles, at a first start.
 
 A group reads every table to its end before it decides, so only the rest of a running snapshot can be missing.
-The first snapshot counts as over once the last record of any partition of the profile topic is the snapshot's
-last row, or no snapshot row at all (docs/decisions/011-snapshots-of-the-profiles.md).
+The first snapshot counts as over once some partition of the profile topic ends with the snapshot's last row,
+or with a record that is no snapshot row (docs/decisions/011-snapshots-of-the-profiles.md).
 """
 
 import logging

@@ -1,7 +1,7 @@
 """Sidecar, job and broker are killed within seconds, in every order; then the sidecar's figures are correct.
 
-A challenger is a canary throughout. Its rollout is paused or resumed before each round, and the job may die
-before it has applied that event. The cards that the canary decides for are the same after every round.
+One rollout with a canary lasts through all rounds. Before each round it is paused or resumed, and the job may
+die before it has applied that event. Whenever the canary decides, it decides for the same cards.
 """
 
 import itertools
