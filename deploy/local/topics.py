@@ -68,22 +68,21 @@ def create(
     configs = topics.configs(replay=replay, replicas=replication, any_size=not alter)
     wanted = {name: _settings(topics, name, config) for name, config in configs.items()}
     try:
-        existing = client.list_topics(timeout=REQUEST_S).topics
-        new = [_new(name, counts[name], replication, wanted[name]) for name in wanted if name not in existing]
-        if new:
-            for creation in client.create_topics(new, request_timeout=REQUEST_S).values():
-                _accept_existing(creation)
+        known = client.list_topics(timeout=REQUEST_S).topics
+        new = [_new(name, counts[name], replication, wanted[name]) for name in wanted if name not in known]
+        creations = client.create_topics(new, request_timeout=REQUEST_S) if new else {}
+        # the broker learns of topics with a delay, so the controller may refuse some as existing
+        created = {name for name, creation in creations.items() if _is_created(creation)}
+        existing = [name for name in wanted if name not in created]
         if not alter:
-            _wait_for_broker(client, {name: wanted[name] for name in wanted if name not in existing})
+            _wait_for_broker(client, {name: wanted[name] if name in created else {} for name in wanted})
+            known = client.list_topics(timeout=REQUEST_S).topics
             return [
                 line
-                for name in wanted
-                if name in existing
-                for line in _differences(
-                    client, topics, existing[name], wanted[name], counts[name], replication
-                )
+                for name in existing
+                for line in _differences(client, topics, known[name], wanted[name], counts[name], replication)
             ]
-        differing = [name for name in wanted if name in existing and not _matches(client, name, wanted[name])]
+        differing = [name for name in existing if not _matches(client, name, wanted[name])]
         if differing:
             resources = [_resource(name, wanted[name]) for name in differing]
             for change in client.incremental_alter_configs(resources, request_timeout=REQUEST_S).values():
@@ -161,12 +160,15 @@ def _described_settings(client: AdminClient, name: str) -> Mapping[str, Any] | N
     return entries
 
 
-def _accept_existing(creation: Any) -> None:
+def _is_created(creation: Any) -> bool:
+    """Wait for a topic's creation; return False if the topic existed."""
     try:
         creation.result(timeout=REQUEST_S)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise
+        return False
+    return True
 
 
 def _new(name: str, partitions: int, replication: int, config: Mapping[str, str | None]) -> NewTopic:

@@ -120,6 +120,36 @@ def test_a_replay_switches_the_topic_to_producer_timestamps_and_back(
         assert kinds() == expected
 
 
+@pytest.mark.parametrize("alter", [False, True])
+def test_a_topic_of_which_the_broker_does_not_know_yet_counts_as_existing(
+    stack: Endpoints, topic_names: Callable[[], Topics], monkeypatch: pytest.MonkeyPatch, alter: bool
+) -> None:
+    names = topic_names()
+    client = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
+    small = {"retention.ms": "86400000"}
+    topic = NewTopic(names.model_rollouts, 1, 1, config=small)
+    client.create_topics([topic])[names.model_rollouts].result(20)
+
+    class Behind(AdminClient):
+        """Answers the first question for topics as a broker that is behind its controller does."""
+
+        answers = 0
+
+        def list_topics(self, *args: Any, **options: Any) -> Any:
+            answer = super().list_topics(*args, **options)
+            self.answers += 1
+            if self.answers == 1:
+                del answer.topics[names.model_rollouts]
+            return answer
+
+    monkeypatch.setattr(topics, "admin", lambda servers, _kafka: Behind({"bootstrap.servers": servers}))
+    differences = topics.create(stack.bootstrap_servers, names, alter=alter)
+    named = [line for line in differences if line.startswith(f"{names.model_rollouts} has retention.ms=")]
+    assert bool(named) is not alter
+    (actual,) = client.describe_configs([ConfigResource(ResourceType.TOPIC, names.model_rollouts)]).values()
+    assert actual.result(20)["retention.ms"].value == ("-1" if alter else "86400000")
+
+
 def test_existing_topics_are_compared_and_not_changed(
     stack: Endpoints, topic_names: Callable[[], Topics]
 ) -> None:
