@@ -139,7 +139,7 @@ def test_a_topic_of_which_the_broker_does_not_know_yet_counts_as_existing(
             answer = super().list_topics(*args, **options)
             self.answers += 1
             if self.answers == 1:
-                del answer.topics[names.model_rollouts]
+                answer.topics.pop(names.model_rollouts, None)
             return answer
 
     monkeypatch.setattr(topics, "admin", lambda servers, _kafka: Behind({"bootstrap.servers": servers}))
