@@ -8,7 +8,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass
 from typing import Any
 
 from models.errors import ModelError
@@ -94,8 +94,11 @@ class Policy:
             KeyError: a field without a default is absent.
             ModelError, TypeError, ValueError: a field has a bad value.
         """
-        values = {name: fields[name] for name in ("threshold", "max_count_5m")}
-        values |= {name: fields[name] for name in Policy.__dataclass_fields__ if name in fields}
+        values = {
+            name: fields[name]
+            for name, field in Policy.__dataclass_fields__.items()
+            if name in fields or field.default is MISSING
+        }
         numbers = {name: int(values[name]) for name in COUNTS if values.get(name) is not None}
         return Policy(**{**values, **numbers, "threshold": float(values["threshold"])})
 

@@ -13,6 +13,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are it
     ConfigSource,
     NewTopic,
     ResourceType,
+    TopicMetadata,
 )
 
 from deploy.local import topic_comparison
@@ -75,8 +76,9 @@ def create(
         created = {name for name, creation in creations.items() if _is_created(creation)}
         existing = [name for name in wanted if name not in created]
         if not alter:
-            _wait_for_broker(client, {name: wanted[name] if name in created else {} for name in wanted})
-            known = client.list_topics(timeout=REQUEST_S).topics
+            known = _wait_for_broker(
+                client, {name: wanted[name] if name in created else {} for name in wanted}
+            )
             return [
                 line
                 for name in existing
@@ -93,21 +95,26 @@ def create(
         raise StackError(f"the broker did not set up the topics ({error}): look into kafka's log") from error
 
 
-def _wait_for_broker(client: AdminClient, wanted: Mapping[str, Mapping[str, str | None]]) -> None:
-    """Wait until the broker applies the settings that its controller accepted; then all records obey them."""
+def _wait_for_broker(
+    client: AdminClient, wanted: Mapping[str, Mapping[str, str | None]]
+) -> dict[str, TopicMetadata]:
+    """Wait until the broker applies the settings that its controller accepted; then all records obey them.
+
+    Returns:
+        The metadata of all topics, by name.
+    """
     end = time.monotonic() + REQUEST_S
     pending = list(wanted)
-    while pending:
-        existing = client.list_topics(timeout=REQUEST_S).topics
-        pending = [
-            name for name in pending if name not in existing or not _matches(client, name, wanted[name])
-        ]
-        if pending and time.monotonic() > end:
+    while True:
+        known: dict[str, TopicMetadata] = client.list_topics(timeout=REQUEST_S).topics
+        pending = [name for name in pending if name not in known or not _matches(client, name, wanted[name])]
+        if not pending:
+            return known
+        if time.monotonic() > end:
             raise StackError(
                 f"the broker does not apply the settings of {', '.join(pending)}: look into its log"
             )
-        if pending:
-            time.sleep(0.02)
+        time.sleep(0.02)
 
 
 def _matches(client: AdminClient, name: str, config: Mapping[str, str | None]) -> bool:

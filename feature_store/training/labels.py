@@ -1,5 +1,7 @@
 """Labels of transactions, fraud or genuine: from chargebacks, or from a column `label`."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +16,20 @@ FRAUD, GENUINE = 1, 0
 
 class LabelError(FraudError):
     """Labels are missing or cannot be read."""
+
+
+def require_columns(table: pa.Table, names: Sequence[str]) -> None:
+    """Check that a table of labels has columns, and no nulls in them.
+
+    Raises:
+        LabelError: a column is missing or has nulls.
+    """
+    missing = [name for name in names if name not in table.column_names]
+    if missing:
+        raise LabelError(f"the labels have no column {missing[0]!r}; give the chargeback contract's columns")
+    with_nulls = [name for name in names if table[name].null_count]
+    if with_nulls:
+        raise LabelError(f"the labels have nulls in column {with_nulls[0]!r}; remove those rows")
 
 
 class Labels:
@@ -31,19 +47,9 @@ class Labels:
         Raises:
             LabelError: a column is missing, has nulls or is of another type.
         """
-        missing = [name for name in COLUMNS if name not in table.column_names]
-        if missing:
-            raise LabelError(
-                f"the labels have no column {missing[0]!r}; give the chargeback contract's columns"
-            )
-        holes = [
-            name
-            for name in (*COLUMNS, "reported_at")
-            if name in table.column_names and table[name].null_count
-        ]
-        if holes:
-            raise LabelError(f"the labels have nulls in column {holes[0]!r}; remove those rows")
-        if "reported_at" in table.column_names:
+        has_times = "reported_at" in table.column_names
+        require_columns(table, (*COLUMNS, "reported_at") if has_times else COLUMNS)
+        if has_times:
             order = np.argsort(table["reported_at"].to_numpy(), kind="stable")
             if (order[1:] < order[:-1]).any():
                 table = table.take(order)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from feature_store.merchants.catalogue import NEVER
 from feature_store.merchants.fraud_spans import FraudSpans
-from feature_store.training.labels import COLUMNS, LabelError, Labels, identities, is_fraud
+from feature_store.training.labels import COLUMNS, LabelError, Labels, identities, is_fraud, require_columns
 from feature_store.training.training_files import Rows
 
 
@@ -49,15 +49,7 @@ class Reports:
         Raises:
             LabelError: a column is missing, has nulls or is of another type.
         """
-        needed = (*COLUMNS, "reported_at")
-        missing = [name for name in needed if name not in table.column_names]
-        if missing:
-            raise LabelError(
-                f"the labels have no column {missing[0]!r}; give the chargeback contract's columns"
-            )
-        columns_with_nulls = [name for name in needed if table[name].null_count]
-        if columns_with_nulls:
-            raise LabelError(f"the labels have nulls in column {columns_with_nulls[0]!r}; remove those rows")
+        require_columns(table, (*COLUMNS, "reported_at"))
         encoded = identities(table["card_id"], table["transaction_id"]).dictionary_encode()
         self._identities = encoded.dictionary
         number = np.asarray(encoded.indices)

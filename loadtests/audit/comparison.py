@@ -118,11 +118,11 @@ class Found:
             return
         self._settle(topic, source)
         reason = outcome.reason.value
-        if letter[0] != reason:
-            text = f"{_text(source)}: dead letter {letter[0]} instead of {reason}"
-            self.findings.add(topic, DIFFERENT, text)
-        elif letter[1] != outcome.digest:
-            text = f"{_text(source)}: dead letter {reason} has another key or value than the record"
+        if letter != (reason, outcome.digest):
+            difference = (
+                f"instead of {reason}" if letter[0] != reason else "has another key or value than the record"
+            )
+            text = f"{_text(source)}: dead letter {letter[0]} {difference}"
             self.findings.add(topic, DIFFERENT, text)
 
     def finish(self, ends: Mapping[tuple[str, int], int]) -> None:

@@ -5,7 +5,7 @@ brackets are from its `evaluator/caching.go`). They need no threshold for the nu
 depends on how position and lag move. Burrow's window consists of a consumer's commits; ours consists of looks
 at the committed offsets, a few seconds apart.
 
-- If the lag is zero now, the partition is not in error, whatever happened before (here, except REWIND).
+- If the lag is zero now, the partition is not in error. Here, REWIND is an exception.
 - STOP (`checkIfOffsetsStopped`): records wait, and the consumer has stopped committing.
 - STALL (`checkIfOffsetsStalled`): the consumer commits, the offset stays, the lag is never zero.
 - REWIND (`checkIfOffsetsRewind`): the offset went back between two looks.

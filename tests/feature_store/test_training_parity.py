@@ -1,12 +1,12 @@
 """Features of training sets equal the stream's bit for bit, and match the Fraud Detection Handbook's."""
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from harness.handbook import handbook_file
 from histories import HOUR, History, histories, replay
 from hypothesis import given
 from thoroughness import examples
@@ -126,14 +126,7 @@ AUTHORS = {
 @pytest.fixture(scope="module")
 def handbook_files() -> tuple[Path, Path]:
     """Files of the handbook's transactions and features."""
-    directory = os.environ.get("FRAUD_HANDBOOK_DIR")
-    names = ("handbook-transactions-*.parquet", "handbook-features-*.parquet")
-    result = [sorted(Path(directory).glob(name)) if directory else [] for name in names]
-    if not all(result):
-        pytest.skip(
-            "no handbook-transactions-*.parquet and handbook-features-*.parquet in FRAUD_HANDBOOK_DIR"
-        )
-    return result[0][0], result[1][0]
+    return handbook_file("transactions"), handbook_file("features")
 
 
 def test_the_handbooks_features_are_reproduced_by_the_kernels(handbook_files):

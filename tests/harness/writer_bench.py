@@ -1,6 +1,7 @@
 """Writers of key groups without the job, on their own topics, and the records that a consumer reads there."""
 
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,23 @@ from streaming_job.log import topic_reader
 from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import Alert
 from streaming_job.progress.totals import Totals
+from streaming_job.runtime.failpoints import Step
 from streaming_job.settings import JobSettings
 from streaming_job.transaction.writer import GroupWriter, Output
 
 OWN = {0: (0, 2), 1: (1, 3)}
 """Partitions of the two key groups."""
+At = Callable[[Step, Callable[[], object]], None]
+"""Type of the fixture `at`: runs an action when a writer reaches a step."""
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL."""
+
+
+def die() -> None:
+    """Raise Killed."""
+    raise Killed
 
 
 class WriterBench:

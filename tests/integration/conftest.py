@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from harness.writer_bench import WriterBench
+from harness.writer_bench import At, WriterBench
 
 from deploy.local.stack import Endpoints
 from loadtests.faults.installation import Installation
 from loadtests.faults.job_process import JobProcess
 from streaming_job.contracts.topics import Topics
+from streaming_job.runtime.failpoints import Step
+from streaming_job.transaction import writer as writer_module
 
 
 @pytest.fixture(scope="module")
@@ -40,3 +42,19 @@ def bench(stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Path) -
     writers = WriterBench(stack, topic_names(), tmp_path)
     yield writers
     writers.close()
+
+
+@pytest.fixture
+def at(monkeypatch: pytest.MonkeyPatch) -> Iterator[At]:
+    """Function that runs an action once, when a writer reaches a step."""
+
+    def happen(step: Step, event: Callable[[], object]) -> None:
+        waiting = [event]
+
+        def reach(reached: Step) -> None:
+            if reached is step and waiting:
+                waiting.pop()()
+
+        monkeypatch.setattr(writer_module, "reach", reach)
+
+    return happen

@@ -4,20 +4,19 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from confluent_kafka import Producer
 from harness.job_world import LIMITS, PARTITIONER, load
-from harness.writer_bench import OWN, WriterBench
+from harness.writer_bench import OWN, At, Killed, WriterBench, die
 
 from feature_store.state.arena import MemoryArena
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import MemoryPieces, Meta
+from loadtests.faults.record_producer import RecordProducer
 from streaming_job.facts.table import MerchantRules
 from streaming_job.group.opening import OpenGroup, Opening
 from streaming_job.group.rules import Rules
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.runtime.checkpoint import CheckpointError
 from streaming_job.runtime.failpoints import Step
-from streaming_job.transaction import writer as writer_module
 from streaming_job.transaction.writer import FencedError
 
 pytestmark = pytest.mark.integration
@@ -29,12 +28,12 @@ RECORDS = 20
 @pytest.fixture
 def start(bench: WriterBench) -> Callable[[], OpenGroup]:
     """Function that opens group 0 with merchant facts, as a second instance with an empty state does."""
-    producer = Producer({"bootstrap.servers": bench.servers})
+    producer = RecordProducer(bench.servers, PARTITIONER)
     for group in OWN:
         for partition in OWN[group]:
             for _ in range(RECORDS):
-                producer.produce(bench.topics.transactions, b"{}", b"card", partition)
-    assert producer.flush(30.0) == 0
+                producer.produce(bench.topics.transactions, b"card", b"{}", partition)
+    producer.flush()
     merchants = MerchantRules(bench.settings.job_id, bench.settings.label_delay_ms)
     rules = Rules(bench.topics, KeyGroups(PARTITIONER, 4, len(OWN)), LIMITS, load, merchants=merchants)
     opening = Opening(bench.settings, rules, 0, "q", "second")
@@ -57,23 +56,14 @@ def test_a_start_without_the_last_progress_record_is_refused_and_fences_nobody(
 
 
 def test_a_start_waits_for_a_last_progress_record_that_another_group_hides(
-    bench: WriterBench, start: Callable[[], OpenGroup], monkeypatch: pytest.MonkeyPatch
+    bench: WriterBench, start: Callable[[], OpenGroup], at: At
 ) -> None:
     """An open transaction of a killed job's group 1 hides what group 0 has committed since."""
-
-    class Killed(BaseException):
-        """Stands for SIGKILL."""
-
-    def die(step: Step) -> None:
-        if step is Step.SENT:
-            raise Killed
-
     first, other = bench.writer("first", group=0), bench.writer("first", group=1)
     bench.write(first, 1)
-    with monkeypatch.context() as patch:
-        patch.setattr(writer_module, "reach", die)
-        with pytest.raises(Killed):
-            bench.write(other, 1, group=1)
+    at(Step.SENT, die)
+    with pytest.raises(Killed):
+        bench.write(other, 1, group=1)
     bench.write(first, 2)
     with ThreadPoolExecutor(1) as pool:
         later = pool.submit(start)

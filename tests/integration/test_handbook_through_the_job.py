@@ -1,12 +1,12 @@
 """The Fraud Detection Handbook's data in a real job: scores and figures equal the offline evaluation's."""
 
 import json
-import os
 from datetime import date, timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
+from harness.handbook import handbook_file
 from thoroughness import only_thorough
 
 from deploy.local import topics as broker
@@ -44,11 +44,7 @@ NOTHING, EVERYTHING = Policy(1.0, 10_000), Policy(0.0, 10_000)
 @pytest.fixture(scope="module")
 def file() -> Path:
     """The transactions of the handbook's authors."""
-    directory = os.environ.get("FRAUD_HANDBOOK_DIR")
-    paths = sorted(Path(directory).glob("handbook-transactions-*.parquet")) if directory else []
-    if not paths:
-        pytest.skip("no handbook-transactions-*.parquet in FRAUD_HANDBOOK_DIR")
-    return paths[0]
+    return handbook_file("transactions")
 
 
 def registered(history: History, fold: Fold, tracking_uri: str) -> ModelRef:

@@ -3,12 +3,12 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from harness.writer_bench import OWN, WriterBench
+from harness.writer_bench import OWN, At, Killed, WriterBench, die
 
 from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import Alert
@@ -20,7 +20,6 @@ from streaming_job.transaction.written import OtherQueryError
 
 pytestmark = pytest.mark.integration
 
-At = Callable[[Step, Callable[[], object]], None]
 IN_TRANSACTION = (Step.BEGUN, Step.SENT, Step.OFFSETS_ADDED)
 
 
@@ -37,22 +36,6 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Callable[[], object]:
         monkeypatch.setattr(producer, "UNDISTURBED_S", 0.0)
 
     return event
-
-
-@pytest.fixture
-def at(monkeypatch: pytest.MonkeyPatch) -> Iterator[At]:
-    """Function that runs an action once, when a writer reaches a step."""
-
-    def happen(step: Step, event: Callable[[], object]) -> None:
-        waiting = [event]
-
-        def reach(reached: Step) -> None:
-            if reached is step and waiting:
-                waiting.pop()()
-
-        monkeypatch.setattr(writer_module, "reach", reach)
-
-    return happen
 
 
 def lose_answer() -> None:
@@ -285,12 +268,6 @@ def test_a_newer_attempt_of_a_fenced_instance_does_not_fence_its_successor(bench
 
 
 def test_transaction_of_a_dead_process_does_not_block_the_next(bench: WriterBench, at: At) -> None:
-    class Killed(BaseException):
-        """Stands for SIGKILL."""
-
-    def die() -> None:
-        raise Killed
-
     at(Step.OFFSETS_ADDED, die)
     with pytest.raises(Killed):
         bench.write(bench.writer(), 1)
@@ -309,13 +286,6 @@ def test_an_open_transaction_of_another_group_hides_no_record_from_the_next_proc
     group 1   begin, record ......................................... taken over: aborted
     group 0            commit 1 (not readable yet), then taken over: must see it
     """
-
-    class Killed(BaseException):
-        """Stands for SIGKILL."""
-
-    def die() -> None:
-        raise Killed
-
     first = bench.writer("old", group=0)
     other = bench.writer("old", group=1)
     at(Step.SENT, die)
@@ -341,13 +311,6 @@ def test_start_without_offsets_waits_for_the_progress_that_another_group_hides(
     group 1             begin, record ....................... taken over: aborted
     group 0   commit 1                 commit 2 (hidden)
     """
-
-    class Killed(BaseException):
-        """Stands for SIGKILL."""
-
-    def die() -> None:
-        raise Killed
-
     first, other = bench.writer("old", group=0), bench.writer("old", group=1)
     bench.write(first, 1)
     at(Step.SENT, die)

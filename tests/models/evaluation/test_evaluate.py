@@ -3,7 +3,6 @@ Handbook.
 """
 
 import json
-import os
 from datetime import date, timedelta
 from pathlib import Path
 from xml.etree import ElementTree
@@ -12,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from harness.handbook import handbook_file
 from typer.testing import CliRunner
 
 from feature_store.catalogue import CLIP_RATIO, COLUMN, DAY_MS, HOUR_MS, ROBUST_MEMORY, SPIKE_RATIO
@@ -266,27 +266,15 @@ def test_unknown_values_are_drawn_as_gaps(file, tmp_path):
     assert page(result).count("<circle") == points - 1
 
 
-@pytest.fixture(scope="module")
-def handbook_file() -> Path:
-    """The handbook authors' transactions."""
-    directory = os.environ.get("FRAUD_HANDBOOK_DIR")
-    result = sorted(Path(directory).glob("handbook-transactions-*.parquet")) if directory else []
-    if not result:
-        pytest.skip("no handbook-transactions-*.parquet in FRAUD_HANDBOOK_DIR")
-    return result[0]
-
-
 @pytest.mark.parametrize(
     ("more", "least_precision", "least_cards"),
     [((), 0.30, 0.09), (("--merchant-labels",), 0.75, 0.29)],
     ids=["cards-only", "merchant-labels"],
 )
-def test_figures_on_the_handbooks_validation_weeks(
-    handbook_file, tmp_path, more, least_precision, least_cards
-):
+def test_figures_on_the_handbooks_validation_weeks(tmp_path, more, least_precision, least_cards):
     report = tmp_path / "report.json"
-    command = ["evaluate", "--transactions", str(handbook_file), "--train-start", "2018-06-20"]
-    command += ["--folds", "4", "--report", str(report), *more]
+    command = ["evaluate", "--transactions", str(handbook_file("transactions"))]
+    command += ["--train-start", "2018-06-20", "--folds", "4", "--report", str(report), *more]
     result = CliRunner().invoke(app, command, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     created = json.loads(report.read_text())

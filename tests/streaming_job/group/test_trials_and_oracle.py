@@ -27,7 +27,7 @@ SOUND = model_ref("2")
 def story(canary: ModelRef) -> World:
     """A rollout through all its phases, while 23 cards pay 1,200 times.
 
-    Some payments have the transaction id of the payment before, which is another card's.
+    Some payments repeat id and amount of their card's previous payment, with another event time.
     """
     world = World(rollout=False, partitions=3)
     world.rollout("r1", -HOUR, threshold=0.3, max_count_5m=6)
@@ -42,7 +42,7 @@ def story(canary: ModelRef) -> World:
     world.event(event(Type.PROMOTED, "r2", 6), 400 * SECOND)
     world.event(event(Type.WITHDRAWN, "r2", 7, from_the_beginning=False), 500 * SECOND)
     for number in range(1200):
-        # a repetition of the card's previous transaction
+        # the card's previous payment is 23 before
         content = number - 23 if number % 50 == 29 else number
         amount, card = float(content * 37 % 700), f"c{content * 7 % 23}"
         world.tx(number // 2 * SECOND, amount, card_id=card, transaction_id=f"t{content}")
