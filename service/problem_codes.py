@@ -135,7 +135,7 @@ TABLE = (
     Row(
         ("labels_topic",),
         503,
-        "The labels were not written: the brokers did not answer, or the topic labels does not exist.",
+        "The brokers have not confirmed the labels, or the topic labels does not exist.",
         "Check the brokers; run fraud job topics. Repeat the request.",
     ),
     Row(

@@ -15,6 +15,7 @@ from confluent_kafka import (
 
 from feature_store.errors import FraudError
 from loadtests.oracle.records import Record
+from streaming_job.log import topic_reader
 
 FETCH = 5_000
 """Records per call of the client."""
@@ -211,12 +212,14 @@ class TopicLog:
         )
 
     def _partitions(self, consumer: Consumer, topic: str) -> list[int]:
-        metadata = consumer.list_topics(topic, TIMEOUT_S).topics[topic]
-        if metadata.error is not None:
-            raise MissingTopicError(
-                f"topic {topic} does not exist at {self._servers}; check FRAUD_TOPICS__..."
-            )
-        return sorted(metadata.partitions)
+        try:
+            return topic_reader.partitions(consumer, topic, TIMEOUT_S)
+        except KafkaException as fault:
+            if topic_reader.is_missing(fault):
+                raise MissingTopicError(
+                    f"topic {topic} does not exist at {self._servers}; check FRAUD_TOPICS__..."
+                ) from fault
+            raise
 
     def _unreadable(self, subject: str, fault: KafkaException) -> TopicReadError:
         error = fault.args[0] if fault.args else fault

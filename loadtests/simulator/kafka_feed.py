@@ -143,7 +143,13 @@ class KafkaFeed:
 
     def _check_archive_topic(self, admin: AdminClient, topic: str, first_ms: int | None) -> None:
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        settings = admin.describe_configs([resource], request_timeout=10)[resource].result()
+        try:
+            settings = admin.describe_configs([resource], request_timeout=ANSWER_S)[resource].result()
+        except KafkaException as error:
+            raise FeedError(
+                f"the configuration of topic {topic} cannot be read: {_text(error)}; check the brokers and "
+                "the permissions"
+            ) from error
         if settings["message.timestamp.type"].value != "CreateTime":
             raise FeedError(
                 f"topic {topic} is stamped by the broker, but a replay needs its own timestamps; "

@@ -126,7 +126,7 @@ class ScoringTime:
         detail = f"{text(ratio)} times the champion's time, wanted at most {self.max_ratio:g}"
         has_data = counts.rows > 0 and ratio is not None
         return _compare(
-            self.NAME, ratio, self.max_ratio, has_data, (counts.rows, self.min_rows), detail, evidence
+            self.NAME, ratio, self.max_ratio, has_data, (counts.rows, self.min_rows), "rows", detail, evidence
         )
 
 
@@ -159,6 +159,7 @@ class ScoreDrift:
             self.max_psi,
             drift is not None,
             (min(scores), self.min_scores),
+            "scores",
             detail,
             evidence,
         )
@@ -238,13 +239,14 @@ def _compare(
     most: float,
     has_data: bool,
     size: tuple[int, int],
+    unit: str,
     detail: str,
     evidence: dict[str, Any],
 ) -> Finding:
-    """Compare a number with its limit if there are enough rows; `size` is (rows available, rows required)."""
+    """Compare a number with its limit if there is enough data; `size` is (available, required), in `unit`."""
     if value is None or size[0] < size[1]:
         return Finding(
-            name, Outcome.INSUFFICIENT, has_data, f"{detail}; {size[0]} rows of {size[1]}", evidence
+            name, Outcome.INSUFFICIENT, has_data, f"{detail}; {size[0]} {unit} of {size[1]}", evidence
         )
     outcome = Outcome.BREACH if value > most else Outcome.PASS
     return Finding(name, outcome, has_data, detail, evidence)

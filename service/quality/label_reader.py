@@ -40,4 +40,5 @@ class LabelReader(TopicFollower):
             except Rejected:
                 continue  # a dead letter of the job
             if fraud is not None:
-                self._outcomes.label(card_id, transaction_id, record.timestamp()[1], fraud)
+                order = record.timestamp()[1], record.topic() or "", record.offset() or 0
+                self._outcomes.label(card_id, transaction_id, order, fraud)

@@ -112,8 +112,7 @@ class Topics(BaseModel):
         }
         read_again = {
             self.transactions,
-            *self.fact_tables,
-            self.model_rollouts,
+            *self.folded_tables(facts=True),
             self.job_progress,
             self.audit_log,
         }

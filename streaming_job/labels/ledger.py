@@ -19,7 +19,7 @@ MAX_FAULTS = 5
 
 
 class LedgerError(FraudError):
-    """Labels do not keep their contract, or their file cannot be read; nothing was written."""
+    """Labels do not keep their contract, or their file cannot be read: nothing was written."""
 
     status = 422
     """HTTP status of the sidecar's answer."""
@@ -27,7 +27,7 @@ class LedgerError(FraudError):
 
 
 class LedgerUnansweredError(LedgerError):
-    """Labels cannot be written to the brokers, or read from them."""
+    """Labels cannot be written to the brokers, or read from them; a write may still have succeeded."""
 
     status = 503
     check = "labels_topic"
@@ -96,7 +96,8 @@ class Ledger:
 
         Raises:
             LedgerError: some rows do not keep the contract; nothing was written.
-            LedgerUnansweredError: the brokers do not answer, or refuse the labels; or no such topic.
+            LedgerUnansweredError: the brokers do not answer, or refuse the labels; or no such topic. If the
+                commit got no answer, the labels may be written.
         """
         records = labels(rows)
         with self._lock:
@@ -109,9 +110,11 @@ class Ledger:
                 producer.commit_transaction(TIMEOUT_S)
             except KafkaException as fault:
                 self._give_up()
+                # a commit that got no answer may have succeeded
                 raise LedgerUnansweredError(
-                    f"the labels were not written ({fault.args[0].str()}); check the brokers, and the topic "
-                    f"{self._topic} (`fraud job topics` creates it), then repeat the request"
+                    f"the labels are not known to be written ({fault.args[0].str()}); check the brokers, and "
+                    f"the topic {self._topic} (`fraud job topics` creates it), then repeat the request: a "
+                    "label that is written twice counts once"
                 ) from fault
         return len(records)
 

@@ -83,8 +83,9 @@ def newest_by_group(
             start = max(first, end - back)
             messages = _between(reader, tp.topic, tp.partition, start, seen_from[index])
             for group, record in newest_among(messages, job_id)[0].items():
-                if group not in newest or record["commit_id"] > newest[group]["commit_id"]:
-                    newest[group] = record
+                other = newest.get(group, record)
+                before, last = sorted((record, other), key=lambda either: int(either["commit_id"]))
+                newest[group] = with_feature_counts(last, before)
             seen_from[index] = min(start, seen_from[index])
         if newest and all(group in newest for group in _wanted(groups, newest)):
             break

@@ -46,15 +46,15 @@ def test_versions_of_profiles_must_not_be_compacted_away_at_once() -> None:
 
 
 def test_no_topic_that_is_read_again_is_cut_by_its_size() -> None:
-    """Dead letters and alerts may be cut, because the job reads neither; profiles are compacted instead."""
+    """Dead letters and alerts may be cut: the job reads neither. Replay notes are compacted."""
     kept = {
         name
         for name, config in TOPICS.configs(any_size=True).items()
         if config.get("retention.bytes") == "-1"
     }
     assert kept == {
-        TOPICS.transactions, TOPICS.labels, TOPICS.chargebacks, TOPICS.merchant_facts, TOPICS.model_rollouts,
-        TOPICS.job_progress, TOPICS.audit_log,
+        TOPICS.transactions, TOPICS.profiles, TOPICS.labels, TOPICS.chargebacks, TOPICS.merchant_facts,
+        TOPICS.model_rollouts, TOPICS.job_progress, TOPICS.audit_log,
     }  # fmt: skip
     assert not any("retention.bytes" in config for config in TOPICS.configs().values())
 

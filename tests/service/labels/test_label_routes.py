@@ -62,6 +62,27 @@ def test_labels_are_written_all_or_none(stack: Endpoints, topic_names: Callable[
     ]
 
 
+def test_labels_whose_commit_gets_no_answer_are_not_called_unwritten(
+    stack: Endpoints, topic_names: Callable[[], Topics], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = topic_names()
+    settings = LetterSettings(bootstrap_servers=stack.bootstrap_servers, topics=topics)
+    admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
+    for name in (topics.labels, topics.chargebacks):
+        admin.create_topics([NewTopic(name, 2, 1)])[name].result(30)
+    client = client_of(Ledger(stack.bootstrap_servers, {}, topics.labels))
+    request = {"labels": [LABEL_EXAMPLE]}
+    assert client.post("/v1/labels", json=request).status_code == 201
+    with monkeypatch.context() as patched:
+        patched.setattr(ledger, "TIMEOUT_S", 0.0)  # the answer to the commit is not awaited
+        answer = client.post("/v1/labels", json=request)
+    assert (answer.status_code, answer.json()["code"]) == (503, "labels_topic")
+    assert "the labels are not known to be written" in answer.json()["detail"]
+    assert client.post("/v1/labels", json=request).status_code == 201
+    # the commit without an answer may have succeeded
+    assert len(list(ledger.of_card(settings, "c-42"))) in (2, 3)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.quality.outcomes import Outcomes, Quality
+from service.quality.outcomes import Order, Outcomes, Quality
 
 pytestmark = pytest.mark.unit
 
@@ -36,12 +36,11 @@ def names(one: dict[str, Any]) -> set[tuple[str, str]]:
     }
 
 
-def recount(alerts: list[tuple[str, str]], labels: list[tuple[tuple[str, str], int, bool]]) -> list[Quality]:
+def recount(
+    alerts: list[tuple[str, str]], labels: list[tuple[tuple[str, str], Order, bool]]
+) -> list[Quality]:
     """Counts that `Outcomes.qualities` must return."""
-    last: dict[tuple[str, str], tuple[int, bool]] = {}
-    for key, arrival, fraud in labels:
-        if key not in last or arrival >= last[key][0]:
-            last[key] = (arrival, fraud)
+    last = {key: (order, fraud) for key, order, fraud in sorted(labels)}
     counts: Counter[tuple[tuple[str, str], str]] = Counter()
     for key in dict.fromkeys(alerts):
         outcome = "open" if key not in last else "fraud" if last[key][1] else "genuine"
@@ -54,9 +53,12 @@ def recount(alerts: list[tuple[str, str]], labels: list[tuple[tuple[str, str], i
     ]
 
 
+ORDERS = st.tuples(st.integers(0, 5), st.sampled_from(["labels", "chargebacks"]), st.integers(0, 5))
 EVENTS = st.lists(
-    st.one_of(st.tuples(IDS), st.tuples(IDS, st.integers(0, 5), st.booleans())), max_size=60
-)  # fmt: skip
+    st.one_of(st.tuples(IDS), st.tuples(IDS, ORDERS, st.booleans())),
+    max_size=60,
+    unique_by=lambda event: event if len(event) == 1 else event[1],
+)
 
 
 @given(EVENTS)
@@ -80,12 +82,14 @@ def test_only_the_newest_are_kept() -> None:
     outcomes = Outcomes(most_alerts=2, most_labels=2)
     for transaction in "123":
         outcomes.alert(alert("a", transaction))
-        outcomes.label("a", transaction, int(transaction), True)
+        outcomes.label("a", transaction, (int(transaction), "labels", 0), True)
     assert outcomes.qualities() == recount(
-        [("a", "2"), ("a", "3")], [(("a", "2"), 2, True), (("a", "3"), 3, True)]
+        [("a", "2"), ("a", "3")],
+        [(("a", "2"), (2, "labels", 0), True), (("a", "3"), (3, "labels", 0), True)],
     )
-    outcomes.label("b", "1", 4, False)  # the label of a2, the oldest, is dropped; its alert stays
-    assert outcomes.qualities() == recount([("a", "2"), ("a", "3")], [(("a", "3"), 3, True)])
+    # the label of a2, the oldest, is dropped; its alert stays
+    outcomes.label("b", "1", (4, "labels", 0), False)
+    assert outcomes.qualities() == recount([("a", "2"), ("a", "3")], [(("a", "3"), (3, "labels", 0), True)])
 
 
 def test_precision_is_of_alerts_with_a_label() -> None:
