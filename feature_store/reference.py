@@ -25,9 +25,9 @@ A model asks for features by name and version, in any order; any release that co
 _MERCHANTS = """
 ## Of the merchant, from labels
 
-Made from `feature_store/merchants/catalogue.py`. A job computes them if it keeps merchant facts
-(`FRAUD_MERCHANT_FACTS`, [labels](labels.md)); a job without them refuses a model that asks for one of these
-features. An arrival hour is *ripe* when it has been over for the label delay plus an hour; *M* is the first
+Made from `feature_store/merchants/catalogue.py`. A job that keeps merchant facts (`FRAUD_MERCHANT_FACTS`,
+[labels](labels.md)) computes these features; any other job refuses a model that asks for one of them.
+An arrival hour is *ripe* when it has been over for the label delay plus an hour; *M* is the first
 arrival hour that is not ripe at *a*. Windows begin with hour *M* - 168 (7 d) or *M* - 720 (30 d); those of
 counts, risks and genuine transactions end before *M*, all others reach *a*.
 

@@ -52,7 +52,7 @@ def test_faults_in_sequence_lose_repeat_and_split_no_transaction(
     for fault in draw(random.Random(11), FAULTS, LONGEST_S):
         before = len(proxy.injected)
         proxy.arm(fault)
-        while len(proxy.injected) == before:  # the write may return before its request is sent
+        while len(proxy.injected) == before:  # a write may return before a request of the fault's API is sent
             commits += 1
             bench.write(writer, commits)
     wait_for(lambda: not proxy.late, deadline_s=60, what="what is still on its way")

@@ -288,7 +288,7 @@ def test_a_state_ahead_of_the_topics_is_refused_until_they_are_restored(stopped:
     stopped.burst()
     installed.caught_up(stopped.job)
     assert stopped.job.terminate() == 0, stopped.job.log
-    # the counts go on, although the progress topic is empty: the state also holds the last progress record
+    # the counts go on, although the progress topic was emptied: the state also holds the last record
     for record in map(progress_of, installed.progress()):
         assert record["totals"]["commits"] == record["commit_id"]
 

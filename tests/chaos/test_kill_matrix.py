@@ -45,7 +45,8 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
 
 OF_THE_JOB = tuple(Step) if THOROUGH else (Step.COMMITTED,)
 OF_A_WORKER = IN_WORKER if THOROUGH else (Step.DECIDED,)
-"""Everyday runs kill the job after the commit and a worker before it, thorough runs both at every step."""
+"""Everyday runs kill the job after a commit and a worker before one; thorough runs kill each at all of its
+steps."""
 KILLS = 5
 LABELLED, LIVE = "labelled", "live"
 RECORDS = (40 if THOROUGH else 6) * BURST

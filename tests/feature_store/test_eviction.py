@@ -113,7 +113,7 @@ def test_flood_of_strangers_is_evicted_as_fast_as_it_arrives(monkeypatch):
             history.tx(day * DAY, card=f"{day}/{number}")
         job.run(history)
         known.append(job.state.card_count)
-    # the cards of ten days, and of one round of the sweep; 2,400 cards arrive in total
+    # a card stays for ten days, and up to ten more until the sweep reaches it; 2,400 cards arrive in total
     assert max(known) <= 40 * 20
     assert job.state.numbers_given <= 40 * 20
 

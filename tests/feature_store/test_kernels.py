@@ -80,7 +80,7 @@ def test_state_may_be_rebuilt_from_its_pieces_at_any_time(history, cuts, when, s
     st.integers(1, 100),
 )
 def test_busy_card_equals_the_oracle(steps, batch):
-    """Hundreds of events of one card: segments grow, move and drop events that are out of reach."""
+    """Hundreds of events of one card: its segment grows and moves."""
     history, clock = History(), 0
     for pause, lag, units in steps:
         clock += pause

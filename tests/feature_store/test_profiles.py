@@ -181,7 +181,7 @@ def test_profile_is_of_its_card_only():
 
 
 def behind(history: History, op: str, arrival: int) -> int:
-    """Number of changes counted as late when one arrives after all transactions are decided."""
+    """Number of changes counted as late when one is read after all transactions are decided."""
     state = GroupState(MemoryArena())
     records = history.records()
     state.apply(records, state.card_numbers(records))

@@ -1,4 +1,4 @@
-"""Counts, escalation and cooldown of a card's alerts equal those of three loops over all alerts."""
+"""Counts, escalation and cooldown of a card's alerts equal those of a loop over all earlier alerts."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -46,9 +46,9 @@ ROWS = st.lists(
 
 
 def naive(rows: list[Row], restarted: list[bool]) -> list[tuple[int, int, int]]:
-    """Compute (day, total, arrival of the alert that suppresses it or 0) of each row from the alerts before.
+    """Compute for each row: (day, total, arrival of the sent alert that suppresses this one, or else 0).
 
-    `restarted`: rows at which the card was forgotten.
+    `restarted`: for each row, whether the card starts afresh with it.
     """
     out: list[tuple[int, int, int]] = []
     alerts: list[tuple[str, int]] = []

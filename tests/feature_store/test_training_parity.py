@@ -130,7 +130,7 @@ def handbook_files() -> tuple[Path, Path]:
 
 
 def test_the_handbooks_features_are_reproduced_by_the_kernels(handbook_files):
-    """The handbook's 9 card and time features of its sample days, from all raw rows before.
+    """The handbook's features in `AUTHORS`, of the rows in its file, from all raw rows.
 
     Its windows are pandas' rolling (t - w, t], like ours; the rows are in order of time. All customers have
     profiles: without one, a card with a single transaction would be forgotten after 8 days.

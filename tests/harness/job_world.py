@@ -158,7 +158,7 @@ class World:
     def profile(
         self, op: str, arrival: int, card: str = "c", *, source: dict[str, Any] | None = None, **row: Any
     ) -> None:
-        """Append a profile change (`op`, `source` as Debezium has them, or "tombstone")."""
+        """Append a profile change: `op` as in Debezium or "tombstone", `source` as in Debezium."""
         full = {
             "card_id": card, "status": "active", "home_country": "FR", "currency": "EUR",
             "credit_limit": 1000.0, "risk_tier": 0, "opened_on": 20_000, **row,
@@ -290,7 +290,7 @@ class World:
         return [json.loads(alert.value) for outcome in self.run(**options) for alert in outcome.alerts]
 
     def expected(self, load_model: Callable[[ModelRef], Scorer] = load) -> list[Expected]:
-        """Outcome of every record by the oracle."""
+        """Outcomes by the oracle: of each transaction, and the dead letters of profiles and rollouts."""
         profiles, rollouts = ProfileLog(), RolloutLog(lambda rollout: load_model(rollout.model))
         out = profiles.read(self.profiles) + rollouts.read(self.rollouts)
         rules = OracleRules(LIMITS.lateness_ms, LIMITS.skew_ms, self.partitions, PARTITIONER.value)

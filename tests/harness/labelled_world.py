@@ -72,8 +72,8 @@ class MemoryGroups:
         Args:
             group: number, modulo the number of groups.
             before: "another process", "another machine", the number of a checkpoint to restore, or None.
-            looks: calls of `is_over` until the epoch is over.
-            last_call: number of calls (`Fate.call`) until the process is killed; None: it is not killed.
+            looks: calls of `is_over` before the one that returns True.
+            last_call: number of calls (`Fate.call`) before the one that kills the process; None: no kill.
         """
         job = self.jobs[group % len(self.jobs)]
         if before == "another process":

@@ -42,7 +42,7 @@ class LivePage(Collector):
         self._monitor = Monitor(SETTINGS)
 
     def collect(self) -> Iterable[Metric]:
-        """All metric families, with those of guards."""
+        """Yield all metric families."""
         now = time.time()
         yield from of_view(self._view(now, 2 + int((now - self._began) * COMMITS_PER_S)), 60.0)
         yield from of_guards([("r1", "b", "alert_rate", "pass")])

@@ -185,7 +185,7 @@ class MemoryJob:
         return GroupState(MemoryArena(), keeps_ids=self._rules.merchants is not None)
 
     def restore(self, number: int) -> None:
-        """Restore an earlier checkpoint, in a new process."""
+        """Continue from checkpoint `number`, modulo their count, in a new process without a working copy."""
         self.pieces = self.checkpoints[number % len(self.checkpoints)]
         self.lose_copy()
 

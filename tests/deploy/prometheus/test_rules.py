@@ -59,7 +59,7 @@ def test_each_alert_has_a_severity_a_summary_and_a_link(rule):
     assert sorted(texts) == ["description", "runbook_url", "summary"]
     assert texts["runbook_url"].startswith("docs/runbook.md#")
     assert set(anchors(rule)) <= set(ENTRIES)
-    assert re.match(r"^[^{ ].*[^.]$|^\{\{", texts["summary"]), "a summary has no full stop"
+    assert re.match(r"^[^{ ].*[^.]$|^\{\{", texts["summary"]), "a summary must not end with a full stop"
 
 
 @pytest.mark.parametrize("rule", ALERTS, ids=name)

@@ -60,7 +60,7 @@ CASES = (
         fires_after=2,
         quiet_after=0,
         labels=PLACE,
-        # 1: by less than 30 s; 2: all are behind alike; 3: a little more than the others
+        # 1: below 30 s; 2: all are behind alike; 3: below five times the mean of the others
         almost=[lag(2, 29, 2, 2), lag(100, 120, 90, 100), lag(30, 140, 30, 30)],
     ),
     Case(  # two partitions

@@ -98,7 +98,7 @@ CASES = (
         fires_after=30,
         quiet_after=0,
         labels={**JOB_ONLY, "feature": "has_profile"},
-        # 1: below the limit; 2: since the model took over, but not now
+        # 1: below the limit; 2: a drift since the model took over, but none lately
         almost=[psi(0.24), psi(0.03, champion=0.9)],
         during=40,
     ),
@@ -111,7 +111,7 @@ CASES = (
         labels={**TRIAL, "guard": "alert_rate", "fraud_guard_verdict": "breach"},
         almost=[guard("pass")],
     ),
-    # quiet once the rollout has been rolled back for a quarter of an hour
+    # quiet if the rollout was already rolled back a quarter of an hour before
     Case(
         "FraudGuardBreach",
         {**guard("insufficient"), **phase("rolled_back")},

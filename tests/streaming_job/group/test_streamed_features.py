@@ -44,14 +44,14 @@ def world(seed: int) -> World:
 
 
 def history(made: World) -> pa.Table:
-    """The same transactions as an archive."""
+    """The archive of a world's transactions."""
     rows = [json.loads(record.value or b"") for record in made.transactions]
     arrivals = pa.array([record.timestamp for record in made.transactions])
     return pa.Table.from_pylist(rows).append_column("arrival_time", arrivals)
 
 
 def profiles(made: World) -> pa.Table:
-    """The same profiles; rows of the snapshot have no time."""
+    """The archive of a world's profiles; rows of the snapshot have no time."""
     rows = []
     for record in made.profiles:
         change = json.loads(record.value or b"")

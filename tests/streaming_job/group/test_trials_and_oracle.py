@@ -54,7 +54,7 @@ def place(alert: dict[str, Any]) -> tuple[int, int, str]:
 
 
 def require_same(expected: Iterable[dict[str, Any]], written: Iterable[Any]) -> int:
-    """Compare two sets of alerts; returns how many there are."""
+    """Compare two sets of alerts; return how many there are."""
     ours = sorted((json.loads(alert.value) for alert in written), key=place)
     theirs = sorted(expected, key=place)
     assert [place(alert) for alert in ours] == [place(alert) for alert in theirs]
@@ -76,8 +76,8 @@ def test_job_and_oracle_agree_on_rollouts(canary: ModelRef) -> None:
     suppressed = [outcome.alert for outcome in outcomes if outcome.alert and outcome.kind == Kind.SUPPRESSED]
     shadows = [shadow for outcome in outcomes for shadow in outcome.shadows]
     assert require_same(alerts, job.alerts) > 100
-    # only the canary's policy has a cooldown; without scores it decides nothing until it is promoted, and
-    # then declines (escalated)
+    # only the canary's policy has a cooldown; a canary without scores decides nothing until it is promoted,
+    # and its alerts then decline (escalated), which no cooldown suppresses
     assert require_same(suppressed, job.suppressed) > 10 or canary == NO_NUMBER
     assert require_same(shadows, job.shadow_alerts) > 10
     assert trial_counts(json.loads(orjson.dumps(job.trials.to_json()))) == oracle.trials.counts()

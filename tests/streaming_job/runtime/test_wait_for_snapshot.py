@@ -1,4 +1,4 @@
-"""Which last records of a partition show that Debezium's first snapshot has ended."""
+"""Whether the last record of a partition shows that Debezium's first snapshot has ended."""
 
 import json
 from typing import Any
