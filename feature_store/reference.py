@@ -26,10 +26,10 @@ _MERCHANTS = """
 ## Of the merchant, from labels
 
 Made from `feature_store/merchants/catalogue.py`. A job that keeps merchant facts (`FRAUD_MERCHANT_FACTS`,
-[labels](labels.md)) computes these features; any other job refuses a model that asks for one of them.
-An arrival hour is *ripe* when it has been over for the label delay plus an hour; *M* is the first
-arrival hour that is not ripe at *a*. Windows begin with hour *M* - 168 (7 d) or *M* - 720 (30 d); those of
-counts, risks and genuine transactions end before *M*, all others reach *a*.
+[labels](labels.md)) computes these features; any other job refuses a model that asks for one of them. An
+arrival hour is *ripe* when it has been over for the label delay plus an hour; *M* is the first arrival hour
+that is not ripe at *a*. Windows begin with hour *M* - 168 (7 d) or *M* - 720 (30 d); those of counts, risks
+and genuine transactions end before *M*, all others reach *a*.
 
 """
 

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from deploy.demo.watch import WARM_UP_S, Percentiles
+from deploy.demo.watch import Percentiles
 from loadtests.audit.verify import Verdict
 
 GIB = 2**30
@@ -104,7 +104,9 @@ def show(console: Console, verdict: Verdict, measured: Measured) -> None:
     table.add_row(f"[{colour}]disagreements with job-progress[/]", f"[{colour}]{problems:,}[/]")
     table.add_section()
     if measured.latency is not None:
-        label = f"event to alert, {measured.latency.alerts:,} alerts after {WARM_UP_S:.0f} s of warm-up"
+        label = f"event to alert, {measured.latency.alerts:,} alerts"
+        if measured.latency.left_out_s:
+            label += f" after {measured.latency.left_out_s:.0f} s of warm-up"
         table.add_row(label, f"p50 {measured.latency.p50:,.0f} ms, p99 {measured.latency.p99:,.0f} ms")
     table.add_row("throughput of this run", f"{measured.events_per_s:,.0f}/s over {measured.seconds:,.0f} s")
     table.add_row("peak memory of all processes", f"{measured.peak_memory / GIB:.2f} GiB")

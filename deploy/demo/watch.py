@@ -30,14 +30,16 @@ class Percentiles:
     p99: float
     alerts: int
     """Number of measured alerts."""
+    left_out_s: float = 0.0
+    """Duration of the warm-up, whose alerts are not measured."""
 
     @staticmethod
-    def of(latencies: Sequence[float] | deque[float]) -> "Percentiles | None":
+    def of(latencies: Sequence[float] | deque[float], left_out_s: float = 0.0) -> "Percentiles | None":
         """Compute percentiles; None without latencies."""
         if not latencies:
             return None
         p50, p99 = np.percentile(list(latencies), [50, 99]).tolist()
-        return Percentiles(p50, p99, len(latencies))
+        return Percentiles(p50, p99, len(latencies), left_out_s)
 
 
 class AlertWatch:
@@ -88,7 +90,7 @@ class AlertWatch:
     def latency(self) -> Percentiles | None:
         """Compute percentiles of the alerts after the warm-up, or else of all alerts; None without alerts."""
         warm = [latency for since, latency in self._latencies if since >= WARM_UP_S]
-        return Percentiles.of(warm or [latency for _, latency in self._latencies])
+        return Percentiles.of(warm, WARM_UP_S) or Percentiles.of([latency for _, latency in self._latencies])
 
     def stop(self) -> None:
         """End the thread and close the consumer."""

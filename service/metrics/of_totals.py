@@ -18,7 +18,7 @@ COUNTS = {
     "scoring_failures": "Transactions without a score from the model: the other rules decided alone",
     "shadow_alerts": "Verdicts of challengers that differ from the champion's",
     "labels": "Labels whose transaction was found",
-    "late_facts": "Facts about merchants that arrived after their group's promise, and take effect late",
+    "late_facts": "Facts about merchants that arrived after their group's promise, and may take effect late",
     "suppressed": "Alerts suppressed because the card had one within the cooldown",
 }
 """Name in a progress record's `counts` -> help text. Dead letters are exported by reason instead;
