@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -92,6 +93,14 @@ def chosen(names: str) -> list[Variant]:
     return [variant for variant in VARIANTS if variant.name in selected]
 
 
+def _session(process: psutil.Process) -> int | None:
+    """Return the id of a process's session; None if the process has ended."""
+    try:
+        return os.getsid(process.pid)
+    except ProcessLookupError:
+        return None
+
+
 class Engine:
     """An engine's process and its children; a context manager that kills them."""
 
@@ -114,13 +123,12 @@ class Engine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        family: list[psutil.Process] = []
-        if self._process.poll() is None:
-            family = psutil.Process(self._process.pid).children(recursive=True)
-            self._process.kill()
+        # by session: the children of a process that has ended have another parent
+        family = [process for process in psutil.process_iter() if _session(process) == self._process.pid]
+        self._process.kill()
         self._process.wait()
         for process in family:
-            if process.is_running():
+            with suppress(psutil.NoSuchProcess):
                 process.kill()
         wait_until_gone(family)
 

@@ -196,8 +196,10 @@ def _mended(fields: dict[str, Any], name: str) -> tuple[bytes | None, LeftOut | 
     given = [field for field in (name, f"{name}_base64") if field in fields]
     if not given and f"{name}_sha256" in fields:
         return None, _left_out(fields[f"{name}_bytes"], fields[f"{name}_sha256"])
-    if len(given) != 1:
-        raise KeyError(f"{name} (or {name}_base64, and not both)")
+    if not given:
+        raise KeyError(name)
+    if len(given) > 1:
+        raise ValueError(f"{given[0]} and {given[1]} exclude each other")
     content = fields[given[0]]
     if content is None:
         return None, None

@@ -25,7 +25,7 @@ class KilledError(Exception):
 
 
 class Fate:
-    """Draws the amounts that calls return, and the call at which a process is killed."""
+    """Draws the amounts that calls return; kills the process at the call that a test sets (`left`)."""
 
     def __init__(self, chance: int) -> None:
         """Start without a kill.
@@ -35,7 +35,7 @@ class Fate:
         """
         self.random = Random(chance)
         self.left: int | None = None
-        """Calls until the process is killed."""
+        """Number of calls before the one that kills the process; None: no kill."""
 
     def call(self, *_: object) -> None:
         """Count a call; kill the process if no call was left."""
@@ -51,7 +51,7 @@ class Fate:
 
 
 def as_written(world: World) -> list[Record]:
-    """The world's log, with two partitions of profiles and of labels, and gaps for transaction markers."""
+    """The world's log, with two partitions each of profiles and labels, and gaps for transaction markers."""
     counts: Counter[PartitionId] = Counter()
     written = []
     for record in world.in_order():

@@ -38,7 +38,7 @@ def snapshot(cards: list[str], lsn: int, **fields: Any) -> Iterator[Row]:
 
 
 def broken(card: str) -> list[Row]:
-    """Records whose key or value breaks the contract, each refused alone."""
+    """Records whose key or value breaks the contract; each is refused, and no other record with it."""
     row, good = key(card), change(card, "u", lsn=9)[1]
     return [
         (b"", None),

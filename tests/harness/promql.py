@@ -48,7 +48,10 @@ class QueryError(AssertionError):
 
 @cache
 def exported() -> dict[str, frozenset[str]]:
-    """Sample name -> labels by docs/metrics.md, with the labels that Prometheus adds to a target."""
+    """Sample name -> labels, with those that Prometheus adds to a target.
+
+    The names are those of docs/metrics.md, the audit, Prometheus itself and its client library.
+    """
     result = {"up": TARGET, "ALERTS": TARGET | {"alertname", "alertstate", "severity"}}
     rows = re.findall(r"^\| `(\w+)` \|([^|]*)\| (.*) \|$", PAGE.read_text(), re.MULTILINE)
     for name, labels, meaning in rows:

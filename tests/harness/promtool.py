@@ -162,7 +162,10 @@ def series(case: Case, differs: Sequence[tuple[int, Series]]) -> list[dict[str, 
 
 
 def document(case: Case, rule: Rule) -> dict[str, Any]:
-    """promtool's test file: the alert fires, recovers, and keeps quiet on `almost` and without its series."""
+    """promtool's test file: the alert fires and recovers.
+
+    It keeps quiet on `almost` and, if `quiet_without`, without its series.
+    """
     step = seconds(case.step)
     select = {"alertname": case.alert, "alertstate": "firing", **case.select}
     query = "ALERTS{" + ",".join(f'{key}="{value}"' for key, value in select.items()) + "}"

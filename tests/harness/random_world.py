@@ -1,4 +1,4 @@
-"""A random log with records of every kind."""
+"""A random log of transactions, profile changes and rollouts, valid and broken."""
 
 import random
 

@@ -13,7 +13,7 @@ STOP_S = 30.0
 
 
 class SidecarProcess:
-    """The sidecar on a free port, a context manager that stops it."""
+    """The sidecar on a free port; a context manager that kills it."""
 
     def __init__(self, *arguments: str, **environment: str) -> None:
         """Start it and wait until it listens.

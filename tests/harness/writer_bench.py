@@ -140,7 +140,7 @@ class WriterBench:
         consumer.close()
 
     def delete_group(self) -> None:
-        """Delete the group, as kafka-consumer-groups --delete does."""
+        """Delete the consumer group, as kafka-consumer-groups --delete does."""
         client = broker.admin(self.servers)
         for answer in client.delete_consumer_groups([self.settings.job_id]).values():
             answer.result()

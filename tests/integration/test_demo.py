@@ -1,4 +1,4 @@
-"""`fraud demo` as a user runs it: live, over a file, and continued after the job died."""
+"""`fraud demo` as a user runs it: live, over a file, with rollouts or labels, and after its job died."""
 
 import json
 import os
@@ -228,7 +228,7 @@ def label_some(sidecar: str) -> None:
 
 @only_thorough
 def test_labels_show_a_compromised_merchant(demo, tmp_path):
-    """Hardly any fraud at a merchant is alerted before its first label, and nearly all after it."""
+    """Of the frauds at a merchant, few are alerted before the merchant's first label, and most after it."""
     report = tmp_path / "out.json"
     run = demo("--merchant-labels", "--report", str(report))
     assert run.end() == 0, run.output

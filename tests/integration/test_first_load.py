@@ -37,9 +37,9 @@ def installed(stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Pat
 
 
 def rows() -> Iterator[profile_log.Row]:
-    """A first snapshot with broken and odd records in its middle, then a later snapshot of some cards."""
+    """A snapshot with broken and odd records in its middle, a later one of some cards, and broken records."""
     simulated = world().cards.ids.to_pylist()
-    # half of the simulated cards end the first snapshot, and all of them begin the second one
+    # half of the simulated cards end the first snapshot; all simulated cards begin the second one
     others = [f"card-of-nobody-{number}" for number in range(CARDS - len(simulated) // 2)]
     known, new = simulated[::2], simulated[1::2]
     for number, row in enumerate(profile_log.snapshot([*others, *known], lsn=1)):

@@ -304,7 +304,7 @@ def test_records_deleted_by_retention_are_an_error(
 def test_a_failing_partition_resumes_at_its_position_and_delays_no_other(
     brokers: dict[str, str], topic: str, follow: Callable[..., LogFollower], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follower, "GONE", ())  # a temporary error
+    monkeypatch.setattr(follower, "GONE", ())  # an offset out of range counts as temporary
     produce(brokers, topic, b"0", b"1")
     log = follow({(topic, 0): 3, (topic, 1): 0})
     deadline = time.monotonic() + DEADLINE_S

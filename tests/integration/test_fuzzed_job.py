@@ -33,11 +33,11 @@ def test_damaged_records_neither_stop_the_job_nor_get_lost(installed: Installati
                 else seeds(rng, now, cards)
                 for _ in range(CHUNK)
             ]
-            # each in the partition of the card that it names, whether it is damaged or not
+            # to the partition of the card that the record names, even if damaged; the last ones to any
             installed.send_raw(values[:-ASTRAY])
             installed.send_raw(values[-ASTRAY:], partition=rng.randrange(2))
 
-    send(RECORDS // 2)  # a backlog, in large chunks
+    send(RECORDS // 2)  # a backlog, which the job reads in large mini-batches
     with installed.start() as job:
         send(RECORDS // 2)
         installed.caught_up(job)

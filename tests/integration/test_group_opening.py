@@ -49,7 +49,7 @@ def test_a_start_without_the_last_progress_record_is_refused_and_fences_nobody(
     with pytest.raises(CheckpointError, match=r"written 1 Kafka transactions.* has number 0, "):
         start()
     bench.write(running, 2)
-    opened = start()  # the record of the last transaction is enough
+    opened = start()  # the last commit's progress record is enough
     opened.close()
     with pytest.raises(FencedError):
         bench.write(running, 3)

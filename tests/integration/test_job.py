@@ -392,7 +392,7 @@ def test_invalid_rollouts_and_profiles_become_dead_letters(installed: Installati
     topics = installed.topics
     for value in (b"not json", b"{}", None):
         installed.produce(topics.model_rollouts, b"bad", value)
-    # all installations share this topic, so each of them reads these records
+    # all installations share the profiles topic, so each of them reads these records
     for key, value in (
         (b"{", None),
         (b'{"card_id": "c"}', b"not json"),
@@ -409,7 +409,7 @@ def test_invalid_rollouts_and_profiles_become_dead_letters(installed: Installati
 def test_corrected_dead_letters_are_decided_once(
     installed: Installation, job: JobProcess, tmp_path: Path
 ) -> None:
-    """Truncated records are listed, corrected in a file, replayed and decided; a second replay sends none."""
+    """Truncated records are listed, corrected in a file, replayed and decided; none is sent twice."""
     card = world().cards.ids[2].as_py()
     whole = [json.dumps(transaction(2)).encode() for _ in range(3)]
     installed.send_raw([value[:-1] for value in whole], card.encode())

@@ -62,7 +62,7 @@ def test_a_job_stopped_for_two_seconds_shows_in_the_latency_tail(
             for process in family:
                 process.resume()
         result = run.wait()
-    # the records due in the pause count, although the system did not answer: they waited for its end
+    # latencies include those of records due during the pause: such a record waited until the pause ended
     assert result.latency_ms["p99"] > PAUSE_S * 1_000 * 0.75
     assert result.latency_ms["p50"] < PAUSE_S * 1_000 / 2
     assert result.unsent == 0

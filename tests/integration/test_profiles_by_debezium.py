@@ -33,7 +33,7 @@ WaitFor = Callable[..., Any]
 ROWS = 3_000
 """Cards in the first snapshot, beside those of the simulated world."""
 EVENTS = 1_500
-"""Simulated transactions before and after a change of every profile."""
+"""Simulated transactions sent before a change of every profile, and as many after it."""
 DISTURBED = {"late": 0.05, "out_of_order": 0.1, "duplicated": 0.05, "future": 0.0, "malformed": 0.0}
 
 
@@ -73,7 +73,7 @@ def test_the_first_start_waits_for_the_snapshot(bank: Bank, job: JobProcess, wai
     progress = bank.progress()
     assert sum(record["counts"]["missing_profile"] for record in progress) == 0
     assert sum(record["counts"]["profile_changes"] for record in progress) == ROWS + simulated_cards.size
-    # a group that decided its first transaction had all rows of its cards
+    # the group that decided the first transaction had loaded all rows of its cards by then
     decided = next(number for number, record in enumerate(progress) if record["counts"]["transactions"])
     group = progress[decided]["key_group"]
     loaded = sum(r["counts"]["profile_changes"] for r in progress[: decided + 1] if r["key_group"] == group)

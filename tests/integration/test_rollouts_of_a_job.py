@@ -161,7 +161,7 @@ def _draft(model: ModelRef, policy: Policy) -> Draft:
 
 
 def trials(installed: Installation) -> dict[int, Any]:
-    """`trials` of the newest totals of each key group, without the counts that depend on a clock."""
+    """`trials` of the newest totals of each key group, without what a clock or the order of commits changes."""
     result = {}
     for record in installed.progress():
         content = json.loads(record.value or b"")
@@ -239,7 +239,7 @@ def test_rollouts_from_proposal_to_promotion_and_rollback(
     try:
         with streaming(story):
             story.caught_up(job)
-            # a rollout that is promoted; the job dies while it is a canary
+            # a rollout that is promoted; the job dies while the challenger is a canary
             policy = Policy(better.quality.threshold, 15, cooldown_s=3_600)
             story.propose("first", better.ref, policy, DISAGREEMENT)
             story.step("first", Type.SHADOW_STARTED)
@@ -277,7 +277,7 @@ def test_rollouts_from_proposal_to_promotion_and_rollback(
 
 
 def assert_verified(story: Story) -> None:
-    """Check that the audit of all topics is clean, and that the counts of trials agree."""
+    """Check that the audit of all topics is clean, trials included, and that outputs keep their contracts."""
     report = story.installed.audit().report()
     assert not any(count for result in report["topics"].values() for count in result.values()), report
     assert report["different"] == 0

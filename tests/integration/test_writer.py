@@ -428,7 +428,7 @@ def test_key_groups_do_not_disturb_one_another(bench: WriterBench, at: At) -> No
         for commit_id in range(1, 21):
             bench.write(writer, commit_id, group)
 
-    at(Step.OFFSETS_ADDED, lose_answer)  # in a transaction of either group
+    at(Step.OFFSETS_ADDED, lose_answer)  # in one transaction, of whichever group reaches the step first
     threads = [threading.Thread(target=write, args=job) for job in ((first, 0), (second, 1))]
     for thread in threads:
         thread.start()

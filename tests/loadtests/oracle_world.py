@@ -1,4 +1,4 @@
-"""A small world for the oracle: one partition, and a model whose score is the amount / 1000."""
+"""A small world for the oracle: records in one partition, and models that score by the amount alone."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The continuing audit finds each planted fault once, when it has settled, and none in a clean log."""
+"""The continuing audit finds each planted fault exactly once, and none in a clean log."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ def test_clean_log_stays_clean_step_after_step() -> None:
     audited = Audited(log)
     begun = audited.clock.now
     while not log.is_over:
-        # the whole log exists from the start, so until its end some of it is not audited yet
+        # all transactions exist from the start, so until the last commit some are not audited yet
         assert audited.follower.audited_until_s == 0
         log.commit()
         assert audited.settle() == CLEAN
@@ -59,7 +59,7 @@ def test_lost_duplicated_changed_and_foreign_alerts_are_each_found_once() -> Non
     del alerts[1]  # lost
     audited = Audited(log)
     log.commit()
-    # the lost and the changed one are missing, the changed and the foreign one are unexpected
+    # missing: lost, changed; unexpected: changed, foreign; different: changed
     assert audited.settle() == (2, 0, 2, 1)
     log.commit()
     assert audited.settle() == (2, 1, 2, 1)

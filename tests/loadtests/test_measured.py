@@ -1,4 +1,4 @@
-"""Measurements of benchmarks and kills, from progress records and processes, without a job."""
+"""Measurements of benchmarks, from progress records and processes, and keys of raw records; without a job."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Oracle and kernels, which share no code, agree on hot cards."""
+"""Oracle and kernels, which share no code, agree on hot cards (see docs/features.md) and on quiet ones."""
 
 import json
 import random

@@ -15,14 +15,14 @@ pytestmark = pytest.mark.unit
 
 
 def folded(world: World, **options: Any) -> tuple[RolloutLog, list[Reason | None]]:
-    """The rollouts of a log, and for each record the reason of its refusal; None if it is accepted."""
+    """The rollouts of a log, and for each record the reason of its refusal; None if it is not refused."""
     log = RolloutLog(**options)
     refused = {outcome.offset: outcome.reason for outcome in log.read(world.rollouts)}
     return log, [refused.get(record.offset) for record in world.rollouts]
 
 
 def reasons(world: World) -> list[Reason | None]:
-    """Reasons (None: accepted) of the records after the first two: the first champion and a proposal."""
+    """Reasons (None: not refused) of the records after the first two: the first champion and a proposal."""
     return folded(world)[1][2:]
 
 

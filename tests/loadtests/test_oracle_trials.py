@@ -15,7 +15,7 @@ OTHER = next(f"c{n}" for n in range(1000) if not is_member(f"c{n}", SALT, 5_000)
 
 
 def trial(*challengers: dict, share_bp: int = 0) -> World:
-    """A trial: challengers are scored from START on; model 1 decides, but b for `share_bp` of the cards."""
+    """A trial: challengers score from START on; model 1 decides, but b for `share_bp` of the cards."""
     world = World()
     world.propose("x", *challengers)
     world.event("shadow_started", "x", 2)

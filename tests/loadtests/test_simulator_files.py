@@ -1,4 +1,4 @@
-"""Files of transactions: written by the simulator, and replayed from other sources."""
+"""Files of transactions: the simulator writes them, and replays its own and those of other sources."""
 
 from datetime import datetime
 from pathlib import Path

@@ -23,7 +23,10 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture
 def tried() -> MemoryLog:
-    """One commit of a trial: a canary with cooldown for half of the cards, another challenger in shadow."""
+    """One commit of a trial: a canary with cooldown for half of the cards, another challenger in shadow.
+
+    The rollout event with seq 9 is out of order: a dead letter.
+    """
     world = World(threshold=0.5)
     s = challenger("s", "3", role="shadow", threshold=0.9)
     world.propose("x", challenger(cooldown_s=60, escalate_after=3), s)

@@ -257,7 +257,7 @@ FORGED_TREES = {
     "no nodes": with_nodes(NODES[:0]),
     "fewer nodes than values": with_nodes(NODES[:-1]),
     "nodes of another type": with_nodes(NODES.view(np.int64)),
-    "rows that are wider than its columns": attribute("n_features_in_", text(WIDTH - 1)),
+    "rows that are narrower than the tree's columns": attribute("n_features_in_", text(WIDTH - 1)),
     "a width that is no number": attribute("n_features_in_", text([WIDTH])),
     "no width": attribute("n_features_in_", None),
     "something else as a tree": attribute("tree_", text(1)),

@@ -80,7 +80,7 @@ NOT_FINITE = (math.nan, math.inf, -math.inf)
 
 @st.composite
 def corrupted(draw: st.DrawFn) -> Arrays:
-    """Compiled trees with a few changed values."""
+    """Compiled trees after a few random changes of their arrays."""
     arrays = copy(draw(st.sampled_from(sorted(WHOLE))))
     for _ in range(draw(st.integers(1, 3))):
         name = draw(st.sampled_from(sorted(arrays)))

@@ -98,7 +98,7 @@ def test_a_read_only_batch_is_scored_by_the_same_kernel(
 
 
 def naive_explanation(model: HistGradientBoostingClassifier, row: np.ndarray) -> np.ndarray:
-    """Saabas attribution by a walk over scikit-learn's nodes."""
+    """Contributions by a walk over scikit-learn's nodes: a step adds the change of the mean to its column."""
     out = np.zeros(len(row))
 
     def mean(nodes: np.ndarray, at: int) -> float:

@@ -1,4 +1,4 @@
-"""A cluster's topics are written to only if they are for load tests, or if that is allowed."""
+"""A cluster's topics are written to only if they are for load tests, or with --allow-production."""
 
 import pytest
 

@@ -1,5 +1,5 @@
-"""`fraud models evaluate`: no leaks from the future, complete reports, the figures of the Fraud Detection
-Handbook.
+"""`fraud models evaluate`: no leaks from the future, complete reports, least figures on the data of the Fraud
+Detection Handbook.
 """
 
 import json
@@ -61,7 +61,7 @@ def history(rows: int = 2_500) -> pa.Table:
 
 
 def reports(table: pa.Table) -> pa.Table:
-    """Fraud reports on all frauds and 1% of the genuine payments, in five days; a fifth is reversed later."""
+    """Fraud reports within five days on all frauds and 1% of genuine payments; a fifth is reversed later."""
     rng = np.random.default_rng(6)
     unique = table.slice(0, len(table) - 100)
     fraud = unique["label"].to_numpy() == 1

@@ -1,4 +1,4 @@
-"""The metrics equal those of the Fraud Detection Handbook's code, and of plain loops."""
+"""Card precision equals that of the Fraud Detection Handbook's code, detection that of plain loops."""
 
 import numpy as np
 import pandas as pd

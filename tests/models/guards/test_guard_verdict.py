@@ -1,4 +1,4 @@
-"""The verdicts of each guard, and their evidence."""
+"""The verdicts of each guard except `precision`, and their evidence."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Drift of features computed from progress records equals the formula."""
+"""The drift of features, computed from progress records, equals the PSI by its formula."""
 
 import math
 from typing import Any

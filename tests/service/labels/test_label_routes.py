@@ -1,4 +1,4 @@
-"""Labels posted to the sidecar are written to their topic in the job's form."""
+"""Labels posted to the sidecar are written to their topic in the form that the job reads."""
 
 import json
 from collections.abc import Callable

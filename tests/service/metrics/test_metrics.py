@@ -204,7 +204,7 @@ SETTINGS = ServiceSettings(bootstrap_servers="127.0.0.1:1")
 
 
 def everything() -> View:
-    """A view with values for every metric."""
+    """A view with progress, lag, a reason and a rollout in shadow, but without counts of its trial."""
     of_partition = PartitionLag("transactions", 0, 0, 10, 4, waiting_since_ms=0)
     lag = Lag(NOW, (of_partition,), feed_ms={"heartbeat": int(NOW * 1000)})
     groups = {0: progress(2, written_at=int(NOW * 1000), **trial_of("r1"))}

@@ -79,7 +79,7 @@ def blocked(number: int, at_ms: int) -> dict[str, Any]:
 
 
 class World:
-    """A served sidecar, whose job writes from `start` until `rest`."""
+    """A served sidecar, and a job that writes from `start` or `work` until `rest` or `stop`."""
 
     def __init__(self, servers: str, topics: Topics, job_id: str, directory: Path, **settings: Any) -> None:
         self.topics = topics

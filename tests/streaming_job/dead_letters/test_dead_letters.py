@@ -170,7 +170,7 @@ def test_corrected_value_and_key_are_read_from_the_line():
     ("change", "words"),
     [
         ({"value": {"amount": 1}}, "value must be a string; put a JSON value into quotes"),
-        ({"value_base64": "AA=="}, "not both"),
+        ({"value_base64": "AA=="}, "value and value_base64 exclude each other"),
         ({"dead_letter": "17"}, "not a line of"),
         ({"partition": "x"}, "not a line of"),
     ],
