@@ -73,14 +73,16 @@ def test_state_may_be_rebuilt_from_its_pieces_at_any_time(history, cuts, when, s
 @examples(15, thorough=500)
 @given(
     st.lists(
-        st.tuples(st.sampled_from((0, 1, SECOND, MINUTE, HOUR)), st.integers(0, DAY), st.integers(0, 10**6)),
+        st.tuples(
+            st.sampled_from((0, 1, SECOND, MINUTE, HOUR, DAY)), st.integers(0, DAY), st.integers(0, 10**6)
+        ),
         min_size=200,
         max_size=500,
     ),
     st.integers(1, 100),
 )
 def test_busy_card_equals_the_oracle(steps, batch):
-    """Hundreds of events of one card: its segment grows and moves."""
+    """Hundreds of events of one card in weeks to months: its segment grows and moves, and drops old events."""
     history, clock = History(), 0
     for pause, lag, units in steps:
         clock += pause

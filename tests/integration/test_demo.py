@@ -109,7 +109,7 @@ def test_transactions_become_verified_alerts(demo, tmp_path, wait_for):
     wait_for(lambda: run.decided > 500 or run.process.poll() is not None, deadline_s=DEADLINE_S)
     assert run.process.poll() is None, run.output
     ports = run.listens_on()
-    assert len(ports) >= 5, ports  # brokers and their controller, Postgres, Connect, Spark, the sidecar
+    assert len(ports) >= 5, ports  # the broker and its controller, Postgres, Connect, Spark, the sidecar
     assert {address.removeprefix("::ffff:") for address, _ in ports} <= {"127.0.0.1", "::1"}, ports
     assert run.end() == 0, run.output
     assert_complete(json.loads(report.read_text()))

@@ -161,7 +161,7 @@ def _draft(model: ModelRef, policy: Policy) -> Draft:
 
 
 def trials(installed: Installation) -> dict[int, Any]:
-    """`trials` of the newest totals of each key group, without what a clock or the order of commits changes."""
+    """`trials` of each key group's newest totals, without what a clock or the order of commits changes."""
     result = {}
     for record in installed.progress():
         content = json.loads(record.value or b"")

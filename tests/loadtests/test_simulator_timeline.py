@@ -83,7 +83,7 @@ def test_every_known_fraud_is_reported_once_after_its_delay(world: World) -> Non
         "transaction_id"
     ].to_pylist()
     assert sorted(r["transaction_id"] for r in reports) == sorted(expected)
-    # a duplicate arrives at a time of its own: only the arrivals of accepted rows are compared
+    # a duplicate may arrive later than its original: only the arrivals of accepted rows are compared
     originals = batch.take(batch.accepted)
     arrival = dict(
         zip(originals.table["transaction_id"].to_pylist(), originals.arrival.tolist(), strict=True)

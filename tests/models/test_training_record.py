@@ -84,7 +84,7 @@ def test_digest_changes_with_features_and_outcomes() -> None:
     assert training_set_digest(x.reshape(2, 10), y) != digest
 
 
-def test_the_code_version_has_release_and_commit() -> None:
+def test_the_code_version_has_release_and_digest_of_the_sources() -> None:
     release, _, code = code_version().partition("+")
     assert release
     assert len(code) == 12

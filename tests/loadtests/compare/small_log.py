@@ -76,7 +76,7 @@ def small_log(rate: float) -> SmallLog:
 
 
 def require_equal(log: SmallLog, found: list[dict[str, Any] | None]) -> None:
-    """Check that a port decided like the job; `found`: {"score", "alert", "features"}; None: repetition."""
+    """Check that a port decided like the job; per row: score, alert, features, or None for a repetition."""
     assert [row is not None for row in found] == log.accepted.tolist()
     accepted = np.flatnonzero(log.accepted)
     rows = [row for row in found if row is not None]

@@ -114,7 +114,7 @@ def test_models_just_at_the_limit_are_neither_stopped_nor_passed(overlap: float)
 
 
 def first_looks(proved: np.ndarray) -> tuple[float, float]:
-    """Median and 95th percentile of the first look with a proof; infinite for trials without one."""
+    """Median and 95th percentile of the first look with a proof; a pair without one counts as infinite."""
     first = np.where(proved.any(axis=1), proved.argmax(axis=1) + 1.0, np.inf)
     return float(np.quantile(first, 0.5, method="higher")), float(np.quantile(first, 0.95, method="higher"))
 

@@ -105,7 +105,7 @@ def test_few_card_hours_and_card_hours_without_alerts_never_pass() -> None:
     assert (quiet.outcome, quiet.without_data) == (Outcome.INSUFFICIENT, ("alert_rate",))
 
 
-def test_a_model_that_fails_everything_is_stopped_after_seven_to_ten_transactions() -> None:
+def test_a_model_that_fails_everything_is_stopped_after_a_dozen_transactions_at_most() -> None:
     guards = Guards(rules=(Failures(max_share=0.001),))
     first = next(
         n

@@ -28,11 +28,11 @@ def client_of(writer: Ledger) -> TestClient:
     problems.install(app)
     app.include_router(label_routes(writer, lambda: 1_800_000_000.0))
 
-    async def as_analyst(scope: Any, receive: Any, send: Any) -> None:
+    async def as_operator(scope: Any, receive: Any, send: Any) -> None:
         scope[CALLER] = Caller("ada", Role.OPERATOR, "10.0.0.7")
         await app(scope, receive, send)
 
-    return TestClient(as_analyst)
+    return TestClient(as_operator)
 
 
 def test_labels_are_written_all_or_none(stack: Endpoints, topic_names: Callable[[], Topics]) -> None:

@@ -115,7 +115,7 @@ def counted(log: list[Payment | LabelRecord], order: random.Random, **limits: in
 
 
 def naive(log: list[Payment | LabelRecord], most: int = 1_000, most_of_card: int = 1_000) -> LabelCounts:
-    """For each model and card the label of the first labelled payment on which the model alerted."""
+    """Count each model's cards by the label of the first labelled payment on which the model alerted."""
     seen = [item for item in log if isinstance(item, Payment) and item.records()]
     payments = [item for item in seen if SINCE <= item.arrival < UNTIL]
     of_cards: dict[str, list[Payment]] = {}

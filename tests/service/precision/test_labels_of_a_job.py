@@ -1,7 +1,7 @@
 """The join of alerts and labels over a job's output agrees with the job's own counts of alerted cards.
 
 The job counts the cards on which champion and challengers alerted. If every transaction has a label, the
-labelled cards of a model are those cards.
+labelled cards of a model are exactly the cards on which that model alerted.
 """
 
 import json

@@ -26,7 +26,7 @@ FRAUD, GENUINE = True, False
 
 
 class Log:
-    """The topics of an installation, with records of its job and its analysts."""
+    """The topics of an installation, with alerts of its job, and with labels."""
 
     def __init__(self, servers: str, topics: Topics, but: tuple[str, ...] = ()) -> None:
         self.settings = ServiceSettings(bootstrap_servers=servers, topics=topics)
@@ -96,7 +96,7 @@ def test_alerts_of_three_topics_meet_labels_of_two(log: Log) -> None:
     log.chargeback(4, "genuine")
     log.send(log.topics.labels, {"card_id": "no label"})
     assert log.counts() == LabelCounts(Labelled(2, 1), {"b": Labelled(1, 2)})
-    # the last label by arrival counts, from either topic: for 0 the chargeback, for 3 the verdict
+    # the label that arrived last counts, from either topic: for 0 the chargeback, for 3 the verdict
     log.chargeback(0, "genuine", at=log.now + 1)
     log.chargeback(3, "fraud", at=log.now - 1)
     assert log.counts() == LabelCounts(Labelled(1, 2), {"b": Labelled(0, 3)})

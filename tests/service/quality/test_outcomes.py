@@ -1,4 +1,4 @@
-"""Live precision equals a naive count of all records."""
+"""The counts behind live precision equal naive counts of all records."""
 
 from collections import Counter
 from typing import Any

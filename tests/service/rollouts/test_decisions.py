@@ -21,7 +21,7 @@ MINUTE = 60_000
 
 @pytest.fixture
 def log() -> MemoryRollouts:
-    """r1 decides; r2 goes through all phases, a minute for each event, and is promoted and withdrawn."""
+    """r1 decides; r2 is in shadow, a canary, paused, resumed, promoted and withdrawn, one event a minute."""
     rollouts = MemoryRollouts()
     groups = {0: trial_progress("r2", {"next": COUNTS}, written_at=START)}
     desk = Desk(

@@ -35,11 +35,13 @@ class World:
 
     def __init__(self, *kinds: Type) -> None:
         self.log = MemoryRollouts()
+        self.now = START
+        """The wall clock, ms."""
         self.groups: dict[int, Any] = {}
         self.progress(START)
         self.desk = Desk(
             ServiceSettings(bootstrap_servers="none"),
-            clock=lambda: START / 1000,
+            clock=lambda: self.now / 1000,
             job=lambda: Job(self.groups),
             registry=KnownModels(),
             rollouts=self.log,
@@ -143,6 +145,7 @@ def test_the_deadline_does_not_run_while_the_job_is_stopped() -> None:
     """The wall clock does not count: a week in which the job is stopped does not use up the deadline."""
     world = World(Type.SHADOW_STARTED)
     for _ in range(3):
+        world.now += 7 * 24 * HOUR
         world.watch.look()
     assert world.phase is Phase.SHADOW
 

@@ -39,7 +39,7 @@ def labelled(fraud: int, genuine: int) -> LabelCounts:
 
 
 class World:
-    """A rollout in shadow with `precision` as its only guard, its labels, and a watch."""
+    """A rollout in shadow, by default with `precision` as its only guard, its labels, and a watch."""
 
     def __init__(self, labels: LabelCounts | None, guards: dict[str, Any] | None = GUARDS) -> None:
         self.log, self.labels = MemoryRollouts(), labels

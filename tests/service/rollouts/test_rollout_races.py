@@ -105,7 +105,7 @@ def test_of_two_sidecars_that_race_one_gets_409_each_time(settings: ServiceSetti
         won = [answer for answer in answers.values() if isinstance(answer, Receipt)]
         lost = [answer for answer in answers.values() if isinstance(answer, DeskError)]
         assert [event.seq for event in won] == [seq + 1], answers
-        # race: it was fenced at each of its attempts
+        # check `race`: the loser was fenced at each of its attempts
         assert [refusal.status for refusal in lost] == [409], answers
         assert lost[0].check in ("seq", "race"), answers
         seq += 1

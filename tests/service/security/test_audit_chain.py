@@ -1,4 +1,4 @@
-"""The audit log's chain: every way to tamper with it is found, a cut or forged end only by a known head."""
+"""The audit log's chain: all tampering is found; a cut or forged end only by a head kept elsewhere."""
 
 import json
 from typing import Any
@@ -114,7 +114,7 @@ def test_a_changed_order_is_found(order: list[int]) -> None:
     head=st.sampled_from(["", *heads()]),
 )
 def test_only_a_beginning_of_the_log_passes(chosen: list[int], head: str) -> None:
-    """Oracle: a log passes if it is a beginning of the written log and contains the known head."""
+    """A log passes exactly if it is a beginning of the written log and contains the known head, if any."""
     values = [CHAIN[index] for index in chosen]
     is_beginning = values == CHAIN[: len(values)]
     holds_head = not head or head in heads()[: len(values)]

@@ -1,4 +1,7 @@
-"""Without a tokens file: only this machine is served, no proxy on it, and no change by a foreign page."""
+"""Without a tokens file, routes with a role serve only this machine, but no proxy on it.
+
+Pages of other origins cannot change state.
+"""
 
 import pytest
 from fastapi import Depends

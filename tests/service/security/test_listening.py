@@ -1,4 +1,4 @@
-"""Addresses other than loopback need tokens and TLS."""
+"""Addresses other than loopback need tokens, and TLS or `--insecure-http`."""
 
 from pathlib import Path
 

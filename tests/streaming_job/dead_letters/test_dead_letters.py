@@ -49,7 +49,7 @@ raw_bytes = (
 
 
 def dead_letter(key: bytes | None, value: bytes | None, detail: str = "cut short") -> DeadLetter:
-    """The dead letter that the job writes for a record at the position of LETTER's."""
+    """The dead letter that the job writes for a record at the input position that LETTER names."""
     return DeadLetter(LETTER.topic, 3, 42, 1500, key, value, Reason.MALFORMED_JSON, detail)
 
 

@@ -113,7 +113,7 @@ def test_a_rollout_too_large_for_the_state_is_refused() -> None:
 
 @pytest.mark.parametrize("text", [b'"r1"', b'"card-fraud"', b'"test"'])
 def test_text_that_only_pythons_json_accepts_is_refused(text: bytes) -> None:
-    """A lone surrogate passes the contract, but would break the alerts and progress records that name it."""
+    """A lone surrogate passes the contract, but would break the alerts and progress records that quote it."""
     broken = replace(record(1, 20), value=(record(1, 20).value or b"").replace(text, b'"x\\ud800"', 1))
     history, refused = folded(record(0, 10), broken)
     assert refused == [(1, Reason.INVALID_VALUE)]
@@ -389,7 +389,7 @@ def test_a_withdrawal_event_from_the_beginning_concerns_undecided_transactions()
 
 
 def test_rollouts_of_both_versions_follow_each_other() -> None:
-    """A record of version 1 rolls back the open rollout; a later proposal may name its model as champion."""
+    """A version-1 record rolls back the open rollout; a later proposal may name its model as champion."""
     old = [record(0, 10), *events(*trial(), first=1)]
     history, refused = folded(*old, record(6, 70, "r6", model_ref("4")))
     assert (refused, history.line.open) == ([], None)

@@ -194,7 +194,7 @@ def test_groups_decode_the_same_as_decoding_all_and_assigning(partitioner, group
         assert same(decoded, other)
     offsets = [offset for part in result for offset in part.changes["offset"].tolist()]
     offsets += [letter.offset for part in result for letter in part.dead_letters]
-    assert sorted(offsets) == list(range(len(drawn)))  # one group keeps or reports each record
+    assert sorted(offsets) == list(range(len(drawn)))  # each record is kept or reported by one group
 
 
 @pytest.mark.parametrize("groups", [1, 2, 5])
