@@ -82,7 +82,7 @@ def test_state_may_be_rebuilt_from_its_pieces_at_any_time(history, cuts, when, s
     st.integers(1, 100),
 )
 def test_busy_card_equals_the_oracle(steps, batch):
-    """Hundreds of events of one card in weeks to months: its segment grows and moves, and drops old events."""
+    """Hundreds of events of one card in weeks: its segment grows and moves, and drops old events."""
     history, clock = History(), 0
     for pause, lag, units in steps:
         clock += pause
