@@ -1,7 +1,8 @@
-"""`fraud job`: create the topics of the streaming job, and run it in the foreground."""
+"""`fraud job`: create the topics of the streaming job, show its permissions, run it in the foreground."""
 
 import logging
 import os
+import shlex
 import signal
 import threading
 from typing import Annotated
@@ -13,7 +14,9 @@ from streaming_job import environment
 from streaming_job.settings import JobSettings
 
 log = logging.getLogger(__name__)
-app = typer.Typer(no_args_is_help=True, help="Create the topics of the streaming job, and run it.")
+app = typer.Typer(
+    no_args_is_help=True, help="Create the topics of the streaming job, show its permissions, and run it."
+)
 
 
 class TopicsError(FraudError):
@@ -45,6 +48,19 @@ def topics(
             f"existing topics differ in {len(differences)} points from what the job needs, see above; alter "
             "them unless the difference is intended: docs/operations.md, Topics"
         )
+
+
+@app.command()
+def permissions(
+    principal: Annotated[str, typer.Argument(help="Principal of the job, for example User:card-fraud.")],
+) -> None:
+    """Print the permissions that the job needs on the brokers, as commands of Kafka's kafka-acls.sh."""
+    from streaming_job.contracts.permissions import of_job
+
+    settings = environment.settings(JobSettings)
+    command = ["kafka-acls.sh", "--bootstrap-server", settings.bootstrap_servers, "--add"]
+    for permission in of_job(settings.job_id, settings.topics, facts=settings.merchant_facts):
+        typer.echo(shlex.join([*command, "--allow-principal", principal, *permission.options()]))
 
 
 @app.command()

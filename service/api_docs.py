@@ -1,4 +1,4 @@
-"""API documentation at `/docs` and `/openapi.json`, without scripts or files from other hosts."""
+"""API documentation at `/docs` and `/openapi.json`: no scripts at all, and no files from other hosts."""
 
 from importlib.resources import files
 from typing import Any

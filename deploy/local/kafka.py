@@ -57,6 +57,13 @@ background.threads=2
 num.recovery.threads.per.data.dir=2
 """
 
+AUTHORISER = """\
+authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
+# clients of the other listeners, broker and controller log in to nothing
+super.users=User:ANONYMOUS
+"""
+"""Added with the guarded listener, whose user may only do what ACLs allow."""
+
 LOGIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 USER, PASSWORD = "card-fraud", "of-the-embedded-stack"
 """Not secret: the other listeners of this broker need no password."""
@@ -75,7 +82,7 @@ def start(data_dir: Path, ports: Mapping[str, int], progress: Progress) -> Serve
     properties = home / "server.properties"
     listeners, advertised = _listeners(ports)
     properties.write_text(
-        PROPERTIES.format(
+        (PROPERTIES + AUTHORISER if "guarded" in ports else PROPERTIES).format(
             host=HOST,
             data=home / "data",
             listeners=listeners,

@@ -1,4 +1,4 @@
-"""Kernel of the merchant label features: as-of lookup in sorted facts, one walk back over the frauds."""
+"""Kernel of the merchant label features: as-of lookups in sorted facts, and walks back over the frauds."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +57,7 @@ def _newest_genuine(
     last: int,
     arrival: int,
 ) -> int:
-    """Return the newest ripe hour that has a genuine transaction; -1 if there is none.
+    """Return the newest ripe hour (see `catalogue`) with a genuine transaction; -1 if there is none.
 
     Args:
         hour: `Hours.hour`.
@@ -107,7 +107,7 @@ def merchant_features(
         end_fraud: index after its last fraud.
         arrivals: ms, in any order, shape (n,).
         ripe_after_ms: time from the end of an hour until it is ripe (label delay + MARGIN_MS).
-        out: out, shape (n, len(MERCHANT_FEATURES)).
+        out: receives the features, shape (n, len(MERCHANT_FEATURES)).
     """
     for row in range(arrivals.size):
         arrival = arrivals[row]
@@ -123,7 +123,7 @@ def merchant_features(
         in_week = _between(count, week, end)
         in_month = in_week + _between(count, month, week)
         f[C_COUNT_30D], f[C_COUNT_7D] = in_month, in_week
-        # 2. frauds from M - 720 up to the arrival, newest first
+        # 2. frauds from hour `unripe - MONTH_H` up to the arrival, newest first
         first, last = first_fraud[row], end_fraud[row]
         while last > first and frauds[last - 1].arrival > arrival:
             last -= 1

@@ -43,7 +43,7 @@ MERCHANT_SENTENCES: Mapping[str, Sentence] = {
     "merchant_streak": lambda value: f"{plural(value, 'reported fraud')} in a row at this merchant",
     "merchant_streak_age": _ago("the first of the frauds in a row"),
     "merchant_last_unexplained_age": _ago("the newest hidden fraud"),
-    "merchant_first_unexplained_age": _ago("the oldest hidden fraud of 30 days"),
+    "merchant_first_unexplained_age": _ago("the oldest hidden fraud that still counts"),
     "merchant_genuine_since": lambda value: (
         f"{plural(value, 'genuine payment')} at this merchant since the newest hidden fraud"
     ),

@@ -9,7 +9,7 @@ PLACE = ["topic", "partition"]
 
 
 def of_lag(lag: Lag, now_s: float) -> list[Metric]:
-    """Return the lag from the broker's offsets, and the newest records of the profile feed.
+    """Return metrics of the lag, and of the time and age of the profile feed's newest records.
 
     Args:
         lag: lag of all input partitions, from the brokers' offsets.

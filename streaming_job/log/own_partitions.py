@@ -8,7 +8,7 @@ from streaming_job.log.records import Offsets
 
 
 class OwnPartitions(LogFollower):
-    """A follower of partitions of one topic that can also look up their end offsets."""
+    """A follower of partitions that can also look up the end offsets of their topics."""
 
     def __init__(self, client: Mapping[str, str], positions: Offsets) -> None:
         """Begin to fetch.
@@ -26,7 +26,7 @@ class OwnPartitions(LogFollower):
         """A separate client, created when it is first needed."""
 
     def ends(self) -> Offsets:
-        """Return the last stable offset of each partition.
+        """Return the last stable offset of every partition of the topics, also of those not followed.
 
         Raises:
             LogError: for PATIENCE_S the brokers did not answer, or answered with an error.

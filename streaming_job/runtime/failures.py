@@ -20,9 +20,9 @@ class JobFailedError(FraudError):
 
 
 JVM_GONE = (
-    "Spark's JVM is gone: it was killed, or the machine ran out of memory (then lower FRAUD_DRIVER_MEMORY, "
-    "or give the machine more; if the log above has an OutOfMemoryError, raise FRAUD_DRIVER_MEMORY); start "
-    "the job again; nothing is lost"
+    "Spark's JVM is gone. If the log above has an OutOfMemoryError, raise FRAUD_DRIVER_MEMORY; otherwise the "
+    "JVM was killed, perhaps because the machine ran out of memory: then lower FRAUD_DRIVER_MEMORY, or give "
+    "the machine more. Start the job again; nothing is lost"
 )
 
 

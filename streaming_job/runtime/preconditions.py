@@ -11,6 +11,7 @@ from streaming_job.settings import JobSettings
 
 TIMEOUT_S = 15.0
 REFUSED = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL)
+"""Errors of credentials and protocol."""
 
 
 class StartUpError(FraudError):
@@ -38,7 +39,8 @@ def require_inputs(settings: JobSettings) -> None:
         missing = sorted({*settings.topics.job_topics, *settings.tables} - set(existing))
         if missing:
             raise StartUpError(
-                f"topics are missing: {', '.join(missing)}; create them, see docs/operations.md"
+                f"topics are missing, or the job has no permission on them: {', '.join(missing)}; "
+                "create them, or grant it, see docs/operations.md"
             )
         rollouts = TopicPartition(settings.topics.model_rollouts, 0)
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]

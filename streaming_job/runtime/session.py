@@ -28,7 +28,7 @@ _STREAMING = "spark.sql.streaming"
 _ROCKSDB = f"{_STREAMING}.stateStore.rocksdb"
 SPARK_HOME = Path(pyspark.__file__).parent
 COLLECTOR = "-XX:+UseParallelGC"
-"""Stop-the-world garbage collector: Java works only between two epochs, and has few cores."""
+"""Collector that stops the JVM: the JVM is idle during epochs, and a concurrent one would need more cores."""
 LOOPBACK = "127.0.0.1"
 END_S = 30.0
 """Time that a JVM has to exit after its stdin is closed; then it is killed."""
@@ -82,7 +82,7 @@ def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> di
         f"{_ROCKSDB}.trackTotalNumberOfRows": "false",
         f"{_ROCKSDB}.boundedMemoryUsage": "true",
         f"{_ROCKSDB}.maxMemoryUsageMB": "256",
-        # a restart reads at most that many changelogs
+        # a snapshot follows about ten changelogs, so a restart reads few more than that
         f"{_STREAMING}.stateStore.minDeltasForSnapshot": "10",
         # otherwise Spark runs an empty epoch after each epoch
         f"{_STREAMING}.noDataMicroBatches.enabled": "false",

@@ -28,7 +28,7 @@ def history(rows: int = 5_000, seed: int = 2) -> pa.Table:
     lateness = np.where(
         rng.random(rows) < 0.1, rng.choice([-DAY // 100, DAY // 50, 5 * DAY, 8 * DAY], rows), 0
     )
-    # half of the traffic is on one card, which becomes hot
+    # half of the traffic is on one card: too many events to keep each, so it becomes hot (decision 5)
     card = np.where(rng.random(rows) < 0.5, 0, rng.integers(0, 60, rows))
     table = pa.table(
         {

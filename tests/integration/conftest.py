@@ -4,11 +4,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from harness.acls import grant
 from harness.writer_bench import At, WriterBench
 
 from deploy.local.stack import Endpoints
 from loadtests.faults.installation import Installation
 from loadtests.faults.job_process import JobProcess
+from streaming_job.contracts.permissions import of_job
 from streaming_job.contracts.topics import Topics
 from streaming_job.runtime.failpoints import Step
 from streaming_job.transaction import writer as writer_module
@@ -18,11 +20,12 @@ from streaming_job.transaction import writer as writer_module
 def installed(
     stack: Endpoints, topic_names: Callable[[], Topics], tmp_path_factory: pytest.TempPathFactory
 ) -> Installation:
-    """Topics, settings and a champion; the job, which is not running yet, logs in to its brokers."""
+    """Topics, settings and a champion; the job, not running yet, logs in and has only its permissions."""
     assert stack.guarded is not None
     servers, client = stack.guarded
     directory = tmp_path_factory.mktemp("installed")
     installation = Installation(stack, topic_names(), directory, bootstrap_servers=servers, kafka=client)
+    grant(stack, of_job(installation.settings.job_id, installation.topics, facts=False))
     installation.roll_out()
     return installation
 

@@ -43,6 +43,7 @@ def test_each_missing_precondition_is_named_with_its_remedy(stack: Endpoints, em
     assert stack.guarded is not None
     guarded, client = stack.guarded
     client = {**client, "sasl.password": "forgotten"}
+    missing = "topics are missing, or the job has no permission on them"
     refused = "refuses the credentials or the protocol (*); correct FRAUD_KAFKA"
     expected: dict[str, dict[str, object]] = {
         "no answer from Kafka at 127.0.0.1:9 (*); check address and brokers": {
@@ -50,7 +51,7 @@ def test_each_missing_precondition_is_named_with_its_remedy(stack: Endpoints, em
         },
         f"Kafka at {guarded} {refused}": {"bootstrap_servers": guarded, "kafka": client},
         f"Kafka at {stack.bootstrap_servers} {refused}": {"kafka": client},
-        "topics are missing: not-there; create them, see docs/operations.md": {
+        f"{missing}: not-there; create them, or grant it, see docs/operations.md": {
             "topics": empty.topics.model_copy(update={"dead_letters": "not-there"})
         },
     }

@@ -102,9 +102,10 @@ def test_reasons_agree_with_exact_shapley_values(explained: Explained) -> None:
     )
     print(
         f"\n{ALERTS} alerts: first reason {first:.1%} the same, {first_is_named:.1%} among Shapley's five; "
-        f"{shared:.1%} of the five shared, with {weight:.1%} of their weight; {lowering:.2%} of the reasons "
-        f"lower the score; correlation {correlation:.3f}; another first reason has "
-        f"{other_first:.1%} of the greatest Shapley value"
+        f"{shared:.1%} of Shapley's five are among the reasons; the reasons' Shapley values sum to "
+        f"{weight:.1%} of those of Shapley's five; {lowering:.2%} of the reasons lower the score; "
+        f"correlation {correlation:.3f}; where the first reasons differ, the alert's has {other_first:.1%} "
+        "of the greatest Shapley value"
     )
     assert first > 0.7
     assert first_is_named > 0.95

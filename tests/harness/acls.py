@@ -1,0 +1,42 @@
+"""Permissions of the user of the guarded listener."""
+
+from collections.abc import Iterable
+
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from deploy.local.kafka import USER
+from deploy.local.stack import Endpoints
+from streaming_job.contracts.permissions import Permission
+
+PRINCIPAL = f"User:{USER}"
+
+
+def bindings(permissions: Iterable[Permission]) -> list[AclBinding]:
+    """Return ACLs that allow PRINCIPAL the operations, one for each operation."""
+    return [
+        AclBinding(
+            ResourceType[permission.resource.name],
+            permission.name,
+            ResourcePatternType.PREFIXED if permission.is_prefix else ResourcePatternType.LITERAL,
+            PRINCIPAL,
+            "*",
+            AclOperation[operation.name],
+            AclPermissionType.ALLOW,
+        )
+        for permission in permissions
+        for operation in permission.operations
+    ]
+
+
+def grant(stack: Endpoints, permissions: Iterable[Permission]) -> None:
+    """Allow PRINCIPAL the operations, and wait until the broker knows."""
+    admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
+    for result in admin.create_acls(bindings(permissions)).values():
+        result.result(30)
