@@ -69,7 +69,7 @@ def run(
 ) -> None:
     """Run the job until SIGTERM or Ctrl-C; settings come from FRAUD_... variables.
 
-    A signal ends the running epoch at once, so the next start has nothing to decide again.
+    A signal ends the running epoch early and saves the state, so the next start has nothing to decide again.
     """
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"

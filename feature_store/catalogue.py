@@ -1,9 +1,9 @@
-"""The feature catalogue: every feature, defined once, as data.
+"""The feature catalogue: every feature except merchant label features, defined once, as data.
 
 `FEATURES` is the source of the kernel's output columns, the training set's columns, the model's signature,
 the documentation page and the identities (name:version) that a model asks for. The column number of a feature
-is its position here. A new feature needs one entry here and a few lines in `kernels.card_features`, or in
-`kernels.windows` if it has windows.
+is its position here. A new feature needs one entry here and a few lines in `kernels.arrivals`,
+`kernels.card_features` or `kernels.windows`.
 """
 
 import hashlib
@@ -120,7 +120,7 @@ FEATURES: tuple[Feature, ...] = (
             Key.CARD,
             "1",
             f"Transactions of the card that arrived in (a - {name}, a], whatever their event times, this one "
-            "included; a is its arrival, or that of the one before it, if that is later",
+            "included; a is the card's greatest arrival up to this transaction",
             window_ms=length,
         )
         for name, length in ARRIVAL_WINDOWS.items()

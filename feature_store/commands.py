@@ -107,4 +107,6 @@ def _print_summary(summary: Summary, output: Path) -> None:
         typer.echo("note: the rows were not in order of arrival; they were sorted first", err=True)
     counts = {name: count for name, count in summary.outcomes.items() if count and name != "accepted"}
     excluded = ", ".join(f"{count:,} {name}" for name, count in counts.items())
-    typer.echo(f"{output}: {summary.rows:,} rows{f' (without features: {excluded})' if excluded else ''}")
+    typer.echo(
+        f"{output}: {summary.rows:,} rows{f' (of these without features: {excluded})' if excluded else ''}"
+    )

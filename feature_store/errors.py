@@ -4,8 +4,8 @@
 class FraudError(Exception):
     """An error that the operator can act on.
 
-    The message is one line: what happened, then what to do. The command line prints it without a
-    traceback and exits with `exit_code`.
+    The message says what happened, then what to do, in one line; the tail of a log may follow. The command
+    line prints the message without a traceback and exits with `exit_code`.
     """
 
     exit_code = 1

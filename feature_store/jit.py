@@ -2,8 +2,8 @@
 
 Numba's own cache depends only on the file of the compiled function: if a constant in another file changed,
 old machine code would still be used. So the name of the cache directory, one per user, contains a digest of
-the sources of all modules with kernels and of the project's modules that these import. A release that changes
-one of them starts with an empty cache.
+numba's version, the sources of all modules with kernels, and those of the project's modules that these
+import. A release that changes one of them starts with an empty cache.
 """
 
 import hashlib

@@ -41,7 +41,7 @@ CARD = np.dtype(
 
 EVENT = np.dtype(
     [
-        ("when", "i8"),  # event time in ms << 16 | country << 6 | flags: one compare orders two events
+        ("when", "i8"),  # event time in ms << 16 | country << 6 | flags; compares like the event time
         ("amount", "i8"),  # 1/10,000 currency units
         ("transaction", "u8"),  # low bits: half of the id's hash; high bits: arrival in ms (see `arrivals`)
         ("merchant", "u8"),  # low bits: hash of merchant_id; high bits: other half of the transaction id's
@@ -56,8 +56,8 @@ repetition must have the same content, too."""
 MERCHANT_BITS = 40
 MERCHANT_MASK = (1 << MERCHANT_BITS) - 1
 """Bits of a merchant id's hash that are compared. A new merchant is mistaken for one of the card's last 100
-or so once in 10^10 transactions. Each bit less saves four bytes a card on disk, where most of the bytes that
-do not compress are hashes."""
+or so once in 10^10 transactions. Hashes do not compress: one bit less of each hash saves four bytes a card on
+disk."""
 WHEN_SHIFT = 16
 COUNTRY_SHIFT = 6
 COUNTRY_MASK = 1023
@@ -116,10 +116,10 @@ TRANSACTION = np.dtype(
 """One decoded transaction, the input of the kernels: 72 bytes, no strings."""
 
 ARRIVAL_BUCKETS = 60
-"""Buckets of a hot card's ring of arrivals; together they span the window."""
+"""Buckets of each of a hot card's rings of arrivals; together they span the ring's window."""
 HOT = np.dtype(
     [
-        ("last_spike", "i8"),  # event time of its latest spike
+        ("last_spike", "i8"),  # event time of its latest spike; -1: none
         ("ids", "i4"),  # entries in the newer of its two sets of recent ids (see `recent_ids`)
         ("newer", "i4"),  # index of the newer set
         ("newest", "i8", (3,)),  # last bucket of each ring of arrivals: arrival // width (see `arrivals`)
@@ -143,14 +143,14 @@ BUCKET = np.dtype(
     ],
     align=True,
 )
-"""One bucket of a hot card's ring."""
+"""One bucket of a hot card's ring by event time."""
 
 FIRST_CAPACITY = 4
 SIZE_CLASSES = 8
 MOST_EVENTS = FIRST_CAPACITY << (SIZE_CLASSES - 1)
 """Greatest number of events kept one by one for a card: 512. A card with more becomes hot."""
 RING = 128
-"""Buckets of a ring; a hot card has one ring per window."""
+"""Buckets of a ring by event time; a hot card has one such ring per window by event time."""
 IDS_PER_SET = 2048
 HOT_IDS = 2 * IDS_PER_SET
 EMPTY = -1

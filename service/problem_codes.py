@@ -18,7 +18,7 @@ TABLE = (
     Row(
         ("invalid_token",),
         401,
-        "The token is unknown, expired or revoked, or the header has none.",
+        "The token is unknown, expired or revoked, or the Authorization header is malformed.",
         "Ask for a new one (fraud tokens add).",
     ),
     Row(

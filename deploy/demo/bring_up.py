@@ -205,7 +205,7 @@ def _processes(
 
 
 def _audit(data_dir: Path, run: Run, env: Mapping[str, str]) -> str:
-    """Start the continuous audit of a sample; return host:port of its metrics."""
+    """Start the continuous audit of AUDITED_SHARE of the cards; return host:port of its metrics."""
     port = free_port()
     options = ["--share", str(AUDITED_SHARE), "--behind", str(AUDITED_BEHIND_S), "--metrics-port", str(port)]
     children.start(data_dir, run, children.AUDIT, ["deploy.cli", "verify", "--follow", *options], env)

@@ -17,7 +17,11 @@ CARDS = 50_000
 def demo(
     length: Annotated[
         str | None,
-        typer.Option("--for", help="How long to feed: 60s, 5m. Default: until Ctrl-C or the replay ends."),
+        typer.Option(
+            "--for",
+            help="How long to feed: 60s, 5m. Default: until Ctrl-C, or until the replay or the trials of "
+            "--rollouts end.",
+        ),
     ] = None,
     rate: Annotated[float, typer.Option(help="Transactions per second.")] = 500.0,
     seed: Annotated[int, typer.Option(help="Seed of the simulated world.")] = 0,
@@ -30,8 +34,8 @@ def demo(
     replay: Annotated[
         Path | None,
         typer.Option(
-            help="Feed this parquet file instead; it has the columns of the transaction contract or those of "
-            "the fraud detection handbook (docs/model-quality.md)."
+            help="Feed this parquet file, not simulated traffic; it has the columns of the transaction "
+            "contract or those of the fraud detection handbook (docs/model-quality.md)."
         ),
     ] = None,
     speed: Annotated[
@@ -39,7 +43,10 @@ def demo(
     ] = "max",
     data_dir: Annotated[
         Path | None,
-        typer.Option(help="Directory of all files. Default: .fraud/demo, demo-replay or demo-merchants."),
+        typer.Option(
+            help="Directory of all files. Default: .fraud/demo, with --replay .fraud/demo-replay, with "
+            "--merchant-labels .fraud/demo-merchants."
+        ),
     ] = None,
     rollouts: Annotated[
         bool,

@@ -2,7 +2,7 @@
 
 A label takes effect an hour or two after it arrives, so this demo cannot run in real time. It replays an
 archive of transactions, with the archive's arrival times, at SPEED: a day of log time lasts four seconds.
-Their labels are simulated during the replay.
+Labels of the transactions are simulated during the replay.
 """
 
 from collections.abc import Iterable
@@ -56,12 +56,16 @@ def write(path: Path, seed: int, cards: int, rate: float) -> None:
 
 
 def chargebacks(seed: int) -> Chargebacks:
-    """Create the source of the labels of these transactions."""
+    """Create the source of labels for transactions of the archive, or of the history before it."""
     return Chargebacks(seed, delay_ms=2 * DAY_MS, spread=0.5, fraud_share=0.95)
 
 
 def history(seed: int, cards: int, rate: float) -> tuple[pa.Table, pa.Table]:
-    """Simulate the transactions before the archive, and their labels in the chargeback contract's columns."""
+    """Simulate the transactions before the archive, and those of their labels that arrive before it begins.
+
+    Returns:
+        Transactions; labels, in the chargeback contract's columns.
+    """
     begin_ms = START_MS - TRAINING_DAYS * DAY_MS
     stream = _stream(seed, cards, rate, begin_ms, Disturbances.none())
     transactions = pa.concat_tables([batch.table for batch in stream.blocks(until_ms=START_MS)])

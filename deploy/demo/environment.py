@@ -16,7 +16,8 @@ COMPRESSED_EPOCHS = 5
 """Number of short epochs after a start with `--merchant-labels`; few, because the log runs so fast there that
 each pause between epochs lasts hours of log time."""
 OF_THE_MACHINE = ("driver_java_options", "warm_up_epochs")
-"""Settings that the demo's job takes from the caller's FRAUD_ variables: resources, not data."""
+"""Settings that the demo's job takes from the caller's FRAUD_ variables: resources, not data. With
+`--merchant-labels` COMPRESSED_EPOCHS replaces `warm_up_epochs`."""
 
 
 def forget_callers_settings() -> None:

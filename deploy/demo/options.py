@@ -17,7 +17,8 @@ class Options:
     data_dir: Path
     """Absolute path of the directory of all files of this demo."""
     for_s: float | None = None
-    """How long to feed, seconds; None: until Ctrl-C, or to the end of the file."""
+    """How long to feed, seconds; None: until Ctrl-C, or the end of the replayed file or of the trials of
+    `rollouts`. The trials are completed even if they take longer than a given time."""
     rate: float = 500.0
     """Simulated transactions per second."""
     seed: int = 0
@@ -37,7 +38,8 @@ class Options:
     keep: bool = False
     """Leave the embedded stack running at the end."""
     with_prometheus: bool = False
-    """Start a Prometheus with the project's rules and, without `merchant_labels`, the audit of a sample."""
+    """Start a Prometheus with the project's rules and, without `merchant_labels`, a continuous audit of some
+    cards."""
     with_mlflow_ui: bool = False
     """Start MLflow's web page over the registry."""
     report: Path | None = None

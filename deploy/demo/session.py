@@ -77,7 +77,8 @@ class Session:
         """Feed until the end of the load or Ctrl-C, then wait for the job.
 
         Raises:
-            FraudError: a process ended, or the load failed.
+            FraudError: a process ended; the load or the tour failed; the alerts cannot be read; or the job
+                makes no progress.
         """
         self._alerts.start()
         try:
@@ -108,7 +109,7 @@ class Session:
             self._alerts.stop()
 
     def _is_over(self) -> bool:
-        """Return whether the load is over; a tour is always completed, even if the demo's time is shorter."""
+        """Return whether the load is over: at its end or, with a tour, after the tour and the demo's time."""
         if self._tour is None:
             return self._load.is_over
         enough = time.time() - self._load.begun_at >= (self._options.for_s or 0.0)

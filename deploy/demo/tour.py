@@ -32,9 +32,9 @@ GUARDS: dict[str, Any] = {
         {"name": "failures", "max_share": 0.01},
     ],
 }
-"""Guards that suit a demo, in which some hundred cards a minute have alerts: a few dozen card-hours prove or
-refute that a challenger alerts twice as often as the champion; the usual ratio, 1.5, needs more of them. The
-omitted guards need hours of traffic, or cards with a history."""
+"""Guards that suit a demo, in which a hundred or more cards a minute have alerts. A few dozen card-hours
+prove or refute that a challenger alerts twice as often as the champion; the usual ratio, 1.5, needs more of
+them. The omitted guards need hours of traffic, or cards with a history."""
 
 
 class Tour:
@@ -104,7 +104,7 @@ class Tour:
         self._until(lambda: time.monotonic() > until, "end of the canary")
         after = self._counts(rollout_id)
         decided, transactions = (after[name] - before[name] for name in ("decided", "transactions"))
-        self._print_line(f"  rollouts: it decided {decided:,} of {transactions:,} transactions")
+        self._print_line(f"  rollouts: {BETTER} decided {decided:,} of {transactions:,} transactions")
         rollout = self._step(rollout_id, "promoted", "as good in canary as in shadow", seq)
         offsets = ", ".join(f"{part}@{offset}" for part, offset in rollout["events"][-1]["held_from"].items())
         self._print_line(
@@ -165,7 +165,7 @@ class Tour:
         verdict = self._sidecar.get(f"v1/rollouts/{rollout_id}/verdict")
         if verdict["verdict"] == "breach":
             raise DemoError(
-                f"the guards have stopped {rollout_id}, which was to be the better model: {verdict}"
+                f"a guard is breached in {rollout_id}, the rollout of the better model: {verdict}"
             )
         return verdict if verdict["verdict"] == wanted else None
 

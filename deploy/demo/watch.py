@@ -14,7 +14,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 from deploy.demo.merchant_watch import MerchantWatch
 
 WARM_UP_S = 15.0
-"""Time after the start of the load until latencies count: the JVM and the kernels compile meanwhile."""
+"""Time after the start of the load until latencies count: meanwhile the JVM and numba compile."""
 SHOWN = 12
 """Number of latest alerts to show."""
 RECENT = 200

@@ -54,7 +54,8 @@ _TIME = Row(
         ),
         Panel(
             "Learned limits",
-            "Durations above which a verdict reports slowness: ten times the 99th percentile, within bounds.",
+            "Durations above which a verdict reports slowness: ten times the 99th percentile of the newest "
+            "measured ones, within bounds.",
             "s",
             "falling_behind",
             (Query(gauge("fraud_limit_seconds", "limit"), "{{limit}}"),),

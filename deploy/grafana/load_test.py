@@ -1,4 +1,4 @@
-"""Dashboard for load tests: whether the job keeps up, and its work."""
+"""Dashboard for load tests: whether the job keeps up, what it does, and whether that is right."""
 
 from deploy.grafana.internals import COMMITS, PER_COMMIT, PHASES
 from deploy.grafana.overview import DEAD_LETTERS, LAG_RECORDS, LAG_SECONDS, LATENCY, THROUGHPUT

@@ -1,4 +1,4 @@
-"""Dashboard for engineers on call: lag first, then its possible causes."""
+"""Dashboard for engineers on call: lag first, then objectives, work, and correctness."""
 
 from deploy.grafana.panels import Dashboard, Panel, Query, Row
 from deploy.grafana.queries import gauge, quantiles, rate
@@ -155,7 +155,7 @@ _CORRECT = Row(
     (
         Panel(
             "What the audit found",
-            "Missing, duplicated, unexpected or different alerts, in 15 minutes. Above 0, on-call is paged.",
+            "Missing, duplicated, unexpected or different records, in 15 minutes. Above 0, on-call is paged.",
             "short",
             "alerts_missing",
             tuple(
@@ -173,7 +173,7 @@ _CORRECT = Row(
         ),
         Panel(
             "Age of progress",
-            "Time since each key group's newest commit; an idle one commits every 10 s.",
+            "Time since each key group's newest commit; an idle group commits every 10 s.",
             "s",
             "group_silent",
             (Query(gauge("fraud_group_progress_age_seconds", "key_group"), "group {{key_group}}"),),

@@ -20,7 +20,7 @@ _ALERTS = Row(
     (
         Panel(
             "Alerts of transactions",
-            "Share of transactions that alert: now, and over the last day.",
+            "Share of transactions that alert, over the last ten minutes and over the last day.",
             "percentunit",
             "alert_storm",
             (
@@ -117,7 +117,8 @@ _DECIDED_WITH = Row(
         ),
         Panel(
             "Repeated and out of order",
-            "Shares of repeated records, and of transactions that arrive after a later one of their card.",
+            "Shares of repeated records, and of transactions that arrive after one of the same card with a "
+            "later event time.",
             "percentunit",
             "out_of_order",
             (
@@ -136,7 +137,7 @@ _DECIDED_WITH = Row(
         ),
         Panel(
             "What the audit found",
-            "Missing, duplicated, unexpected or different alerts in the audit's sample, since its start.",
+            "Missing, duplicated, unexpected or different records in the audit's sample, since its start.",
             "short",
             "alerts_missing",
             tuple(

@@ -85,7 +85,7 @@ _TRIALS = Row(
         ),
         Panel(
             "Scored, and decided",
-            "Transactions per second that a challenger scored, and that it decided (a canary's members).",
+            "Transactions per second that a challenger scored, and that it decided (as canary, for members).",
             "ops",
             "guard_breach",
             (

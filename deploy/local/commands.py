@@ -13,9 +13,7 @@ from deploy.local.errors import StackError
 from deploy.local.ports import Ports
 from deploy.local.state import ALL, Service
 
-app = typer.Typer(
-    no_args_is_help=True, help="Start and stop the embedded Kafka, Postgres, Debezium and MLflow."
-)
+app = typer.Typer(no_args_is_help=True, help="Start and stop the embedded Kafka, Postgres and Debezium.")
 
 DataDir = Annotated[
     Path,
@@ -96,7 +94,7 @@ def fetch() -> None:
     progress = console.to_stderr()
     for group in jars.EVERYDAY:
         jars.ensure(group, progress=progress)
-    typer.echo(f"all Java archives are in {jars.cache_directory()}")
+    typer.echo(f"the Java archives of the stack and the job are in {jars.cache_directory()}")
 
 
 def service_named(service: str) -> Service:

@@ -143,7 +143,7 @@ def connector_config(data_dir: Path, ports: Mapping[str, int]) -> dict[str, str]
 
 
 def connector_states(ports: Mapping[str, int]) -> list[str]:
-    """Return the states of the connector and its tasks (RUNNING, FAILED ...); empty without a task."""
+    """Return the states (RUNNING, FAILED ...) of connector and tasks; empty without a task or an answer."""
     status, answer = _request(ports, "GET", f"/connectors/{CONNECTOR}/status")
     if status != 200 or not answer["tasks"]:
         return []
@@ -159,7 +159,7 @@ def failure(ports: Mapping[str, int]) -> str | None:
 
 
 def _request(ports: Mapping[str, int], method: str, path: str, body: Any = None) -> tuple[int, Any]:
-    """Call the REST interface; return HTTP status and decoded answer, status 0 while the port is closed."""
+    """Call the REST interface; return HTTP status and decoded answer, or (0, None) without an answer."""
     connection = http.client.HTTPConnection(HOST, ports["connect"], timeout=REQUEST_S)
     try:
         payload = None if body is None else json.dumps(body)

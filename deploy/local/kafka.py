@@ -59,7 +59,7 @@ num.recovery.threads.per.data.dir=2
 
 AUTHORISER = """\
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
-# clients of the other listeners, broker and controller log in to nothing
+# the broker, the controller and clients of the other listeners do not log in: each is User:ANONYMOUS
 super.users=User:ANONYMOUS
 """
 """Added with the guarded listener, whose user may only do what ACLs allow."""

@@ -88,7 +88,7 @@ def _parent_command(process: psutil.Process) -> list[str]:
 def stop(server: Server, *, gentle: signal.Signals = signal.SIGTERM, patience_s: float = 20.0) -> bool:
     """Stop a server and its descendants.
 
-    The server gets `gentle`; what still runs when it has ended, or after `patience_s`, gets SIGKILL.
+    The server gets `gentle`. When it has ended, or after `patience_s`, those that still run get SIGKILL.
 
     Returns:
         Whether it was running. Another process with the same pid is left alone.
@@ -140,7 +140,7 @@ def _reap(server: Server, family: Sequence[psutil.Process], patience_s: float) -
 
 
 def _is_zombie(process: psutil.Process) -> bool:
-    """Return whether a process has ended, but its parent (or an idle init) has not reaped it yet."""
+    """Return whether a process has ended, even if its parent (or an idle init) has not reaped it yet."""
     try:
         return bool(process.status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

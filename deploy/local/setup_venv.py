@@ -51,7 +51,8 @@ def ensure(root: Path, progress: Progress) -> None:
     """Create or update .venv from requirements.lock and pyproject.toml; safe in several processes at once.
 
     Raises:
-        FraudError: this machine lacks a requirement, or pip failed.
+        FraudError: this machine lacks a requirement, requirements.lock lacks setuptools, or venv or pip
+            failed.
     """
     (root / ".fraud").mkdir(exist_ok=True)
     with (root / ".fraud" / "setup.lock").open("w") as lock:
@@ -195,7 +196,7 @@ def main() -> None:
     except FraudError as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
-        sys.exit("interrupted: run it again to continue")
+        sys.exit("interrupted: run the same command again to continue")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ REQUEST_S = 30.0
 
 
 def admin(bootstrap_servers: str, kafka: Mapping[str, str] | None = None) -> AdminClient:
-    """Create an admin client that logs nothing while the broker is still starting."""
+    """Create an admin client that logs nothing: its broker may still be starting."""
     config: dict[str, Any] = {
         **(kafka or {}),
         "bootstrap.servers": bootstrap_servers,
@@ -65,7 +65,7 @@ def create(
     """
     client = admin(bootstrap_servers, kafka)
     counts = topics.partitions(partitions)
-    # the embedded stack's topics keep the broker's limit of size, which bounds the disk
+    # the embedded stack's topics keep the broker's size limit (`retention.bytes`): it bounds the disk space
     configs = topics.configs(replay=replay, replicas=replication, any_size=not alter)
     wanted = {name: _settings(topics, name, config) for name, config in configs.items()}
     try:
@@ -138,7 +138,7 @@ def _differences(
     partitions: int,
     replication: int,
 ) -> list[str]:
-    """List the differences of an existing topic (its metadata), with their remedies."""
+    """List where an existing topic differs from what the job needs, with remedies; `topic`: its metadata."""
     name = topic.topic
     actual = {key: entry.value for key, entry in (_described_settings(client, name) or {}).items()}
     sizes = len(topic.partitions), min(len(part.replicas) for part in topic.partitions.values())
@@ -186,7 +186,7 @@ def _new(name: str, partitions: int, replication: int, config: Mapping[str, str 
 def _settings(topics: Topics, name: str, config: Mapping[str, str]) -> dict[str, str | None]:
     """Return the wanted settings of a topic.
 
-    None (the broker's default) stands for a setting that only the other value of `replay` sets.
+    A setting is None (the broker's default) if `Topics.configs` has it only for the other value of `replay`.
     """
     keys = {key for replay in (False, True) for key in topics.configs(replay=replay)[name]}
     return {key: config.get(key) for key in sorted(keys | config.keys())}

@@ -1,7 +1,7 @@
 """Generator of alert rules for missing metrics: a rule over a missing metric would never fire.
 
 Each metric that the other rule files use gets one rule. `python -m deploy.prometheus.absence` writes the
-file.
+rules to absence.yml.
 """
 
 import re
@@ -51,7 +51,7 @@ ALWAYS = Witness('up{job="card-fraud"} == 1')
 
 
 def once(metric: str) -> Witness:
-    """Build the witness of an optional metric: it must exist if it existed within the last six hours."""
+    """Build a witness: a metric seen in the last six hours must exist while its target answers."""
     was_there = f"group by (job, instance) (last_over_time({metric}[6h]))"
     return Witness(f"{was_there} and on (job, instance) up == 1")
 

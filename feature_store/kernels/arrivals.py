@@ -10,8 +10,9 @@ its high bits and the merchant's hash in its low bits. Every event that can coun
 window, or be repeated, is by its event time at most the allowed lateness plus one hour old: one short walk
 from the newest event covers both.
 
-The counts of a hot card come from three rings of 60 buckets, aligned to 1970-01-01. A count misses only
-events in the oldest 1/60 of its window (less than one bucket), and never exceeds the true count.
+The counts of a hot card come from three rings of 60 buckets, aligned to 1970-01-01. A count leaves
+out the oldest bucket (1/60 of the window long), of which only a part is in the window: it misses that part,
+and never exceeds the true count.
 """
 
 import numpy as np
@@ -56,7 +57,7 @@ def stamp(event: Array, transaction: np.uint64, merchant: np.uint64, arrival: in
 
 @njit(cache=True, inline="always")
 def transaction_of(event: Array) -> np.uint64:
-    """Return the TRANSACTION_MASK bits of the hash of an event's transaction id."""
+    """Return the low TRANSACTION_BITS bits of the hash of an event's transaction id."""
     return ((event.merchant >> _ABOVE_MERCHANT) << _ABOVE_ID) | (event.transaction & _IDS)
 
 
@@ -98,10 +99,10 @@ def look_back(
     Args:
         card: the card.
         events: events of the key group.
-        transaction: TRANSACTION_MASK bits of the id's hash.
+        transaction: low TRANSACTION_BITS bits of the id's hash.
         when: event time and country, in the layout of an event.
         amount: 1/10,000 currency units.
-        merchant: MERCHANT_MASK bits of the merchant's hash.
+        merchant: low MERCHANT_BITS bits of the merchant's hash.
         known_from: event time, ms; older events are not looked at.
         arrival: arrival of the transaction, ms.
 

@@ -1,4 +1,4 @@
-"""Kernels of the features without windows: of the transaction, its card, the newest events, the profile."""
+"""Kernels of the features of the transaction alone, its card's statistics, its newest events, its profile."""
 
 import math
 

@@ -126,8 +126,8 @@ def release(card: Array, number: int, counters: Counters) -> None:
 def release_unused(cards: Array, counters: Counters) -> None:
     """Rebuild the free list of a rebuilt state, and count the used cards that have no profile.
 
-    A replay frees and assigns card numbers as the deltas say, without the free list. A card record that is
-    unused since a snapshot is all zero; `set_up` replaces its references, because 0 would refer to record 0.
+    A replay frees and assigns card numbers as the deltas say, without the free list. In a snapshot, an
+    unused card record is all zero; `set_up` replaces its references, because 0 would refer to record 0.
     """
     counters[FREE_CARD] = EMPTY
     counters[FREE_CARDS] = 0

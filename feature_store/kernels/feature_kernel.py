@@ -1,8 +1,8 @@
 """The feature kernel: one pass over a batch of transactions, in log order, against a key group's state.
 
 For each transaction the kernel detects repetition, computes features from what the log held before it, and
-inserts it into its card's history. It works on flat arrays of fixed-size records. One walk backwards through
-the card's events gives all windows. The naive oracle of the tests computes the same numbers in plain Python.
+inserts it into its card's history, in flat arrays of fixed-size records. Unless the card is hot, one walk
+through its events gives all counts and sums by event time. The tests' oracle computes the same, naively.
 """
 
 import numpy as np
@@ -113,7 +113,7 @@ def apply(
         start: first row to process.
         accepted: number of accepted rows before `start`.
         lateness_ms: allowed lateness.
-        features: out, a row of len(FEATURES) columns or more for each accepted row, shape (n, c).
+        features: out, a row of N_FEATURES columns or more for each accepted row, shape (n, c).
         status: out, ACCEPTED, DUPLICATE, RESTARTED (accepted as a forgotten card's first transaction) or
             CONFLICT (accepted, but its transaction id was seen with other content), shape (n,).
         late: out, whether an event of the card with a later event time was accepted before, shape (n,).

@@ -1,10 +1,10 @@
 """Kernels of the forgetting rule: the length of silence after which a card starts afresh.
 
 A card is forgotten after FORGET_AFTER_MS without a transaction. A stranger is forgotten after the allowed
-lateness plus STRANGER_MARGIN_MS. A stranger is a card with one accepted transaction and no profile version on
-the log by the end of that time; invented card ids are strangers. The rule depends only on the log, by
-arrival: a profile that arrives later makes no difference, so a stranger may be evicted before that profile
-arrives.
+lateness plus STRANGER_MARGIN_MS, if that is shorter. A stranger is a card with one accepted transaction and
+no profile version on the log by the end of that time; invented card ids are strangers. The rule depends only
+on arrival times on the log. A profile that arrives after the stranger is forgotten makes no difference, so
+the stranger may be evicted before such a profile arrives.
 """
 
 from feature_store.catalogue import FORGET_AFTER_MS, STRANGER_MARGIN_MS
@@ -31,7 +31,7 @@ def silence(card: Array, profiles: Array, lateness_ms: int) -> int:
     if card.seen > 1:
         return FORGET_AFTER_MS
     shortest = shortest_silence(lateness_ms)
-    # of the versions that arrived before the transaction at least one is kept: the last of them
+    # of the versions that arrived before the card's transaction at least one is kept: the last of them
     version = card.profile
     while version != EMPTY:
         if profiles[version].arrival <= card.last_arrival + shortest:

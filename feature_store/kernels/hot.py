@@ -9,7 +9,7 @@ from then on, until it is forgotten.
    BUCKETS_PER_WINDOW - 1 buckets before. So a count misses at most the events of one bucket at the window's
    old edge. If t is late, the count may include events, accepted earlier, whose event time is after t by up
    to one bucket. A ring has RING buckets; later events overwrite the oldest ones. An event that is late by
-   more than the length of the ring sees only itself in that window.
+   more than RING - BUCKETS_PER_WINDOW buckets also misses those of its buckets that are overwritten.
 3. Distinct merchants are estimated by linear counting (Whang, Vander-Zanden, Taylor 1990) over 256 bits,
    countries are counted as set bits among 256. Counts by arrival: see `arrivals`.
 4. Repetitions are recognised among the last accepted transactions: see `recent_ids`.
@@ -132,8 +132,8 @@ def become_hot(
 ) -> bool:
     """Make a card hot: give it rings, filled with its events; False if the arrays must grow first.
 
-    Events before `known_from` (ms) are added without id and arrival. `arrival` is that of the transaction
-    which makes the card hot, ms.
+    Events with an event time before `known_from` (ms) are added without id and arrival. `arrival` (ms) is
+    that of the transaction which makes the card hot.
     """
     hot = counters[FREE_HOT]
     if hot != EMPTY:

@@ -1,8 +1,8 @@
 """Kernel that counts the alerts of a card (suspicious_count) and applies escalation and cooldown.
 
-The count `day` covers 24 clock hours of arrival. Arrivals of a card never go back, so 24 counters stay exact,
-however late a transaction's event time is. The alerts of a card that starts afresh are reset here, at the row
-of its restart, and not by the feature kernel, which has already processed the whole batch.
+The count of a day covers 24 clock hours of arrival. Arrivals of a card never go back, so 24 counters stay
+exact, however late a transaction's event time is. The alerts of a card that starts afresh are reset here, at
+the row of its restart, and not by the feature kernel, which has already processed the whole batch.
 
 Escalation and cooldown depend on the order of a card's alerts. The count that escalates an alert includes the
 alert itself. An alert that is neither declined nor escalated is suppressed if it arrives within the cooldown
@@ -67,7 +67,7 @@ def count_alerts(
         escalate_after: value of `day` from which an alert is treated as declined, or NEVER, shape (n,).
         cooldown_ms: time after the last alert sent in which alerts are suppressed; 0: never, shape (n,).
         day: out, alerts of the card in the 24 clock hours up to the arrival, shape (n,).
-        total: out, alerts of the card so far, shape (n,).
+        total: out, alerts of the card since its start or last restart, shape (n,).
         held_since: out, for a suppressed alert the arrival of the last alert sent, ms; else 0, shape (n,).
     """
     for row in range(numbers.size):

@@ -197,7 +197,7 @@ def walk_late(
 ) -> tuple[int, int, float]:
     """Compute the windows of a late transaction, whose `last` is not the card's last event; clear no flags.
 
-    Arguments and results as for `walk_windows`.
+    Results as for `walk_windows`. `seen`, `seen_in`, `seen_country`: see `scratch`; `walk` marks this walk.
     """
     total, greatest = units, units
     _first_seen(merchant, walk, seen, seen_in)

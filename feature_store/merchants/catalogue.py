@@ -8,7 +8,8 @@ and refuses a model that asks for them.
   exchange their facts (`takes_effect`).
 - With a label delay *D*, an hour *h* is *ripe* if it ended at *a* - *D* - MARGIN_MS or before. Then every
   report of a transaction of *h* that came within *D* has taken effect, if *D* is in whole hours. Transactions
-  of *h* without a report of fraud in effect count as genuine. *M* is the first hour that is not ripe.
+  of *h* without a report of fraud in effect count as genuine. *M* is the first hour that is not ripe;
+  *M* - 720 is the hour 30 days before it, *M* - 168 the hour 7 days before it.
 - A fraud counts from the time when its report takes effect, whether or not its hour is ripe. Only frauds of
   arrival hours from *M* - 720 on count.
 """
@@ -59,7 +60,7 @@ MERCHANT_FEATURES: tuple[Feature, ...] = (
         "last_label",
         "1",
         "1 if the newest transaction whose outcome is known was fraud, else 0; unknown without one. Of an "
-        "hour with both, the genuine ones count as the newer",
+        "hour with frauds and genuine transactions, the genuine ones count as the newer",
     ),
     _merchant("streak", "1", "Reported frauds since the newest genuine transaction of a ripe hour"),
     _merchant(

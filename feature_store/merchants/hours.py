@@ -55,7 +55,7 @@ class SortedHours:
     merchants: NDArray[np.uint64]
     """Hashes of the m merchants, ascending, shape (m,)."""
     first: NDArray[np.int64]
-    """Each merchant's first row, then the number of rows, shape (m + 1,)."""
+    """First row of each merchant, and as the last element the number of all rows, shape (m + 1,)."""
     hour: NDArray[np.int32]
     count: NDArray[np.int32]
 

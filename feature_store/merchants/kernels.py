@@ -27,7 +27,7 @@ def _is_in_effect(fraud: Array, arrival: int) -> bool:
 
 @njit(cache=True)
 def _first_hour_from(hours: NDArray[np.int32], start: int, end: int, hour: int) -> int:
-    """Return the first index in start..end - 1 with that hour or a later one; else `end`."""
+    """Return the first index in start..end - 1 whose hour is `hour` or later; `end` if there is none."""
     while start < end:
         middle = (start + end) // 2
         if hours[middle] < hour:

@@ -1,4 +1,4 @@
-"""Merchant facts of historical transactions; merchant label features from facts, for the job, too."""
+"""Merchant facts of historical transactions; merchant label features from facts, for training and the job."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ def features_as_of(
     """Compute the merchant label features of n transactions, each as of its arrival.
 
     Args:
-        facts: facts of the whole history; for each transaction, facts after its arrival are ignored.
+        facts: at least all that the features need; for each transaction, facts after its arrival are ignored.
         merchant: hashes, shape (n,).
         arrival: ms, shape (n,).
         delay_ms: label delay, at least 0.

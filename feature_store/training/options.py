@@ -25,8 +25,8 @@ MerchantLabelFeatures = Annotated[
     ),
 ]
 DELAY_HELP = (
-    "Days from a transaction to its label, where labels have no times of their own; a transaction not "
-    "reported within this time counts as genuine."
+    "Label delay in days: a transaction not reported by then counts as genuine; a fraud whose label has no "
+    "time of its own counts as reported then."
 )
 LabelDelayDays = Annotated[
     float, typer.Option(min=0, help=f"{DELAY_HELP} Give the job's delay (FRAUD_LABEL_DELAY_MS)")

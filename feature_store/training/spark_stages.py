@@ -1,4 +1,6 @@
-"""Stages of a training set on Spark, picklable: batches of rows in, batches of rows or files out.
+"""Stages of a training set on Spark, picklable: each maps record batches to record batches.
+
+The last stage also writes one file per partition, and yields only numbers of rows.
 
 Between two stages Spark sends rows to the partition of their card, or of their merchant, and sorts them there
 by arrival.

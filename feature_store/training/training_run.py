@@ -87,7 +87,7 @@ def compute(task: Task, output: Path, progress: Callable[[int], None] = lambda r
 
     Raises:
         TrainingSetError: the input breaks the contract.
-        HandbookError: the columns of a handbook file have nulls or other types.
+        HandbookError: a column of a handbook file has nulls or is of another type.
         LabelError: the labels break the contract, or there are none for the merchant label features.
         OutputError: the file cannot be written.
     """

@@ -45,7 +45,7 @@ class Decisions:
     """Features and outcomes of n transactions, row by row."""
 
     features: NDArray[np.float64]
-    """Shape (n, len(FEATURES)); NaN in every column of rows that are not ACCEPTED."""
+    """Shape (n, number of features); NaN in every column of rows that are not ACCEPTED."""
     outcome: NDArray[np.int8]
     """Index into OUTCOMES, shape (n,)."""
 
@@ -118,7 +118,7 @@ def build(transactions: pa.Table, profiles: pa.Table | None = None) -> NDArray[n
             beginning if that is null or missing.
 
     Returns:
-        Shape (n, len(FEATURES)), rows in the table's order; NaN where unknown. Transactions that the stream
+        Shape (n, N_FEATURES), rows in the table's order; NaN where unknown. Transactions that the stream
         does not decide (repeated, or event time too far off) have NaN in every column.
 
     Raises:

@@ -123,7 +123,7 @@ def read(piece: Piece, rows: int, *, times_only: bool = False) -> Iterator[tuple
 
     Raises:
         TrainingSetError: the file is missing or damaged, or lacks a required column.
-        HandbookError: the handbook's columns have nulls or other types.
+        HandbookError: a column of a handbook file has nulls or is of another type.
     """
     path = Path(piece.path)
     file = open_parquet(path)

@@ -16,7 +16,7 @@ FURTHEST_DAY = 3_000_000
 
 
 class TrainingSetError(FraudError):
-    """A table lacks a required column, or breaks the transaction or profile contract."""
+    """A parquet file cannot be read, or a table breaks the transaction or profile contract."""
 
 
 def column(table: pa.Table, name: str, type_: pa.DataType, *, nullable: bool = False) -> pa.Array:

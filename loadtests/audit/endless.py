@@ -131,7 +131,7 @@ def _start_text(memory: Memory) -> str:
     if memory.told_from_ms:
         moment = datetime.fromtimestamp(memory.told_from_ms / 1000, UTC).isoformat(timespec="seconds")
         return (
-            f"reads the log from its beginning and audits arrivals since {moment}: older alerts were deleted"
+            f"reads the log from its beginning and audits arrivals since {moment}: older outputs were deleted"
         )
     return "reads the log from its beginning and audits all of it"
 

@@ -171,7 +171,7 @@ def in_processes(settings: JobSettings) -> Judge:
                 try:
                     report = reader.recv()
                 except EOFError:
-                    raise JudgeError("a judging process ended unexpectedly; see above") from None
+                    raise JudgeError("a judging process ended unexpectedly; see its output above") from None
                 if isinstance(report, Exception):
                     raise report
                 if report is None:

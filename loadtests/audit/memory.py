@@ -1,8 +1,9 @@
 """State of a continuous audit between its steps, in memory and in a file; only of the cards in its sample.
 
-By the sizes of the Python objects, a transaction takes about 0.8 kB and a card another 1 kB. Transactions are
-kept for 38 days (the longest window, the lateness and a day), so an audit needs share x transactions in 38
-days x 0.8 kB.
+By the sizes of the Python objects, a transaction takes about 0.8 kB and a card another 1 kB. A card's
+transactions are kept for 38 days: the longest window (30 days), the allowed lateness (counted as at least 7
+days) and a day. An audit thus needs 0.8 kB for each transaction of its sample in 38 days, and 1 kB for each
+card.
 """
 
 import io
@@ -50,7 +51,7 @@ class Memory:
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     """Next offset to read, by partition of every topic; for the transactions the next to judge."""
     told_from_ms: int = 0
-    """Transactions before this arrival (ms) only build up cards: their alerts were deleted."""
+    """Transactions before this arrival (ms) only build up cards: outputs of that time were deleted."""
     profiles: ProfileLog = field(default_factory=ProfileLog)
     rollouts: list[Record] = field(default_factory=list)
     """All records of the rollout topic so far."""

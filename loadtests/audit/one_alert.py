@@ -2,7 +2,7 @@
 
 The alert is rebuilt by the job's own code, which must give the same bytes, and by the independent oracle,
 which must agree. Without merchant facts, a card's decisions do not depend on other cards, so its own records
-are enough.
+and the rollout events are enough.
 """
 
 import json
@@ -38,7 +38,7 @@ LoadModel = Callable[[ModelRef], Scorer]
 SHOWN = 10
 """Number of the card's newest transactions, and of its profile records, whose offsets are listed."""
 EVERYTHING = 1 << 62
-"""Q of the rollout topic, beyond all events: the job has judged each of them, and its refusals apply."""
+"""Q of the rollout topic, higher than any offset: the job has judged every event, so its refusals apply."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,8 @@ class Rebuilt:
     is_equal: bool
     """Whether the job's code gives the same bytes."""
     differences: list[str]
-    """Fields in which the alert rebuilt by the job's code differs; all fields if it rebuilt none."""
+    """Fields in which the alert rebuilt by the job's code differs; all fields if it rebuilt none; one
+    text if only the order or the spelling of the fields differs."""
     oracle_differences: list[str]
     """Fields in which the oracle's alert differs; one text about everything if it finds no alert."""
     rests_on: dict[str, Any]
@@ -85,11 +86,12 @@ def rebuild(log: Log, settings: JobSettings, load: LoadModel, alert_id: str) -> 
     Raises:
         AlertError: there is no such alert, or records that it depends on were deleted.
         ModelError: a model cannot be loaded.
+        NoRolloutError: no rollout on the log has a champion.
         TopicReadError: a topic cannot be read.
     """
     topics = settings.topics
     card = collect(log, topics, alert_id)
-    load = cache(load)  # cached: called at each decision, and a load checks the golden rows
+    load = cache(load)  # it is called at each decision, and each load scores golden rows
     partitions = len(log.ends(topics.transactions))
     record = card.alerts[0]
     rebuilt = _by_job(card, settings, partitions, load)

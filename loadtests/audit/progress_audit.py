@@ -39,8 +39,8 @@ class ProgressAudit:
 
     Args:
         topics: names of the topics.
-        ends: (topic, partition) of the transactions -> first offset that is not audited; commits beyond it
-        are ignored.
+        ends: (topic, partition) of the transactions -> first offset that is not audited; commits that end
+        beyond it are ignored.
     """
 
     def __init__(self, topics: Topics, ends: Mapping[TopicPartition, int]) -> None:
@@ -122,8 +122,8 @@ class ProgressAudit:
 
         Args:
             kinds: number of records by the oracle's outcome.
-            shadow_alerts: number of expected shadow alerts.
             settled: (topic, partition) -> offset from which dead letters are not counted in `kinds`.
+            shadow_alerts: number of expected shadow alerts.
         """
         counted: Counter[str] = Counter()
         for commit, progress in self._progress.items():
@@ -146,7 +146,7 @@ class ProgressAudit:
                 )
 
     def check_breaches(self, breaches: Iterable[Breached]) -> None:
-        """Check the evidence of breached rollouts."""
+        """Check that each breach follows from the counts in its evidence, and these from progress records."""
         by_commit = {
             (commit.key_group, commit.commit_id): progress.trial_totals
             for commit, progress in self._progress.items()

@@ -119,7 +119,7 @@ def verify(
 
     Raises:
         VerifyError: the job has committed nothing.
-        JudgeError: there is no champion.
+        JudgeError: there is no champion, or a judging process ended unexpectedly.
         TopicReadError: a topic cannot be read.
     """
     topics = settings.topics

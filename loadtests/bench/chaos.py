@@ -27,8 +27,8 @@ from streaming_job.contracts.topics import Topics
 
 Say = Callable[[str], None]
 CARDS = 2_000
-"""Number of cards: few, so that each is used often, but enough that none gets hot, because a hot card's
-windows are approximate."""
+"""Number of cards: few, so that each is used often, but enough that none gets hot: exact windows show every
+lost or repeated transaction, but a hot card's windows are approximate."""
 KILLS_SHARE = 0.75
 """Share of `Plan.within_s` for kills; network faults get the rest."""
 WRONG = "has to be 0"
@@ -51,10 +51,11 @@ class Plan:
 
 
 def measure(plan: Plan, say: Say) -> Iterator[Result]:
-    """Yield the seconds of each kind of kill and fault, then the audit's counts; its differences must be 0.
+    """Yield the job's settings, the seconds of each kind of kill and fault, and the audit's counts.
 
     Raises:
-        FaultError: the job did not survive a kill or fault.
+        BenchError: the data directory is not empty and was not made by `fraud bench`.
+        FaultError: the job ended or makes no progress.
     """
     empty(plan.data_dir)
     chance = random.Random(plan.seed)

@@ -38,7 +38,7 @@ def _group() -> None:
 @app.command()
 def features(
     to: Report = None,
-    cards: Annotated[list[int], typer.Option(help="Sizes of the kernel's runs, in cards")] = [  # noqa: B006
+    cards: Annotated[list[int], typer.Option(help="Numbers of cards to time the kernel with")] = [  # noqa: B006
         1_000,
         100_000,
         5_000_000,
@@ -109,7 +109,7 @@ def throughput(
     to: Report = None,
     events: Annotated[int, typer.Option(min=1, help="Transactions of the backlog")] = 4_000_000,
     warm_up: Annotated[
-        int, typer.Option(min=0, help="Transactions before the backlog, 10,000/s")
+        int, typer.Option(min=0, help="Transactions sent before the backlog, at 10,000/s")
     ] = 2_000_000,
     span: Annotated[
         str, typer.Option(help="Span of the event times of all transactions, at most 7d; it ends now")
@@ -177,7 +177,10 @@ def sidecar(
     per_minute: Annotated[int, typer.Option(min=1, help="Requests of all clients together")] = 10_000,
     rate: Annotated[float, typer.Option(min=1, help="Transactions per second")] = 2_000.0,
     length: Annotated[
-        str, typer.Option("--for", help="Length of each stretch, best a multiple of an epoch: 60s, 5m")
+        str,
+        typer.Option(
+            "--for", help="Length of each stretch (see --turns), best a multiple of an epoch: 60s, 5m"
+        ),
     ] = "40s",
     turns: Annotated[int, typer.Option(min=1, help="Stretches with requests, and as many without")] = 4,
     warm_up: Annotated[str, typer.Option(help="Warm-up before the measurement")] = "110s",
@@ -203,7 +206,9 @@ def restart(
     to: Report = None,
     cards: Annotated[int, typer.Option(min=1, help="Number of cards")] = 1_000_000,
     events: Annotated[int, typer.Option(min=1, help="Transactions that build up the state")] = 4_000_000,
-    rounds: Annotated[int, typer.Option(min=1, help="Restarts of each kind")] = 3,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="Restarts of each kind: working copies kept, lost; job under load")
+    ] = 3,
     profiles: Profiles = True,
     data_dir: DataDir = DATA_DIR,
 ) -> None:

@@ -52,7 +52,7 @@ class FeatureLoad:
         self._now += events * self._ms
         records["arrival"] = times.astype(np.int64)
         records["time"] = records["arrival"] // self._resolution * self._resolution
-        # whole cents; most amounts small, some large
+        # whole cents, in units of 1/10,000; most amounts small, some large
         records["amount"] = np.rint(rng.lognormal(3.2, 1.0, events) * 100) * 100
         records["transaction"] = rng.integers(1, 1 << 63, events).astype(np.uint64)
         regular = (card * REGULAR + (rng.random(events) ** 2 * REGULAR).astype(np.int64)) * 7

@@ -33,7 +33,8 @@ def measure(rig: Rig, live: Live, say: Say) -> Iterator[Result]:
     """Feed transactions at a rate, and measure the time until their alerts are received.
 
     Raises:
-        FraudError: the simulator does not start, the job ended, or no alert was received.
+        FraudError: the simulator does not start, the job ended or makes no progress, or no alert was
+        received.
     """
     rig.start_job()
     rig.catch_up(say)

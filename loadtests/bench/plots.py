@@ -19,6 +19,8 @@ Reports = Mapping[str, dict[str, Any]]
 def plots(reports: Reports) -> dict[str, str]:
     """Plot the figures that people compare; reports without them are left out.
 
+    The plots of latency and of cost have five colours: they leave out further reports.
+
     Returns:
         SVG by name: the latency distribution, throughput against calibration, cost against cards.
 

@@ -28,11 +28,11 @@ def measure(rig: Rig, events: int, rounds: int, say: Say) -> Iterator[Figure]:
     Args:
         rig: the measured system.
         events: transactions that build up the state.
-        rounds: restarts of each kind.
+        rounds: restarts of each of KINDS, and kills under load.
         say: called with the status.
 
     Raises:
-        FraudError: the job ended, or writes no alert.
+        FraudError: the job ended, makes no progress, or writes no alert.
     """
     say(f"sending {events:,} transactions")
     History(rig.installed, events).send(events)
@@ -64,7 +64,7 @@ def _killed_live(rig: Rig, say: Say) -> float:
         begin = time.time()
         rig.kill_job()
         rig.start_job()
-        # alerts that the killed job committed may still reach the reader
+        # at first, alerts that the killed job committed may still reach the reader: they do not count
         first = _wait_for_alert(rig, reader, begin + POLLED_S)
     reader.stop()
     rig.catch_up(say)

@@ -188,7 +188,7 @@ def rig(plan: Plan, say: Say) -> Iterator[Rig]:
     """Run the servers, with the plan's profiles and models loaded; at the end stop them and the job, by pid.
 
     Raises:
-        FraudError: a part does not start.
+        FraudError: the directory holds other data, a part does not start, or profiles do not arrive.
     """
     directory = plan.data_dir
     empty(directory)

@@ -17,6 +17,7 @@ from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
 from loadtests.audit.topic_log import TopicLog
 from loadtests.audit.verify import Verdict, verify
+from loadtests.faults.acls import grant
 from loadtests.faults.errors import FaultError
 from loadtests.faults.job_process import PATIENCE_S, JobProcess
 from loadtests.faults.progress_follower import ProgressFollower
@@ -32,6 +33,7 @@ from models.policy import Policy
 from models.registry import ModelRef
 from models.rollouts.events import installation
 from models.rollouts.publishing import publish
+from streaming_job.contracts.permissions import of_job
 from streaming_job.contracts.topics import Topics
 from streaming_job.settings import JobSettings
 
@@ -105,6 +107,12 @@ class Installation:
         """Return the settings as FRAUD_... variables, with changes such as `checkpoint=...`."""
         return self.settings.model_copy(update=changes).variables()
 
+    def grant(self, **changes: object) -> None:
+        """Allow the user of the guarded listener what a job with changed settings needs, and no more."""
+        settings = self.settings.model_copy(update=changes)
+        permissions = of_job(settings.job_id, settings.topics, facts=settings.merchant_facts)
+        grant(self.stack.bootstrap_servers, permissions)
+
     def start(self, release: Path | None = None, /, **changes: object) -> JobProcess:
         """Start the job.
 
@@ -112,6 +120,8 @@ class Installation:
             release: directory of a release, whose packages run; default: the packages of this process.
             changes: changed settings.
         """
+        if "sasl.username" in self.settings.kafka:
+            self.grant(**changes)
         return JobProcess(self.environment(**changes), self.directory, release=release)
 
     def roll_out(self, *, model: ModelRef | None = None, max_count_5m: int = 15) -> RolledOut:

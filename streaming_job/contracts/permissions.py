@@ -56,3 +56,6 @@ def of_job(job_id: str, topics: Topics, *, facts: bool) -> Iterator[Permission]:
         yield Permission(Resource.TOPIC, topic, tuple(name for name, is_allowed in allowed if is_allowed))
     yield Permission(Resource.TRANSACTIONAL_ID, f"{job_id}-", (Operation.WRITE,), is_prefix=True)
     yield Permission(Resource.GROUP, job_id, (Operation.READ,))
+    # librdkafka finds the coordinator of each consumer's group, even if the consumer never joins it
+    for group in (f"{job_id}-start", f"{job_id}-bootstrap", "end-offsets"):
+        yield Permission(Resource.GROUP, group, (Operation.DESCRIBE,))

@@ -4,13 +4,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from harness.acls import grant
 from harness.writer_bench import At, WriterBench
 
 from deploy.local.stack import Endpoints
 from loadtests.faults.installation import Installation
 from loadtests.faults.job_process import JobProcess
-from streaming_job.contracts.permissions import of_job
 from streaming_job.contracts.topics import Topics
 from streaming_job.runtime.failpoints import Step
 from streaming_job.transaction import writer as writer_module
@@ -25,7 +23,7 @@ def installed(
     servers, client = stack.guarded
     directory = tmp_path_factory.mktemp("installed")
     installation = Installation(stack, topic_names(), directory, bootstrap_servers=servers, kafka=client)
-    grant(stack, of_job(installation.settings.job_id, installation.topics, facts=False))
+    installation.grant()
     installation.roll_out()
     return installation
 

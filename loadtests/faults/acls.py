@@ -12,7 +12,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from deploy.local.kafka import USER
-from deploy.local.stack import Endpoints
 from streaming_job.contracts.permissions import Permission
 
 PRINCIPAL = f"User:{USER}"
@@ -35,8 +34,16 @@ def bindings(permissions: Iterable[Permission]) -> list[AclBinding]:
     ]
 
 
-def grant(stack: Endpoints, permissions: Iterable[Permission]) -> None:
-    """Allow PRINCIPAL the operations, and wait until the broker knows."""
-    admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
+def grant(bootstrap_servers: str, permissions: Iterable[Permission]) -> None:
+    """Allow PRINCIPAL the operations.
+
+    Args:
+        bootstrap_servers: a listener that needs no login.
+        permissions: the permissions, which may exist already.
+
+    Raises:
+        KafkaException: the broker does not answer, or refuses.
+    """
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     for result in admin.create_acls(bindings(permissions)).values():
         result.result(30)
