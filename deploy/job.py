@@ -11,11 +11,12 @@ import typer
 
 from feature_store.errors import FraudError
 from streaming_job import environment
+from streaming_job.contracts.permissions import Component, needed
 from streaming_job.settings import JobSettings
 
 log = logging.getLogger(__name__)
 app = typer.Typer(
-    no_args_is_help=True, help="Create the topics of the streaming job, show its permissions, and run it."
+    no_args_is_help=True, help="Create the topics of the streaming job, show permissions, and run it."
 )
 
 
@@ -52,14 +53,17 @@ def topics(
 
 @app.command()
 def permissions(
-    principal: Annotated[str, typer.Argument(help="Principal of the job, for example User:card-fraud.")],
+    principal: Annotated[
+        str, typer.Argument(help="Principal to allow them to, for example User:card-fraud.")
+    ],
+    component: Annotated[
+        Component, typer.Option("--of", help="Program that the principal runs.")
+    ] = Component.JOB,
 ) -> None:
-    """Print the permissions that the job needs on the brokers, as commands of Kafka's kafka-acls.sh."""
-    from streaming_job.contracts.permissions import of_job
-
+    """Print the permissions that a component needs on the brokers, as commands of Kafka's kafka-acls.sh."""
     settings = environment.settings(JobSettings)
     command = ["kafka-acls.sh", "--bootstrap-server", settings.bootstrap_servers, "--add"]
-    for permission in of_job(settings.job_id, settings.topics, facts=settings.merchant_facts):
+    for permission in needed(component, settings.job_id, settings.topics, facts=settings.merchant_facts):
         typer.echo(shlex.join([*command, "--allow-principal", principal, *permission.options()]))
 
 

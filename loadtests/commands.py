@@ -61,7 +61,8 @@ def verify(
 
     Settings come from FRAUD_... variables, as for the job. The exit status is 1 if anything is missing,
     duplicated or unexpected, if the progress records contradict the outputs or the oracle, or if the given
-    alert differs from its recomputation. With --follow, findings are logged and exported as metrics.
+    alert differs from its recomputation or was not written exactly once. With --follow, findings are logged
+    and exported as metrics.
     """
     settings = environment.settings(JobSettings)
     if alert_id is not None and follow:

@@ -63,7 +63,7 @@ class Learner:
             )
         frauds = int(np.asarray(y).astype(bool).sum())
         if not 0 < frauds < len(y):
-            raise ModelError(f"{frauds} frauds in {len(y)} transactions; train on history with both")
+            raise ModelError(f"{frauds} frauds in {len(y)} transactions; train on history with both classes")
         forest = self.algorithm is Algorithm.RANDOM_FOREST
         estimator = self._forest() if forest else self._logistic()
         return estimator.fit(x, np.asarray(y).astype(np.int64))

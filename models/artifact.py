@@ -75,7 +75,10 @@ class Content:
         if least is not None and not (
             least.dtype == np.float64 and least.shape == LEVELS.shape and (np.diff(least) >= 0).all()
         ):
-            raise ModelError("the model's quantiles do not ascend; train and register it again")
+            raise ModelError(
+                "the model's quantiles do not ascend or do not match the percentiles; "
+                "train and register it again"
+            )
 
     @property
     def classifier_width(self) -> int:

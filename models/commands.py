@@ -41,7 +41,8 @@ def train_command(
         float | None,
         typer.Option(
             min=0,
-            help="Cost of an alert; if given, the threshold minimises the cost of alerts and missed frauds",
+            help="Cost of an alert, in the currency of the amounts; if given, the threshold minimises the "
+            "cost of alerts plus the amounts of missed frauds",
         ),
     ] = None,
     learner: Learner = USUAL,

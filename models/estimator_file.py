@@ -3,8 +3,9 @@
 skops' own reader accepts every scikit-learn class, and further types that its caller lists. It checks types
 but not contents, although scikit-learn's compiled code uses a tree's numbers as unchecked indexes. This
 reader constructs only the types listed below: numbers, text, arrays, their containers, and estimators whose
-classes predict with numpy and Python code, or with compiled trees, which are range-checked. No function, type
-or bound method is ever constructed, so no attribute of a loaded estimator is a callable that the file chose.
+classes predict with numpy and Python code, or with scikit-learn's compiled trees, which are range-checked. No
+function, type or bound method is ever constructed, so no attribute of a loaded estimator is a callable that
+the file chose.
 
 To add a class: read what its predict_proba or transform does with attributes that an attacker chose, above
 all what compiled code does with them; then list the class, and add it to the tests.
@@ -45,7 +46,7 @@ ESTIMATORS = TREES | {
     # only as a pass-through: a file with a function is refused
     "sklearn.preprocessing._function_transformer.FunctionTransformer",
 }
-"""Estimator classes that may be loaded; compiled trees (`trees.Trees`) have a format of their own."""
+"""Estimator classes that may be loaded; gradient-boosted trees (`trees.Trees`) have a format of their own."""
 PLAIN = {
     "DictNode": {"builtins.dict"},
     "DTypeNode": {"numpy.dtype"},
@@ -97,8 +98,9 @@ class _Reader:
         if name not in PLAIN.get(loader, ()):
             raise ModelError(
                 f"the model holds a {name} ({loader}), which workers do not load; make it of "
-                f"{', '.join(sorted(path.rpartition('.')[2] for path in ESTIMATORS))}, with numbers as "
-                "random_state, or gradient-boosted trees for two classes without categorical features"
+                f"{', '.join(sorted(path.rpartition('.')[2] for path in ESTIMATORS))}, and give "
+                "numbers as random_state; or use gradient-boosted trees for two classes without categorical "
+                "features"
             )
         match loader:
             case "DictNode":
@@ -155,7 +157,7 @@ class _Reader:
         from sklearn.tree._tree import NODE_DTYPE, Tree
 
         if node["__loader__"] != "TreeNode":
-            raise ModelError("a tree of the model is of another type; train and register it again")
+            raise ModelError("a tree of the model is not one of scikit-learn; train and register it again")
         features, classes, outputs = self.read(node["__reduce__"]["args"])
         parts = self.read(node["content"])
         nodes, values = np.asarray(parts["nodes"]), np.asarray(parts["values"])

@@ -18,7 +18,7 @@ from models.errors import ModelError
 LEVELS = np.arange(1, 10) / 10
 """Quantiles that bound the bins."""
 ALIKE = 1e-9
-"""Width of the bin of a value that many transactions share, relative to the value or, if larger, to 1."""
+"""Width of the bin of a value v that many transactions share, as a share of the larger of |v| and 1."""
 MOST_BOUNDS = 16
 """Greatest number of bounds per feature that a model's file may have."""
 SAMPLED = 8
@@ -78,7 +78,7 @@ class FeatureBins:
             counts: int64[f, b + 2], C-contiguous, increased in place.
 
         Raises:
-            ModelError: x or counts have other shapes.
+            ModelError: x lacks a column, or counts has another shape.
         """
         if counts.shape != self.trained.shape or (self.columns >= x.shape[1]).any():
             raise ModelError(

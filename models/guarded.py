@@ -5,7 +5,8 @@ therefore halved until the failing rows are alone. The set of failing rows thus 
 rows and the model, not on the batch, and a retried batch produces the same bytes.
 
 Errors that another machine or a later attempt may not have (memory, files, libraries) are not failures of the
-model. They stop the batch: if the rules decided alone after such an error, a replay might decide differently.
+model. They stop the batch. The policy's rules alone decide a row that the model fails; if they did so
+after such an error, a replay on a sound machine would have a score, and might decide differently.
 """
 
 import logging

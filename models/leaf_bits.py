@@ -41,7 +41,7 @@ _SIGNATURES = [
 
 @dataclass(frozen=True)
 class LeafBits:
-    """The m tests of t trees over f columns; each column occurs twice, plain and negated (see `trees`)."""
+    """The m tests of t trees over f columns; each column occurs twice, plain and negated (see trees.py)."""
 
     begins: np.ndarray
     """int64[2f + 1]: index of each column's first test."""
@@ -55,7 +55,7 @@ class LeafBits:
     """float64[t, l]: log-odds of each tree's leaves, depth first with the first kid first, padded with 0."""
 
     def log_odds(self, x: np.ndarray, baseline: float) -> np.ndarray:
-        """Sum the trees' outputs in tree order: float64[n, f] -> float64[n]."""
+        """Add the trees' outputs to `baseline`, in tree order: float64[n, f] -> float64[n]."""
         out = np.empty(len(x))
         _sum_leaves(x, self.begins, self.thresholds, self.trees, self.keeps, self.leaves, baseline, out)
         return out
@@ -65,12 +65,12 @@ def leaf_bits(nodes: np.ndarray, values: np.ndarray, roots: np.ndarray, width: i
     """Convert the trees of `trees.Trees` into masks; None if a tree has more than MOST_LEAVES leaves.
 
     Args:
-        nodes: NODE[m], checked, as in `trees.Trees`.
-        values: float64[m].
+        nodes: NODE[k], checked, as in `trees.Trees`.
+        values: float64[k].
         roots: uint32[t].
         width: f.
     """
-    # a binary tree of m nodes has (m + 1) / 2 leaves; deep trees must not reach the recursion below
+    # a binary tree of k nodes has (k + 1) / 2 leaves; deep trees must not reach the recursion below
     if len(roots) and (np.diff(np.append(roots, len(nodes))).max() + 1) // 2 > MOST_LEAVES:
         return None
     tests: list[tuple[int, float, int, int]] = []

@@ -30,7 +30,7 @@ def load(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
 
     Raises:
         ModelMissingError: the registry has no such version.
-        ModelUnavailableError: the model's files cannot be fetched now, or not stored in `cache_dir`.
+        ModelUnavailableError: the model's files cannot be fetched now, or cannot be stored in `cache_dir`.
         ModelError: the files are unreadable, too large or not those that the rollout pinned, the model was
             trained on other features than the rollout names, or it does not reproduce its golden scores.
     """

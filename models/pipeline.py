@@ -75,7 +75,8 @@ def fit_and_register(
 
     Raises:
         LabelError: labels are missing or unreadable.
-        ModelError: the history is empty, its training part has one class only, or `registry.register` fails.
+        ModelError: the history holds no transactions that the stream decides, its training part has one class
+            only, or `registry.register` fails.
         TrainingSetError: columns are missing or wrong.
     """
     from feature_store.merchants.catalogue import computed
@@ -94,7 +95,7 @@ def fit_and_register(
     decided = ~np.isnan(x).all(axis=1)  # transactions that the stream does not decide have no features
     x, y, arrival = x[decided], y[decided], arrival[decided]
     if not len(x):
-        raise ModelError("the history holds no transactions; give one that does")
+        raise ModelError("the history holds no transactions that the stream decides; give one that does")
     split = split_by_time(arrival, gap_ms=label_delay_ms)
     estimator = learner.fit(x[split.train], y[split.train])
     scores = estimator.predict_proba(x[split.holdout])[:, 1]

@@ -24,6 +24,8 @@ def plot(
 ) -> str:
     """Draw a line through points, and a dashed line for the mean.
 
+    If every value is None, return a paragraph with the title and "unknown" instead.
+
     Args:
         title: plain text.
         x: positions, 0 (left) to 1 (right).

@@ -59,8 +59,8 @@ class Policy:
     closed: str = DECLINE
     """Action for a closed card, as `blocked`."""
     escalate_after: int | None = None
-    """Number of a card's alerts in 24 clock hours, counting the current one, from which alerts are declines;
-    None: no such rule."""
+    """Number of a card's alerts, the current one included, from which alerts are declines; counted are the
+    clock hour of the current arrival and the 23 before it. None: no such rule."""
     cooldown_s: int = 0
     """Seconds, by arrival, after the card's last alert that was not suppressed, within which a review is
     suppressed; 0: never."""
@@ -153,8 +153,8 @@ def decide(
         counts: the card's recent activity.
         status: status in the card's profile, kept when the profile is deleted; None if none is known.
         has_profile: whether the card has a profile now.
-        suspicious_day: alerts of the card in the last 24 clock hours before this transaction, which is not
-            counted.
+        suspicious_day: earlier alerts of the card in the clock hour of this transaction's arrival and the 23
+            before it.
 
     Returns:
         None if no rule fires: no alert.

@@ -57,7 +57,10 @@ class ScoreHistogram:
 
     @staticmethod
     def summed(histograms: Iterable["ScoreHistogram"]) -> "ScoreHistogram":
-        """Sum histograms, over the union of their bounds; the result is the same in any order."""
+        """Sum histograms over the union of their bounds; the result is the same in any order.
+
+        Each count is added, undivided, to the bucket of the union that has the same upper bound.
+        """
         parts = list(histograms) or [EMPTY]
         union = tuple(sorted({bound for part in parts for bound in part.le}))
         counts = [0] * (len(union) + 1)

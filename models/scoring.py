@@ -39,7 +39,7 @@ class Scorer:
     feature_names: tuple[str, ...]
     """Columns of x, in order."""
     classifier: Classifier
-    """Trees, an Estimator, or a Projection of either."""
+    """A `models.trees.Trees`, an `Estimator`, or a `Projection` of one of them."""
     quantiles: np.ndarray | None = None
     """`percentiles.quantiles` of the model's evaluation scores; None if not stored."""
     bins: FeatureBins | None = None
@@ -128,7 +128,7 @@ class Projection:
         """Compute contributions to the log-odds: float64[n, f] -> float64[n, f], 0 for unused columns."""
         contributions = np.asarray(self.classifier.explain(np.take(x, self.own, axis=1)))
         if contributions.shape != (len(x), self.own.size):
-            raise ValueError(f"contributions of shape {contributions.shape} to {self.own.size} features")
+            raise ValueError(f"contributions of shape {contributions.shape} for {self.own.size} features")
         out = np.zeros(x.shape)
         out[:, self.own] = contributions
         return out

@@ -25,9 +25,9 @@ def train(
 ) -> Any:
     """Fit gradient-boosted trees; the same data and seed give the same model.
 
-    Numeric columns are binned at 255 quantiles, so no split falls inside the top 0.4 % of a column. A feature
-    whose tail matters needs a second column with few distinct values in the tail (`amount_tail` of the
-    catalogue).
+    A column of more than 255 distinct values is binned at quantiles, into 255 bins of 0.4 % of the rows each,
+    so no split falls inside its top 0.4 %. A feature whose tail matters needs a second column of at most 255
+    distinct values, each of which has a bin of its own (`amount_tail` of the catalogue).
 
     Args:
         x: float64[n, f]; NaN where unknown.
@@ -50,7 +50,7 @@ def train(
     labels = np.asarray(y).astype(np.int64)
     if not 0 < labels.sum() < len(labels):
         raise ModelError(
-            f"{int(labels.sum())} frauds in {len(labels)} transactions; train on history with both"
+            f"{int(labels.sum())} frauds in {len(labels)} transactions; train on history with both classes"
         )
     # scikit-learn cannot bin a column without any value: make it a constant column, which no tree splits
     binnable = np.where(np.isnan(x).all(axis=0), 0.0, x)
@@ -87,9 +87,9 @@ def split_by_time(event_time: np.ndarray, *, share: float = 0.25, gap_ms: int = 
     In a short history the gap is a tenth of the time span, if that is less than `gap_ms`.
 
     Args:
-        event_time: times of the rows, int64[n], ms; `pipeline` gives arrivals.
+        event_time: times of the rows, int64[n], ms; `models.pipeline` passes arrivals.
         share: hold-out share of the time span.
-        gap_ms: time between the last training row and the first hold-out row.
+        gap_ms: greatest length of the gap.
     """
     first, last = int(event_time.min()), int(event_time.max())
     cut = last - int((last - first) * share)

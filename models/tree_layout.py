@@ -19,8 +19,8 @@ MOST_FEATURES = 4_096
 """Maximum number of features: a kernel then needs 4 MiB for a block of 64 rows, which holds each feature
 twice, as it is and negated."""
 MOST_TREES = 10_000
-"""Maximum number of trees: over thirty times the default of `fraud models train`; the masks of a block then
-take 5 MB."""
+"""Maximum number of trees: over thirty times the default of `fraud models train`; the bit masks (`leaf_bits`)
+of a block of 64 rows then take 5 MB."""
 MOST_NODES = 1 << 20
 """Maximum number of nodes: 32 MiB in each worker."""
 MOST_STEPS = 1 << 17
@@ -37,7 +37,7 @@ def check(
     baseline: np.ndarray,
     width: np.ndarray,
 ) -> None:
-    """Raise ModelError unless the arrays are t trees of m nodes in this module's layout and limits.
+    """Raise ModelError unless the arrays are t trees, m nodes in all, in this module's layout and limits.
 
     Args:
         nodes: NODE[m].
@@ -91,7 +91,9 @@ def _check_kids(nodes: np.ndarray, begins: np.ndarray, sizes: np.ndarray, depths
     _demand((sizes == 1 + 2 * np.add.reduceat(inner.astype(np.int64), begins)).all(), "kids are missing")
 
     _demand((depths >= 0).all(), "a depth is negative")
-    _require_at_most("steps", max(int(depths.max()), int(depths.astype(np.float64).sum())), MOST_STEPS)
+    _require_at_most(
+        "steps from roots to leaves", max(int(depths.max()), int(depths.astype(np.float64).sum())), MOST_STEPS
+    )
     steps = np.zeros(len(begins), np.int64)
     level = begins
     for _ in range(int(depths.max()) + 1):

@@ -3,7 +3,8 @@
 scikit-learn's own prediction costs milliseconds per call and about 3 us a row. This kernel costs microseconds
 per call and 0.2 us a row with 100 trees of 8 leaves, needs no threads and loads without scikit-learn. A row's
 score does not depend on its batch, because each row adds the same numbers in the same order. If no tree has
-more than 64 leaves, the trees are scored as masks (`leaf_bits`); otherwise all of them are walked.
+more than 64 leaves, the trees are scored by bit masks of their leaves (`leaf_bits`); otherwise all trees are
+walked.
 
 Layout (`tree_layout`): the two kids of a node are adjacent, so a step is `kid + (x[column] > threshold)`,
 without a branch. A leaf has an infinite threshold and is its own kid, so all rows of a block take as many

@@ -19,8 +19,8 @@ def page(document: dict[str, Any]) -> str:
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f'<title>{title}</title><link rel="stylesheet" href="/docs.css"></head><body><main>',
             f"<h1>{title} {escape(document['info']['version'])}</h1>",
-            "<p>Send <code>Authorization: Bearer TOKEN</code> (<code>fraud tokens add</code>). Answers with "
-            "status 400 or above are problem details (RFC 9457) with a <code>code</code>: see "
+            "<p>Send <code>Authorization: Bearer TOKEN</code>; <code>fraud tokens add</code> makes a token. "
+            "Answers with status 400 or above are problem details (RFC 9457) with a <code>code</code>: see "
             '<a href="#problems">problems</a>. For programs: <a href="/openapi.json">/openapi.json</a>.</p>',
             *_operations(document),
             *_problems(),

@@ -43,7 +43,8 @@ def serve(
         float,
         typer.Option(
             envvar="FRAUD_MAX_PROGRESS_AGE_S",
-            help="Not ready once transactions wait this many seconds while their key group decides none",
+            help="Not ready once transactions wait this many seconds for a key group that decides none, "
+            "or records for a producer to end its transaction",
         ),
     ] = 60.0,
     kafka: Annotated[

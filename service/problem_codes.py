@@ -24,14 +24,14 @@ TABLE = (
     Row(
         ("insufficient_role",),
         403,
-        "The caller's role is insufficient; the answer names both roles.",
+        "The caller's role is insufficient; the answer names it and the required role.",
         "Ask someone with the required role.",
     ),
     Row(
         ("local_only",),
         403,
-        "There is no tokens file, and the request was not sent by this machine to this machine: "
-        "another address, a proxy, a foreign Host.",
+        "There is no tokens file, and the request was not sent by this machine to this machine: it "
+        "came from another address or through a proxy, or names a foreign Host.",
         "Create a tokens file.",
     ),
     Row(
@@ -96,18 +96,18 @@ TABLE = (
         422,
         "The model failed the check; for registry and files the status is 404 if the model does not exist, "
         "503 if the registry does not answer.",
-        "As the detail says (rollouts).",
+        "As the detail says; see docs/rollouts.md.",
     ),
     Row(
         ("policy", "guards", "guards_data", "challenger", "share_bp", "type", "four_eyes", "idempotency_key"),
         422,
         "The change failed the check.",
-        "As the detail says (rollouts).",
+        "As the detail says; see docs/rollouts.md.",
     ),
     Row(
         ("label",),
         422,
-        "A label breaks the contract (labels); the answer names the row, nothing was written.",
+        "A label breaks the contract (docs/labels.md); the answer names the row, nothing was written.",
         "Correct it.",
     ),
     Row(("if_match_missing",), 428, "The step needs If-Match.", "Send the ETag of GET."),
@@ -130,7 +130,7 @@ TABLE = (
         ("brokers", "audit", "too_much_to_read"),
         503,
         "The brokers did not answer a change or a search, or the search was too long.",
-        "Repeat the change with the same key; search with a later since.",
+        "Repeat the change with the same Idempotency-Key; search with a later since.",
     ),
     Row(
         ("labels_topic",),

@@ -60,7 +60,7 @@ class ProgressReader(TopicFollower):
     def _is_newer(self, group: int, record: Mapping[str, Any]) -> bool:
         """Return whether a record is newer than the group's current one.
 
-        Commit ids only grow, unless the totals were restarted.
+        Commit ids only grow, until the job begins anew with totals from zero, whose `since` differs.
         """
         current = self._groups.get(group)
         return (

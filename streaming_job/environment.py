@@ -61,7 +61,7 @@ def refuse_unknown(variables: Iterable[str]) -> None:
     own_variables = sorted({name.upper() for name in variables if name.upper().startswith(PREFIX)})
     if not own_variables:
         return
-    from streaming_job.settings import JobSettings  # imported late: slow, and mostly not needed
+    from streaming_job.settings import JobSettings  # late: slow, and needed only for such variables
 
     known = {f"{PREFIX}{name.upper()}" for name in (*JobSettings.model_fields, *OTHER_VARIABLES)}
     known |= {f"{PREFIX}TOPICS__{name.upper()}" for name in Topics.model_fields}
@@ -71,7 +71,7 @@ def refuse_unknown(variables: Iterable[str]) -> None:
             nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.0)
             faults.append(f"{name} is no setting; did you mean {nearest[0]}?")
     if faults:
-        raise SettingsError(f"{' '.join(faults)} Unset it, or see docs/operations.md")
+        raise SettingsError(f"{' '.join(faults)} Unset unknown variables, or see docs/operations.md")
 
 
 def client_settings(text: str) -> dict[str, str]:

@@ -59,7 +59,8 @@ def look_up(card: str, location: str, lateness_ms: int = DEFAULT_LATENESS_MS) ->
     """Return what the state contains about a card (`card_view.describe`), with its card_id.
 
     Raises:
-        CheckpointError: the checkpoint has no committed epoch, or Spark cannot read its state.
+        CheckpointError: the checkpoint has no committed epoch, its file of fixed settings is damaged or
+            missing, or Spark cannot read its state.
         UnknownCardError: the state contains neither transactions nor a profile of the card.
         StateDamagedError: the state is damaged.
     """
@@ -102,7 +103,8 @@ def _pieces(spark: SparkSession, location: str, group: int) -> Iterator[tuple[st
 
 @contextmanager
 def _session() -> Iterator[SparkSession]:
-    os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # Spark's driver and block manager ask for no password
+    # Spark's driver and block manager ask for no password, so by default they listen on loopback only
+    os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     rocksdb = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     spark = (

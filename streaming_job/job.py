@@ -49,7 +49,7 @@ class Job:
         """Start Spark, and prepare the query.
 
         Args:
-            settings: settings of the job, checked by `require_inputs`.
+            settings: settings of the job, checked by `preconditions.require_inputs` before.
             launch: launch of Spark.
             stop: set it for a graceful stop: the running epoch ends at once, and no other one begins.
 
@@ -197,7 +197,11 @@ class Job:
                 self._spark.stop()
 
     def _go_back(self, epochs: int, fault: FraudError) -> bool:
-        """Drop the last `epochs` ended epochs and any later one; return False if none would be left."""
+        """Drop the last `epochs` ended epochs and any begun after them.
+
+        Returns:
+            False, with nothing dropped, if no ended epoch would be left.
+        """
         ended = self._checkpoint.epochs("commits")
         if epochs >= len(ended):
             return False

@@ -24,7 +24,7 @@ listeners={listeners},CONTROLLER://{host}:{controller}
 advertised.listeners={advertised}
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,GUARDED:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
 sasl.enabled.mechanisms=PLAIN
-listener.name.guarded.plain.sasl.jaas.config={login} required user_{user}="{password}";
+listener.name.guarded.plain.sasl.jaas.config={login} required {users};
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
 log.dirs={data}
@@ -65,7 +65,9 @@ super.users=User:ANONYMOUS
 """Added with the guarded listener, whose user may only do what ACLs allow."""
 
 LOGIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
-USER, PASSWORD = "card-fraud", "of-the-embedded-stack"
+USERS = ("job", "sidecar", "rollouts", "labels", "dead-letters", "audit")
+"""Users of the guarded listener, one for each component (`streaming_job.contracts.permissions`)."""
+PASSWORD = "of-the-embedded-stack"
 """Not secret: the other listeners of this broker need no password."""
 
 HEAP = ("-Xms192m", "-Xmx512m", "-XX:+UseParallelGC", "-XX:MaxDirectMemorySize=256m")
@@ -89,8 +91,7 @@ def start(data_dir: Path, ports: Mapping[str, int], progress: Progress) -> Serve
             advertised=advertised,
             controller=ports["controller"],
             login=LOGIN_MODULE,
-            user=USER,
-            password=PASSWORD,
+            users=" ".join(f'user_{user}="{PASSWORD}"' for user in USERS),
         )
     )
     class_path = jars.class_path("kafka", progress)
@@ -149,7 +150,7 @@ def guarded(ports: Mapping[str, int]) -> tuple[str, dict[str, str]] | None:
     return f"{HOST}:{ports['guarded']}", {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanisms": "PLAIN",
-        "sasl.username": USER,
+        "sasl.username": USERS[0],
         "sasl.password": PASSWORD,
     }
 

@@ -67,7 +67,7 @@ class Arena(ABC):
 
     @abstractmethod
     def resize(self, name: str, size: int) -> None:
-        """Resize array `name` to `size` records; existing records are kept, new ones are zero."""
+        """Resize array `name` to `size` records: keep those that fit, drop the others, fill up with zeros."""
 
     def clear(self) -> None:
         """Reset all arrays to empty ones."""
@@ -88,7 +88,7 @@ class Arena(ABC):
 
 
 class MemoryArena(Arena):
-    """Arrays in this process's memory, for training sets and tests."""
+    """Arrays in this process's memory: for training sets, views of one card, warm-up and tests."""
 
     def __init__(self) -> None:
         super().__init__()

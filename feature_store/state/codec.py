@@ -14,8 +14,8 @@ from feature_store.layout import FORMAT_VERSION, OLDEST_FORMAT
 from feature_store.state.columns import compress, decompress, pack, unpack
 
 _MAGIC = b"CFKG"
-# magic, format version, checksum of all the other bytes, size in bytes of the directory (the descriptions of
-# the columns) as stored, and decompressed
+# magic; format version; checksum of all the other bytes; compressed size of the directory (the descriptions
+# of the columns), bytes; its decompressed size, bytes
 _HEADER = struct.Struct("<4sBxxxIII")
 _CHECKSUM = slice(8, 12)
 

@@ -1,8 +1,9 @@
-"""Compression of integer columns: subtract the minimum, divide by the common unit, compress byte planes.
+"""Compression of number columns: subtract the minimum, divide by the common unit, compress byte planes.
 
-So a column of amounts in whole cents, or of times in whole seconds, takes the width of cents or seconds. The
-bytes of a column are compressed one plane at a time (all lowest bytes, then all second lowest ...): a plane
-is either noise or nearly constant, so one table of byte frequencies fits all of it.
+So a column of amounts in whole cents, or of times in whole seconds, takes the width of cents or seconds.
+Floats are treated as the integers of the same bits. The bytes of a column are compressed one plane at a time
+(all lowest bytes, then all second lowest ...): a plane is either noise or nearly constant, so one table of
+byte frequencies fits all of it.
 """
 
 from typing import Any

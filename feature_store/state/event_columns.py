@@ -2,8 +2,9 @@
 
 The columns list each card's events from the newest to the oldest:
 
-- time: the gap to the next newer event (`gaps`);
-- country: XOR with that of the next newer event (`lands`);
+- time: the gap to the next newer event, or for the newest event to the card's `max_time` (`gaps`);
+- amount (`amounts`), and whether it was a spike (`spikes`);
+- country: XOR with the country of the next newer event, or for the newest event with 0 (`lands`);
 - merchant: its rank among the card's merchants, counted from the newest (`known`); 0 where a merchant appears
   for the first time: there `numbers` has its index in the piece's sorted list `merchants`;
 - hash of the transaction id (`ids`): only while a repetition of the transaction would not be too late, and
@@ -88,9 +89,9 @@ def _split(
 
 @njit(cache=True)
 def _number(packed: NDArray[np.uint64], unique: NDArray[np.uint64], numbers: NDArray[np.uint32]) -> int:
-    """Write the unique merchants, and by position the index of its merchant among them; return how many.
+    """Write the unique merchants, and for each position its merchant's index; return how many are unique.
 
-    The words, `merchant << _POSITION_BITS | position`, are sorted.
+    `packed` has the words `merchant << _POSITION_BITS | position`, sorted.
     """
     count = 0
     for word in packed:
@@ -125,7 +126,7 @@ def split(
         cards, events, repeats_for, all_ids, gaps, amounts, country_changes, spikes, merchant_refs,
         merchants, ids, ages,
     )  # fmt: skip
-    # one sort of words gives the unique merchants and the position of each
+    # one sort of (merchant, position) words is enough to number the unique merchants
     words = (merchants[:n_merchants] << np.uint64(_POSITION_BITS)) | np.arange(n_merchants, dtype=np.uint64)
     words.sort()
     unique, numbers = np.empty(n_merchants, dtype=np.uint64), np.empty(n_merchants, dtype=np.uint32)

@@ -116,7 +116,7 @@ class GroupArrays:
         self.counters[CARDS] = numbers
 
     def adopt(self, added: NDArray[np.void]) -> None:
-        """Set up those cards, of the ones that a delta added (IDENTITY), whose numbers are still unused."""
+        """Set up the cards that a delta added (IDENTITY), except those whose numbers are in use already."""
         adopt(self.arena.arrays["cards"], added)
 
     def with_identity(self, changes: NDArray[np.void], numbers: NDArray[np.int32]) -> NDArray[np.void]:
@@ -127,7 +127,7 @@ class GroupArrays:
         return named
 
     def end_replay(self) -> None:
-        """Rebuild the index and the list of free numbers from the cards."""
+        """Rebuild, from the cards, the index, the list of free numbers and `cards_without_profile`."""
         arrays = self.arena.arrays
         eviction.release_unused(arrays["cards"], self.counters)
         size = 1 << (2 * self.card_count).bit_length()

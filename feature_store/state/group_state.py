@@ -38,7 +38,10 @@ class Applied:
     version: NDArray[np.int32]
     """Profile version in force as an index into `GroupState.profiles`, or -1, shape (n,)."""
     standing: NDArray[np.uint8]
-    """Status of the card by its profile (index into STATUSES); after a delete the last status, shape (n,)."""
+    """Status of the card by its profile (index into STATUSES), shape (n,).
+
+    After a delete: the last status. Without a profile: active.
+    """
 
     def by_row(self) -> NDArray[np.float64]:
         """Return the features of every transaction, shape (n, c); NaN for duplicates."""
@@ -202,7 +205,8 @@ class GroupState(GroupArrays):
             cards: card number of each transaction in log order, shape (n,).
             arrivals: arrival of each, ms, shape (n,).
             alerted: which became alerts, shape (n,); for the others counts are returned, not recorded.
-            restarted: `Applied.restarted`; every restarted row must be given, shape (n,).
+            restarted: `Applied.restarted`, shape (n,). A caller may leave out transactions of a batch, but
+                none that became an alert or at which a card restarted.
             terms: escalation and cooldown of each row.
         """
         self.reserve("alert_hours", int(self.counters[ALERTED]), int(np.count_nonzero(alerted)))

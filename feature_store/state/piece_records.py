@@ -37,7 +37,10 @@ class PieceRecords:
     cards: NDArray[np.void]
     """CARD, shape (n,); all zero where a number is unused."""
     events: NDArray[np.void]
-    """Each card's events that a window can still reach, as many as its field `events` says (EVENT)."""
+    """All kept events of hot cards, and those events of other cards that a window can still reach (EVENT).
+
+    A card's field `events` says how many of them are its own.
+    """
     profiles: NDArray[np.void]
     """Versions of each card, newest first (PROFILE)."""
     version_counts: NDArray[np.uint32]
@@ -218,7 +221,8 @@ def insert(state: GroupState, piece: int, contents: PieceRecords) -> None:
     """Insert the records of a piece into a state; the caller rebuilds the index afterwards."""
     first = piece * CARDS_PER_PIECE
     state.reserve("cards", 0, first + contents.cards.size)
-    # a segment has room for less than twice its events, or FIRST_CAPACITY; one of each size may be left over
+    # a segment has room for less than twice its events, or for FIRST_CAPACITY; one free segment of each size
+    # may be left over, together less than 2 * MOST_EVENTS
     state.reserve_events(2 * (contents.events.size + MOST_EVENTS) + FIRST_CAPACITY * contents.cards.size)
     state.reserve("profiles", int(state.counters[PROFILES]), contents.profiles.size)
     state.reserve("alert_hours", int(state.counters[ALERTED]), contents.alert_hours.size)

@@ -22,7 +22,8 @@ def is_handbook(names: list[str]) -> bool:
 def transactions(table: pa.Table) -> pa.Table:
     """Convert rows to the transaction contract's columns.
 
-    The handbook has no currency and no country: they become EUR and ZZ (unknown). Times are taken as UTC.
+    The handbook has no currency and no country: they become EUR and ZZ (unknown). Times without
+    a time zone are taken as UTC.
 
     Args:
         table: columns `COLUMNS`, optionally `TX_FRAUD` (0 or 1).
@@ -33,7 +34,7 @@ def transactions(table: pa.Table) -> pa.Table:
         label int8.
 
     Raises:
-        HandbookError: a column is missing, has nulls or is of another type.
+        HandbookError: a required column is missing or has nulls, or a column cannot be converted.
     """
     missing = [name for name in COLUMNS if name not in table.column_names]
     if missing:

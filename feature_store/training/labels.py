@@ -45,7 +45,7 @@ class Labels:
             table: columns of the chargeback contract.
 
         Raises:
-            LabelError: a column is missing, has nulls or is of another type.
+            LabelError: a column is missing or has nulls, or `label` cannot be read (see `is_fraud`).
         """
         has_times = "reported_at" in table.column_names
         require_columns(table, (*COLUMNS, "reported_at") if has_times else COLUMNS)
@@ -100,7 +100,7 @@ def is_fraud(column: pa.ChunkedArray) -> NDArray[np.bool_]:
 def identities(cards: pa.ChunkedArray, transactions: pa.ChunkedArray) -> pa.Array:
     """Join card_id and transaction_id of each of n transactions into one string.
 
-    Identifiers contain no control characters, so the joined strings are unambiguous.
+    Identifiers contain no control characters, so the NUL between them makes the string unambiguous.
     """
     both = (column.cast(pa.large_string()) for column in (cards, transactions))
     joined = pc.binary_join_element_wise(*both, pa.scalar("\0", pa.large_string()))

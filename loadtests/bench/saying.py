@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from rich.console import Console
 
 PAUSE_S = 2.0
-"""Minimal time between two log lines with the same first word, seconds."""
+"""Minimal time between successive log lines with the same first word, seconds."""
 
 
 def stop_on_signals() -> None:

@@ -18,11 +18,12 @@ from models.trees import compile_trees
 ROWS = 100_000
 CARDS = 2_000
 RATE, START_MS = 0.05, 1_750_000_000_000
-"""At this rate ROWS transactions span three weeks, so that labels take effect."""
+"""Transactions per second, and the time of the first. At this rate ROWS transactions span three weeks, far
+longer than the label delay of a day, so that labels take effect."""
 
 
 def measure(rounds: int) -> Iterator[Figure]:
-    """Measure scoring ROWS transactions on all features, including those of merchants' labels."""
+    """Measure scoring ROWS transactions on all features, merchant label features included."""
     stream = Stream(World.create(1, CARDS), RATE, START_MS, disturbances=Disturbances.none())
     history = pa.concat_tables([batch.table for batch in stream.blocks(events=ROWS)])
     x = merchant_payments.build(history, merchant_payments.MerchantLabels.of(None, DAY_MS))

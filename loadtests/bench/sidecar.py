@@ -73,7 +73,8 @@ def measure(rig: Rig, requests: RequestLoad, say: Say) -> Iterator[Figure]:
     """Run the job at a rate, with requests to the sidecar in every other stretch.
 
     Raises:
-        FraudError: the job ended, a request to the sidecar failed, or no alert was received.
+        FraudError: the job ended, a request to the sidecar failed, or no alert was received in the stretches
+            of one kind.
     """
     rig.start_job()
     rig.catch_up(say)
@@ -83,9 +84,9 @@ def measure(rig: Rig, requests: RequestLoad, say: Say) -> Iterator[Figure]:
     stretches: list[tuple[bool, float, float]] = []
     settings, log = rig.installed.settings, rig.plan.data_dir / "logs" / "sidecar.log"
     with (
-        # the clients run in another process, because fifty threads in this one would delay the reader, which
-        # records when alerts arrive; and at low priority, because a bank's clients run on other machines and
-        # so take no CPU time from the job
+        # the clients run in another process, because many threads in this one would delay the reader, which
+        # records when it receives alerts; and at low priority, because a bank's clients run on other machines
+        # and so take no CPU time from the job
         ProcessPoolExecutor(1, get_context("spawn"), priority.lower) as clients,
         http_servers.sidecar(log, settings.variables()) as url,
         rig.feeding(requests.rate, requests.warm_up_s + 2 * requests.turns * requests.for_s + 60),

@@ -42,7 +42,8 @@ def measure(rig: Rig, backlog: Backlog, say: Say, *, verify: bool = True) -> Ite
     Without the time at a low rate, the JVM would compile, and so take CPU time, during the backlog.
 
     Raises:
-        FraudError: the job ended, the backlog fits into one commit, or the results are wrong.
+        FraudError: the job ended, each key group needs only one commit for the backlog, or the results are
+            wrong.
     """
     past = history.History(rig.installed, backlog.warm_up + backlog.events, backlog.span_s)
     rig.start_job()
@@ -79,7 +80,7 @@ def _figures(commits: list[Commit], backlog: Backlog) -> Iterator[Figure]:
     firsts = {commit.key_group: commit for commit in reversed(drain)}
     measured = [commit for commit in drain if commit is not firsts[commit.key_group]]
     if not measured:
-        raise BenchError("the backlog fits into one commit; give more --events")
+        raise BenchError("each key group needs only one commit for the backlog; give more --events")
     events = sum(commit.decided + commit.repeated for commit in measured)
     begin = min(commit.written_at for commit in drain)
     seconds = (max(commit.written_at for commit in drain) - begin) / 1000

@@ -36,7 +36,7 @@ class Deployment:
     group: str
     """Consumer group, job id or application id."""
     model: Path
-    """File with the output of `exported`."""
+    """File with the exported model and policy (loadtests/compare/exported.py)."""
     directory: Path
     """The engine's own directory for state and logs."""
     venvs: Path
@@ -60,7 +60,8 @@ TUNED_STREAMS = {
     "commit.interval.ms": 10,
     "statestore.cache.max.bytes": 64 << 20,
     "producer.linger.ms": 1,
-    # a Kafka transaction that soon follows another must often be retried, by default after 100 ms
+    # the broker often refuses the start of a Kafka transaction that soon follows another; the producer then
+    # tries again, by default after 100 ms
     "producer.retry.backoff.ms": 5,
 }
 TUNED_QUIX = {

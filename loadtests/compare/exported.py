@@ -4,8 +4,9 @@
      "centroids": {country: [latitude, longitude], ...}}
 
 Trees are the arrays of `models.tree_layout` as lists: `roots`, `thresholds`, `columns`, `kids`, `values`, and
-the number `baseline`. A leaf is its own kid and has the threshold null; with f features, column f + j is
-column j, negated. Centroids are in radians. Floats have all their digits.
+the number `baseline`. `kids` has the index of each node's first kid; the second kid is next to it. A leaf is
+its own kid and has the threshold null. With f features, column f + j is column j, negated. Centroids
+are in radians. Floats have all their digits.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Sender of a tape: first parts of it all at once, then each remaining transaction at its own time."""
+"""Sender of a tape, the recorded input: some parts at once, then each later transaction at its own time."""
 
 import time
 from collections.abc import Callable

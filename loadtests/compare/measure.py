@@ -24,7 +24,8 @@ PATIENCE_S = 180.0
 POLL_S = 0.01
 SAY_S = 2.0
 LOOK_S = 1.5
-"""Processes are sampled this long before the warm-up ends, so that sampling is not measured, seconds."""
+"""Processes are sampled at most this long before the warm-up ends, seconds. Sampling delays the feed, so it
+must not happen after the warm-up, when latency is measured."""
 LEAD_S = 0.5
 """Time before the first transaction of the steady rate, seconds."""
 SHARED = ("profiles", "model_rollouts")
@@ -42,7 +43,7 @@ class Run:
     backlog_cpu_us: float
     """CPU time of the engine per transaction of the backlog, microseconds."""
     latencies_ms: npt.NDArray[np.float64]
-    """Times from intended sending to receipt of the alert, in the measured time, ms."""
+    """Times from intended sending to receipt of the alert, after the warm-up, ms."""
     cores: float
     """CPU cores of the engine at the steady rate."""
     broker_cores: float
@@ -51,7 +52,7 @@ class Run:
     behind: int
     """Uncommitted transactions at the moment when all had been sent."""
     slip_p99_ms: float
-    """p99 of the delays with which the feed sends, in the measured time, ms."""
+    """p99 of the delays with which the feed sends, after the warm-up, ms."""
 
 
 def topics_of(name: str) -> Topics:
@@ -120,7 +121,7 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
 
 
 class _Live:
-    """Sampler of the processes at the steady rate; only two samples, because each delays sending by ms."""
+    """Sampler of the processes at the steady rate. It samples only twice, as sampling delays the feed."""
 
     def __init__(
         self, engine: Engine, engine_usage: JobUsage, broker_usage: JobUsage, load: Load, title: str, say: Say

@@ -75,8 +75,8 @@ def markdown(results: dict[str, Any]) -> str:
             *lines,
             "",
             f"Latency in ms at {load['rate']:,.0f} transactions/s for {load['for_s']:g} s, backlog of "
-            f"{load['backlog']:,}; {machine['cpu']}, {machine['cores']} cores with Kafka and the generator; "
-            f"load average before {before}, after {after}. `{results['command']}`",
+            f"{load['backlog']:,}; {machine['cpu']}, {machine['cores']} cores, shared with Kafka and the "
+            f"generator; load average before {before}, after {after}. `{results['command']}`",
             "",
         ]
     )

@@ -57,7 +57,8 @@ class Tape:
 def record(world: World, load: Load, start_ms: int) -> Tape:
     """Simulate the input.
 
-    Event time runs at the same rate throughout, so that cards behave in the backlog as in the live part.
+    There are `load.rate` transactions per second of event time throughout, so that cards behave in the
+    backlog as they do after it.
 
     Args:
         world: the world with the cards.

@@ -1,4 +1,4 @@
-"""Permissions of the user of the guarded listener."""
+"""Permissions of the users of the guarded listener."""
 
 from collections.abc import Iterable
 
@@ -11,20 +11,17 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
-from deploy.local.kafka import USER
 from streaming_job.contracts.permissions import Permission
 
-PRINCIPAL = f"User:{USER}"
 
-
-def bindings(permissions: Iterable[Permission]) -> list[AclBinding]:
-    """Return ACLs that allow PRINCIPAL the operations, one for each operation."""
+def bindings(user: str, permissions: Iterable[Permission]) -> list[AclBinding]:
+    """Return ACLs that allow a user the operations, one for each operation."""
     return [
         AclBinding(
             ResourceType[permission.resource.name],
             permission.name,
             ResourcePatternType.PREFIXED if permission.is_prefix else ResourcePatternType.LITERAL,
-            PRINCIPAL,
+            f"User:{user}",
             "*",
             AclOperation[operation.name],
             AclPermissionType.ALLOW,
@@ -34,16 +31,17 @@ def bindings(permissions: Iterable[Permission]) -> list[AclBinding]:
     ]
 
 
-def grant(bootstrap_servers: str, permissions: Iterable[Permission]) -> None:
-    """Allow PRINCIPAL the operations.
+def grant(bootstrap_servers: str, user: str, permissions: Iterable[Permission]) -> None:
+    """Allow a user the operations.
 
     Args:
         bootstrap_servers: a listener that needs no login.
+        user: the user.
         permissions: the permissions, which may exist already.
 
     Raises:
         KafkaException: the broker does not answer, or refuses.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    for result in admin.create_acls(bindings(permissions)).values():
+    for result in admin.create_acls(bindings(user, permissions)).values():
         result.result(30)

@@ -33,7 +33,7 @@ from models.policy import Policy
 from models.registry import ModelRef
 from models.rollouts.events import installation
 from models.rollouts.publishing import publish
-from streaming_job.contracts.permissions import of_job
+from streaming_job.contracts.permissions import Component, needed
 from streaming_job.contracts.topics import Topics
 from streaming_job.settings import JobSettings
 
@@ -107,13 +107,23 @@ class Installation:
         """Return the settings as FRAUD_... variables, with changes such as `checkpoint=...`."""
         return self.settings.model_copy(update=changes).variables()
 
-    def grant(self, **changes: object) -> None:
-        """Allow the user of the guarded listener what a job with changed settings needs, and no more."""
-        settings = self.settings.model_copy(update=changes)
-        permissions = of_job(settings.job_id, settings.topics, facts=settings.merchant_facts)
-        grant(self.stack.bootstrap_servers, permissions)
+    def grant(self, component: Component = Component.JOB, **changes: Any) -> None:
+        """Give a component's Kafka user the permissions that the component needs, and no others.
 
-    def start(self, release: Path | None = None, /, **changes: object) -> JobProcess:
+        Args:
+            component: the component.
+            changes: changed settings of the job.
+        """
+        settings = self.settings.model_copy(update=changes)
+        permissions = needed(component, settings.job_id, settings.topics, facts=settings.merchant_facts)
+        grant(self.stack.bootstrap_servers, component.value, permissions)
+
+    def environment_of(self, component: Component) -> dict[str, str]:
+        """Grant a component its permissions; return FRAUD_... variables with which it logs in as its user."""
+        self.grant(component)
+        return self.environment(kafka={**self.settings.kafka, "sasl.username": component.value})
+
+    def start(self, release: Path | None = None, /, **changes: Any) -> JobProcess:
         """Start the job.
 
         Args:
@@ -121,7 +131,7 @@ class Installation:
             changes: changed settings.
         """
         if "sasl.username" in self.settings.kafka:
-            self.grant(**changes)
+            self.grant(Component.JOB, **changes)
         return JobProcess(self.environment(**changes), self.directory, release=release)
 
     def roll_out(self, *, model: ModelRef | None = None, max_count_5m: int = 15) -> RolledOut:
@@ -252,7 +262,7 @@ class Installation:
         )
 
     def audit(self) -> Verdict:
-        """Audit the outputs against the oracle; require agreement, and that it covers all sent transactions.
+        """Audit the outputs; require agreement with the oracle, and that all sent transactions were audited.
 
         Raises:
             FaultError: the outputs differ, or not all transactions were audited.

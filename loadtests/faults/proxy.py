@@ -44,7 +44,7 @@ class Kind(StrEnum):
     ANSWER_LATE = "answer late"
     """The response, and all later ones of the connection, arrive after the delay."""
     REQUEST_LATE = "request late"
-    """The connection breaks, and the request still arrives after the delay, usually after its own retry."""
+    """The connection breaks; the request still arrives after the delay, usually after the client's retry."""
     SILENCE = "silence"
     """The connection gets no response, and stays open for the delay."""
 

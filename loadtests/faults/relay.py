@@ -62,7 +62,7 @@ class Relay:
         Raises:
             FaultError: the job ended, does not catch up, or no process reaches the step.
         """
-        # send some before the step is armed, so that the end of an epoch has something to save
+        # send some before the step is armed: if an epoch ends right after that, it has something to save
         self.burst(BURST // 2)
         # wait until they are decided, so that the job does not hang before it has read a transaction
         self.installed.caught_up(self.job)
@@ -80,7 +80,9 @@ class Relay:
         while not (value := condition()):
             if not self.job.runs or time.monotonic() > end:
                 limit = f"{PATIENCE_S:.0f} s" if self.job.runs else "the life of the job"
-                raise FaultError(f"not within {limit}: {what}; its log ends with: {self.job.log[-3000:]}")
+                raise FaultError(
+                    f"not within {limit}: {what}; the job's log ends with: {self.job.log[-3000:]}"
+                )
             time.sleep(POLL_S)
         return value
 

@@ -23,7 +23,7 @@ EACH = 3
 
 @cache
 def failing_model(tracking_uri: str) -> ModelRef:
-    """Register the model, once per process; it alerts on amounts above about 30.
+    """Register the model, once per process; it is trained to alert on amounts above 30.
 
     Raises:
         ModelError: it cannot be registered.

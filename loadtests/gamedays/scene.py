@@ -68,7 +68,7 @@ class Scene:
         self.stopped: list[psutil.Process] = []
         """Paused processes."""
         self.has_limits = False
-        """Whether the sidecar has learned its limits."""
+        """Whether the sidecar has learned its limits for heartbeats and epochs in this scene."""
         self.referenced: list[object] = []
         """Objects that must not be garbage-collected before the scene ends, such as a hanging producer."""
 
@@ -153,7 +153,7 @@ class Scene:
         self.stopped.clear()
 
     def close(self) -> None:
-        """Kill the job's processes, then run the callbacks of `cleanup`."""
+        """Resume paused processes, kill all instances of the job, then run the callbacks of `cleanup`."""
         self.resume()
         for job in (self.job, *self.others):
             job.kill()

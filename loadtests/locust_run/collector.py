@@ -25,7 +25,7 @@ class Second:
 
 
 class Collector:
-    """Adds up reports, each once."""
+    """Adds up reports; each report must be added only once."""
 
     def __init__(self, plan: Plan, lanes: int) -> None:
         """Open the log of histograms.
@@ -126,7 +126,7 @@ class Collector:
         plan, reports = self.plan, self.newest.values()
         ended = max((float(report["ended_s"]) for report in reports), default=0.0)
         length = plan.for_s
-        if self._profile is None:  # the file may be shorter than the measured time
+        if self._profile is None:  # the replayed file may be shorter than the measured time
             length = min(length, max(ended - plan.warm_up_s, 1e-3))
             before = self.total("sent") - self.total("sent_measured")
             offered = self.total("events") - before

@@ -55,11 +55,17 @@ Sidecar = Annotated[
     str, typer.Option(help="URL of the job's sidecar, with --cluster", rich_help_panel=_WHERE)
 ]
 DataDir = Annotated[
-    Path, typer.Option(help="Directory of all data; emptied first (--cluster: run/)", rich_help_panel=_WHERE)
+    Path,
+    typer.Option(
+        help="Directory of all data; emptied first (with --cluster only its run/)", rich_help_panel=_WHERE
+    ),
 ]
 Slip = Annotated[str, typer.Option("--max-slip", help="p99 of the sender's delays", rich_help_panel=_BOUNDS)]
 Backlog = Annotated[
-    str, typer.Option("--max-backlog", help="Lag at the end, as time at the rate", rich_help_panel=_BOUNDS)
+    str,
+    typer.Option(
+        "--max-backlog", help="Lag after sending, in seconds of the offered rate", rich_help_panel=_BOUNDS
+    ),
 ]
 Drain = Annotated[str, typer.Option(help="Time limit for the remaining lag", rich_help_panel=_BOUNDS)]
 DoAudit = Annotated[

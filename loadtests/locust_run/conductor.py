@@ -59,7 +59,7 @@ class Conductor:
             now: monotonic clock, seconds.
 
         Raises:
-            LoadTestError: the topics cannot be read.
+            LoadTestError: the topic of transactions cannot be read.
         """
         self.plan, self._send, self._now = plan, send, now
         Path(plan.directory).mkdir(parents=True, exist_ok=True)

@@ -8,4 +8,4 @@ class LoadTestError(FraudError):
 
 
 class LoadTestFailed(FraudError):  # noqa: N818 - a verdict, not an error of the program
-    """The load test ran, and one of its conditions failed."""
+    """The load test ran, and at least one of its conditions failed."""

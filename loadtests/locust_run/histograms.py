@@ -17,7 +17,7 @@ _MICROSECONDS = 1_000.0
 
 
 def empty() -> HdrHistogram:
-    """Create a histogram of 1 us to an hour with three significant digits; longer times count as an hour."""
+    """Create a histogram of 1 us to an hour with three significant digits; `record` clips to this range."""
     return HdrHistogram(LOWEST_US, HIGHEST_US, DIGITS)
 
 

@@ -1,4 +1,4 @@
-"""One worker's share of a run: its tape, sender, alert reader and measurements."""
+"""A lane, one worker's share of a run: its tape (encoded transactions), sender and alert reader."""
 
 import gc
 import os
@@ -23,8 +23,8 @@ from streaming_job.settings import JobSettings
 
 TAPING, READY, RUNNING, SENT, FAILED = "taping", "ready", "running", "sent", "failed"
 SWITCH_S = 0.0005
-"""Switch interval, seconds: how long a thread may hold the GIL. Python's default, 5 ms, is already the bound
-of the slip (the sender's delay)."""
+"""Switch interval, seconds: how long a thread may hold the GIL. With Python's default, 5 ms, one wait for the
+GIL could delay the sender by as much as a run may by default (`Bounds.slip_p99_ms`)."""
 PRIORITY = -10
 """Niceness of the sender, where the system permits it: the generator stands for another machine, which
 the system under test could not slow down."""
@@ -43,7 +43,7 @@ class SinceReport:
 
 
 class Lane:
-    """A lane in a locust worker; called from its greenlets only."""
+    """A lane in a locust worker; called only from the worker's greenlets."""
 
     def __init__(self, plan: Plan, share: Share, settings: JobSettings) -> None:
         """Start to encode the transactions.
@@ -97,7 +97,7 @@ class Lane:
         self.state = RUNNING
 
     def take_alerts(self) -> list[tuple[float, int]]:
-        """Return (latency in ms, bytes) of each alert since the last call; adds them to the next report."""
+        """Return (latency in ms, bytes) of each new alert, and add it to the next report."""
         alerts: list[Seen] = []
         while self._watch.seen:
             alerts.append(self._watch.seen.popleft())

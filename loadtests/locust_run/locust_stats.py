@@ -13,7 +13,7 @@ def keep_digits() -> None:
     """
     from locust import stats  # the import replaces Python's sockets and threads by gevent's
 
-    locust: Any = stats  # the function is typed as returning int, but any number works
+    locust: Any = stats  # `bucket_response_time` is typed as returning int, but any number works
     locust.bucket_response_time = bucket
 
 

@@ -31,7 +31,7 @@ class Peak:
     probes: tuple[Probe, ...]
     """Probes in the order of the search."""
     limited_by: str = ""
-    """Why the next higher rate failed; empty: no rate failed."""
+    """Why the lowest rate that failed did so; empty: no rate failed."""
     extra: dict[str, Any] = field(default_factory=dict)
 
 
@@ -39,6 +39,8 @@ def find(
     probe: Callable[[float], Probe], first: float, *, most: float, precision: float = 0.05, probes: int = 12
 ) -> Peak:
     """Find the highest passing rate: double it until it fails, or halve it until it passes; then bisect.
+
+    If a sixteenth of `first` fails, too, the search ends without a passing rate.
 
     Args:
         probe: function that tests a rate.
@@ -51,7 +53,7 @@ def find(
         LoadTestError: the arguments leave nothing to search.
     """
     if not (0 < first <= most and precision > 0 and probes > 0):
-        raise LoadTestError("nothing to search: give --from above 0, up to --most, and --precision above 0")
+        raise LoadTestError("nothing to search: give --from above 0, at most --most, and --precision above 0")
     tried: list[Probe] = []
     passed: float | None = None
     failed: float | None = None

@@ -45,7 +45,10 @@ class Plan:
         if self.shape not in SHAPES:
             raise LoadTestError(f"no shape {self.shape!r}; give one of {', '.join(SHAPES)}")
         if not (self.rate > 0 and self.for_s > 0 and self.warm_up_s >= 0 and self.speed > 0):
-            raise LoadTestError("rate, length and speed must be above 0; give --rate, --for or --speed")
+            raise LoadTestError(
+                "rate, length and speed must be above 0, the warm-up at least 0; "
+                "give --rate, --for, --speed or --warm-up"
+            )
         if (self.shape == "replay") != bool(self.replay):
             raise LoadTestError("the shape replay and --replay FILE.parquet belong together; give both")
 

@@ -12,7 +12,7 @@ F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 SHAPES = ("steady", "ramp", "spike", "soak", "replay")
 FIRST_SHARE = 0.1
-"""First rate of a warm-up or ramp, as a share of the full rate."""
+"""First rate of a warm-up, ramp or soak, as a share of the full rate."""
 SPIKE_FROM, SPIKE_TO = 0.4, 0.6
 """Begin and end of a spike, as shares of the time."""
 SOAK_RAMP = 0.05
@@ -119,7 +119,8 @@ def profile(
         factor: rate of a spike as a multiple of the rate.
 
     Raises:
-        LoadTestError: no such shape, or rate or time is not positive.
+        LoadTestError: the shape is unknown or replay, which has no profile; or a rate or the time is not
+            positive.
     """
     low = rate * FIRST_SHARE
     if shape == "steady":

@@ -25,7 +25,7 @@ class Report:
 
     command: str
     surroundings: Mapping[str, Any]
-    """Machine, versions, load."""
+    """Machine, versions, load average."""
     result: Result
     bounds: Bounds
     audit: Audit | None

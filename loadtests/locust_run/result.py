@@ -46,7 +46,8 @@ class Result:
     lag: list[tuple[float, int]] = field(default_factory=list)
     """(second, lag in records)."""
     seconds: list[dict[str, float]] = field(default_factory=list)
-    """Row of each second: at (s), offered and sent (per second), p50, p99, max, slip_p99 (ms), alerts."""
+    """Row of each second: `at` in s; `offered` and `sent` per second; `p50`, `p99`, `max` of the latency and
+    `slip_p99`, all in ms; number of `alerts`."""
 
     def write(self, directory: Path) -> None:
         """Write the result to its file, atomically."""

@@ -18,11 +18,11 @@ INTENDED_AT = "intended_at"
 """Record header with the intended sending time, microseconds since 1970-01-01 UTC, decimal."""
 TICK_S = 0.001
 CHUNK = 256
-"""Maximal number of records between two readings of the clock; reached when there is a backlog."""
+"""Maximal number of records between two readings of the clock; reached when the sender is late."""
 GRACE_S = 1.0
-"""Seconds after the schedule's end at which sending ends; transactions not sent by then count as unsent."""
+"""Sending may go on for this long after the schedule's end, seconds; what is not sent by then is unsent."""
 SETTLE_S = 0.05
-"""Time allowed for the last acknowledgements, seconds."""
+"""Time for the last acknowledgements before `acknowledged_at_end` is read, seconds."""
 FLUSH_S = 10.0
 PRODUCER: dict[str, Any] = {
     "enable.idempotence": True,

@@ -134,4 +134,4 @@ def size(directory: Path) -> int:
 
 def _last(log: Path) -> str:
     lines = log.read_text(errors="replace").splitlines()
-    return lines[-1] if lines else "its log is empty"
+    return lines[-1] if lines else "the log is empty"

@@ -41,8 +41,9 @@ def encoded(plan: Plan, share: Share, base_ms: int) -> Iterator[pa.Table]:
     Args:
         plan: plan of the run.
         share: the lane.
-        base_ms: event time of the intended time 0, ms since 1970-01-01 UTC: when encoding begins. Sending
-            starts a few seconds later, so records are sent that much after their event times.
+        base_ms: event time of a transaction with the intended time 0, ms since 1970-01-01 UTC: the time at
+            which encoding begins. Sending starts some seconds later, so every record is sent those seconds
+            after its event time.
 
     Raises:
         FraudError: the file of a replay cannot be read.

@@ -35,7 +35,7 @@ class TransactionUser(User):
 
 
 class SidecarUser(HttpUser):
-    """A reader of metrics, readiness and status, like monitoring and a status page, once a second."""
+    """A reader of the sidecar, one request a second: half for metrics, the others for readiness or status."""
 
     wait_time = constant_pacing(1.0)
 

@@ -98,7 +98,7 @@ def _job(result: Result, bounds: Bounds) -> list[str]:
     most = bounds.backlog_s * result.offered_rate
     if result.backlog_at_end is None:
         reasons.append(
-            "backlog: the job's lag at the end is not known; check that it runs with this FRAUD_JOB_ID"
+            "backlog: the job's lag at the end is not known: the run ended before everything was sent"
         )
     elif result.backlog_at_end > most:
         reasons.append(

@@ -21,7 +21,7 @@ OPTION = "tx_"
 
 
 class Wiring:
-    """The part of this locust process in a run: master, worker, or both."""
+    """What this locust process does in a run, as master, worker, or both."""
 
     def __init__(self) -> None:
         self.lane: Lane | None = None
@@ -69,7 +69,7 @@ class Wiring:
             runner.send_message(message, dict(content), client_id=self._clients[lane])
 
     def finish(self) -> None:
-        """Write the result of the run that ends; its verdict (without an audit) gives locust's exit code."""
+        """Write the result of the run that ends; set locust's exit code: 1 if it fails the default bounds."""
         if self.conductor is None:
             return
         self.note_lost()  # locust may have stopped because the last worker was lost

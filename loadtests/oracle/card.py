@@ -69,7 +69,7 @@ class Card:
 
     def __init__(self, most_events: float = MOST_EVENTS) -> None:
         self.most_events = most_events
-        """A card with this many transactions in REMEMBER_MS becomes hot (windows of buckets); inf: never."""
+        """A card with this many transactions in REMEMBER_MS becomes hot (see `hot.py`); inf: never."""
         self.times: list[int] = []
         """Event times, ms."""
         self.units: list[int] = []
@@ -108,9 +108,9 @@ class Card:
         return self.dropped + len(self.times)
 
     def drop_before(self, event_time: int) -> None:
-        """Drop transactions with an event time before `event_time` (ms); no later result may need them.
+        """Drop transactions with an event time before `event_time` (ms), and alerts more than a day older.
 
-        The newest transaction stays, and so do the alerts from one day before `event_time` on.
+        The newest transaction stays. The caller ensures that no later result needs what is dropped.
         """
         end = min(bisect_left(self.times, event_time), len(self.times) - 1)
         if end > 0:
@@ -164,7 +164,7 @@ class Card:
     def heat_up(self, tx: Transaction) -> None:
         """Make the card hot if it has `most_events` in the REMEMBER_MS before `tx`.
 
-        A hot card makes room for `tx`, which must not be accepted yet.
+        If a hot card's list of single events is full, drop its older half. `tx` must not be accepted yet.
         """
         if self.hot is None and len(self.times) >= self.most_events:
             first = bisect_right(self.times, max(self.arrival, tx.arrival) - REMEMBER_MS)
@@ -202,8 +202,8 @@ class Card:
         self.arrivals.insert(index, self.arrival)
         if self.hot is not None:
             self.hot.add((tx.event_time, tx.units, tx.merchant_id, tx.country, spike), tx, self.arrival)
-        # the textbook's running mean (Welford 1962): exact sums differ in the last bits, which would put one
-        # card in a million on the other side of a tree's split
+        # the textbook's running mean (Welford 1962), which the job uses, too: exact sums would differ from
+        # the job's mean in the last bits, and put one card in a million on the other side of a tree's split
         deviation = amount - self.mean
         self.mean += deviation / self.count
         self.squares += deviation * (amount - self.mean)

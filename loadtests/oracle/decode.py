@@ -35,7 +35,7 @@ class RefusedError(Exception):
 
 
 class _Object(dict[str, Any]):
-    """A JSON object that remembers repeated names and all their values."""
+    """A JSON object that remembers all values as written, and which names are repeated."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)

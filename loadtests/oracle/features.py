@@ -1,6 +1,7 @@
-"""A second, naive implementation of every feature but the merchants': small functions of a card's history.
+"""A second, naive implementation of all features but the merchant label features (see merchants.py).
 
-No arithmetic is shared with the kernels: slices, sums and sorts over plain lists.
+Small functions of a card's history and profile: slices, sums and sorts over plain lists. No arithmetic is
+shared with the kernels.
 Amounts are integers (1/10,000 of the currency unit), so sums are exact. Unknown values are NaN.
 """
 
@@ -34,7 +35,7 @@ def names() -> set[str]:
 
 
 def compute(view: View) -> dict[str, float]:
-    """Compute a transaction's features, except the merchants', by name; NaN where unknown."""
+    """Compute a transaction's features, except the merchant label features, by name; NaN where unknown."""
     values = {name: float(definition(view)) for name, definition in DEFINITIONS.items()}
     if view.hot_features:
         values |= {name: float(value) for name, value in view.hot_features.items()}

@@ -2,7 +2,7 @@
 
 A card becomes hot with a transaction that has 512 others in the 37 days before it, and stays hot until it is
 forgotten. A window then has 60 buckets, aligned to 1970-01-01: the bucket of the transaction's event time and
-the 59 before it. A ring holds 128 buckets of each width; a newer bucket overwrites the one in its slot.
+the 59 before it. Each window has its own ring of 128 buckets; a newer bucket overwrites the one in its slot.
 Windows by arrival are whole buckets of arrivals. Only the hash of merchant ids is shared with the kernels,
 because estimates of distinct merchants depend on the bits of the hash.
 """
@@ -51,7 +51,8 @@ class HotCard:
         windows: window lengths by name, ms, shortest first; the last is 30 days.
         by_arrival: lengths by name of the windows that are counted by arrival, ms.
         events: the card's events of the last 37 days, sorted by event time.
-        transactions: the events' transactions and arrivals (ms), in the same order; None for forgotten ids.
+        transactions: the events' transactions and arrivals (ms), in the same order; None where the
+            transaction id is no longer remembered.
     """
 
     def __init__(

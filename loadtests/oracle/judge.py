@@ -1,7 +1,7 @@
 """The oracle: computes, from the logs alone, which outcome each transaction must have.
 
 Naive on purpose: whole histories in plain Python, one transaction after another. It shares the
-contract's reasons, the model and the policy with the job, but neither decoding nor features nor state.
+reasons of dead letters, the model and the policy with the job, but neither decoding nor features nor state.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,9 +1,10 @@
-"""A second, naive implementation of the merchant label features, from payments and the reports on them.
+"""A second, naive implementation of the merchant label features, from payments and labels.
 
 All partitions are read once before any transaction is judged, because a merchant's payments are in all of
-them. A label counts if its card has the transaction that the label names. A label takes effect one hour (the
-margin) after the end of the hour in which it arrived. A payment older than the label delay plus the margin is
-genuine unless its last report in effect says fraud.
+them. A label counts if its card has the transaction that the label names; if it says fraud or genuine, it is
+a report on that payment. A report takes effect one hour (the margin) after the end of the hour in which it
+arrived. A payment is genuine if its arrival hour ended at least the label delay plus the margin ago, unless
+its last report in effect says fraud.
 """
 
 import math
@@ -71,7 +72,7 @@ class MerchantLog:
     def read(
         self, transactions: Iterable[Record], labels: Iterable[Record], chargebacks: Iterable[Record]
     ) -> list[Outcome]:
-        """Read the logs; returns the dead letters among the labels.
+        """Read the logs; returns the dead letters among labels and chargebacks.
 
         Args:
             transactions: each partition in the order of offsets.

@@ -51,9 +51,9 @@ class Event(NamedTuple):
     seq: int
     """Number within the rollout, from 1; 0 for version 1, which has no numbers."""
     key: str
-    """Idempotency key of the request."""
+    """Idempotency key of the request; empty for version 1."""
     attribution: tuple[Any, ...]
-    """Actor, approver and reason."""
+    """Actor, approver and reason; for version 1: creator and, of a withdrawal, reason."""
     champion: str | None = None
     """Of `proposed`: digest of the champion in force, None without one."""
     any_champion: bool = False
@@ -68,7 +68,7 @@ class Event(NamedTuple):
     evidence: Any = None
     """Of `breached`: guard and its verdict."""
     from_the_beginning: bool = False
-    """Of `withdrawn`: whether it also applies to undecided transactions that arrived under the promotion."""
+    """Of `withdrawn`: whether it also applies to undecided transactions that arrived before it."""
 
 
 def read(value: bytes) -> tuple[Event, ...]:

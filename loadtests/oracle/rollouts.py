@@ -26,7 +26,7 @@ AFTER = {
     "promoted": TRIED | {"proposed"},
     "withdrawn": {"promoted"},
 }
-"""Phases in which an event of each type is accepted."""
+"""Phases in which an event of version 2 is accepted, by its type; `_conflicts` has one exception."""
 
 
 class Scorer(NamedTuple):

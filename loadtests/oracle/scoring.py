@@ -70,7 +70,7 @@ def json_number(value: float) -> float | None:
 
 
 def percentile(model: Model, score: Score) -> float | None:
-    """Return the greatest percentile of LEVELS that the score reaches, else 0; None if it is unknown."""
+    """Return the greatest of LEVELS that the score reaches, else 0; None without score or quantiles."""
     if score.value is None or model.quantiles is None:
         return None
     pairs = zip(LEVELS.tolist(), model.quantiles.tolist(), strict=True)

@@ -16,8 +16,8 @@ BOUNDS = tuple(step / 20 for step in range(1, 21))
 """Upper bounds of the histograms of scores."""
 
 HOURS_OPEN = 2
-"""Number of a run's newest clock hours in which alerts count for card-hours; older alerts count only for
-their card."""
+"""Number of clock hours, up to the newest with an alert in the run (see `Run`), whose alerts count for
+card-hours; alerts of older hours count only for their card."""
 
 Pair = tuple[str, str]
 """(rollout_id, name of a challenger)."""

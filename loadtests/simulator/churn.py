@@ -168,14 +168,14 @@ class ProfileFeed:
         """Stop the thread and wait for its end.
 
         Raises:
-            ProfileError: a change failed.
+            ProfileError: the connection or a change failed.
         """
         self._stopped.set()
         self._thread.join()
         self.check()
 
     def check(self) -> None:
-        """Raise the ProfileError of a failed change, if any."""
+        """Raise the ProfileError of a failed connection or change, if any."""
         if self._fault is not None:
             raise self._fault
 

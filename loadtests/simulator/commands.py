@@ -1,4 +1,4 @@
-"""`fraud simulate`: simulated or replayed card traffic, sent to Kafka or written to a file."""
+"""`fraud simulate`: send simulated or replayed traffic to Kafka, or write simulated traffic to Parquet."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -78,7 +78,7 @@ def simulate(
         float, typer.Option(help="Sent twice.", rich_help_panel=_FAULTS)
     ] = _USUAL.duplicated,
 ) -> None:
-    """Send card traffic with labelled fraud, simulated or replayed, to Kafka or to a Parquet file."""
+    """Send labelled card traffic to Kafka, simulated or replayed, or write simulated traffic to Parquet."""
     limits = Limits(seconds(length) if length is not None else None, events)
     factor = _speed(speed)
     if replay is not None:
@@ -107,7 +107,8 @@ def simulate(
 def _servers(bootstrap_servers: str | None) -> str:
     if bootstrap_servers is None:
         raise FraudError(
-            "no destination; give --bootstrap-servers (see `fraud stack status`) or --output FILE.parquet"
+            "no destination; give --bootstrap-servers (see `fraud stack status`) or, without --replay, "
+            "--output FILE.parquet"
         )
     return bootstrap_servers
 

@@ -1,4 +1,4 @@
-"""The countries of cards and merchants, with currency and share of the population."""
+"""The countries of cards and merchants, each with its currency and its share of both."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Sender of records to Kafka, either at their times (in ticks of milliseconds) or as fast as possible."""
+"""Sender of records to Kafka, either at their times (in ticks of 5 ms) or as fast as possible."""
 
 import threading
 from collections import Counter
@@ -31,7 +31,7 @@ _PRODUCER = {
     "message.max.bytes": 2 * 1024 * 1024,
     "queue.buffering.max.messages": 500_000,
     "queue.buffering.max.kbytes": 256 * 1024,
-    # half a million success reports would cost more than the records
+    # reports of success, one per record, would cost more than the records
     "delivery.report.only.error": True,
     "message.timeout.ms": 120_000,
 }
@@ -91,7 +91,7 @@ class KafkaFeed:
         for_s: float | None = None,
         progress: Callable[["KafkaFeed"], None] | None = None,
     ) -> Counter[str]:
-        """Send until the records end, `stop` is called, or the time is over; blocks.
+        """Send until the records end, `stop` is called, or `for_s` is over; blocks.
 
         Args:
             records: records in time order.
@@ -125,7 +125,7 @@ class KafkaFeed:
             first_ms: oldest arrival of the archive.
 
         Raises:
-            FeedError: no broker answers, or a topic has to be created or changed.
+            FeedError: no broker answers, a topic must be created or changed, or its settings cannot be read.
         """
         admin = AdminClient(self._client)
         try:

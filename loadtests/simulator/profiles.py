@@ -19,7 +19,7 @@ _EPOCH = date(1970, 1, 1)
 
 
 class ProfileError(FraudError):
-    """Postgres did not accept the profiles."""
+    """The profiles could not be written to Postgres."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def _copy_lines(table: pa.Table) -> bytes:
 
 
 class ProfileLoader:
-    """Loader of the world's profiles. Loading again restores every profile that it loads."""
+    """Loader of the world's profiles. Loading again resets these profiles; those inserted since then stay."""
 
     def __init__(self, dsn: str) -> None:
         """Store the address.

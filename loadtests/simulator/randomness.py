@@ -1,4 +1,4 @@
-"""Random generators and hashes that depend only on seed and name, not on call order or chunk size."""
+"""Random numbers that depend only on seed, purpose and indices, not on call order or chunk size."""
 
 import zlib
 
@@ -23,7 +23,7 @@ def generator(seed: int, purpose: str, *indices: int) -> np.random.Generator:
 
 
 def salt(seed: int, purpose: str, *indices: int) -> np.uint64:
-    """Return a random 64-bit number for `mix`."""
+    """Return a random 64-bit number, to combine (xor) with the arguments of `mix`."""
     return np.uint64(generator(seed, purpose, *indices).integers(0, 2**64, dtype=np.uint64))
 
 

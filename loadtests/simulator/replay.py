@@ -30,7 +30,7 @@ class ReplayBatch:
     table: pa.Table
     """The contract's columns, arrival_time int64 (ms) and, if the file has it, label int8."""
     accepted: None = None
-    """None: every row can get a label."""
+    """Rows that can get a label, as in `EventBatch`; None: every row."""
 
     def __len__(self) -> int:
         return len(self.table)

@@ -99,7 +99,7 @@ def live(
     postgres_dsn: str | None,
     profile_changes_per_s: float,
 ) -> None:
-    """Send transactions and labels in real time, and change profiles."""
+    """Send transactions and labels in real time; given Postgres, load profiles first, then change some."""
     feed, settings = _feed(servers)
     world = traffic.world()
     _load(world, postgres_dsn)
@@ -117,7 +117,7 @@ def live(
 def backlog(
     traffic: Traffic, servers: str, limits: Limits, chargeback_delay_ms: int, postgres_dsn: str | None
 ) -> None:
-    """Send the transactions of a period that ends now, as fast as possible."""
+    """Send the transactions and labels of a period that ends now, as fast as possible."""
     if limits.events is None:
         raise FraudError("--speed max needs --events, the number of transactions to send")
     feed, settings = _feed(servers)
@@ -130,7 +130,7 @@ def backlog(
 
 
 def replay(servers: str, source: Replay, speed: float, limits: Limits, chargeback_delay_ms: int) -> None:
-    """Send a file with its own timestamps, and its labels after the delay."""
+    """Send a file with its own timestamps, and each label `chargeback_delay_ms` after its transaction."""
     feed, settings = _feed(servers, archived_ms=source.first_ms)
     labels = Chargebacks(delay_ms=chargeback_delay_ms)
     records = timeline(source.batches(limits.events), labels, settings.topics, drain=True)
@@ -174,7 +174,7 @@ def _simulate(
 def _send(
     feed: KafkaFeed, records: Iterable[Records], pace: Pace, limits: Limits, changing: ProfileFeed | None
 ) -> None:
-    """Run a feed to its end or to Ctrl-C, with a progress line."""
+    """Run a feed until it ends, its time is over, or SIGINT or SIGTERM arrives, with a progress line."""
     started = time.monotonic()
     handlers = {
         number: signal.signal(number, lambda *_: feed.stop()) for number in (signal.SIGINT, signal.SIGTERM)

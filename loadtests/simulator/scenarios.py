@@ -1,4 +1,4 @@
-"""Fraud campaigns of the simulator, determined by the seed and a time slot.
+"""Fraud campaigns of the simulator: series of frauds of one scenario, with one card or at one merchant.
 
 Durations are multiples of the mean time between two transactions of a card (number of cards divided by the
 rate), within realistic bounds, so that a burst stands out both at one event per second and at 200,000.

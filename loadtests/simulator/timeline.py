@@ -1,4 +1,4 @@
-"""The records of all topics as one sequence, in order of arrival."""
+"""Transactions and chargebacks as one sequence, in order of arrival."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

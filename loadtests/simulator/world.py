@@ -51,7 +51,7 @@ class Merchants:
     cdf: F64
     """float64[merchants + 1]: cumulative popularity, 0 to 1."""
     present_cdf: F64
-    """Cumulative popularity of merchants with card-present sales."""
+    """float64[merchants + 1]: cumulative popularity, 0 to 1, without merchants that sell only online."""
 
     def pick(self, country: npt.NDArray[np.integer], u: F64, *, present: bool = False) -> I32:
         """Pick a merchant of each given country by popularity; u uniform in [0, 1)."""

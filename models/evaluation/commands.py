@@ -23,7 +23,7 @@ def evaluate_command(
     report: Annotated[Path, typer.Option(help="JSON file to write")],
     train_days: Annotated[int, typer.Option(min=1, help="Days to train on")] = 7,
     delay_days: Annotated[
-        int, typer.Option(min=0, help="Days between training and test, whose labels are not known yet")
+        int, typer.Option(min=0, help="Days whose labels are not known yet, between training and test")
     ] = 7,
     test_days: Annotated[int, typer.Option(min=1, help="Days to test on")] = 7,
     folds: Annotated[

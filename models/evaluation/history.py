@@ -41,7 +41,7 @@ class History:
     known: FraudSpans
     """The transactions reported as fraud, with the times of report and reversal."""
     scenario: NDArray[np.str_] | None
-    """Fraud scenario of each transaction; None if the file has no such column."""
+    """Fraud scenario of each transaction; None if a file has no such column."""
     not_decided: int
     """Number of rows read, also of earlier days, that the stream would not decide: repeated, or with an event
     time out of range."""

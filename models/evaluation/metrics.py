@@ -109,7 +109,7 @@ def detection(scored: Scored, threshold: float) -> Detection:
 
 @dataclass(frozen=True)
 class ScenarioRecall:
-    """Detected frauds of one scenario at a threshold."""
+    """Frauds of one scenario, and how many of them a threshold detects."""
 
     scenario: str
     frauds: int
@@ -121,7 +121,7 @@ class ScenarioRecall:
 
 
 def by_scenario(scored: Scored, scenario: NDArray[np.str_], threshold: float) -> list[ScenarioRecall]:
-    """Count detected frauds by scenario, in order of the scenario names.
+    """Count the frauds and the detected frauds of each scenario, in order of the scenario names.
 
     Args:
         scored: n transactions.

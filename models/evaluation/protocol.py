@@ -77,8 +77,8 @@ def split(
         fraud: whether each row is fraud, shape (n,).
 
     Raises:
-        ModelError: the history has no rows in one of the windows, begins after the first training day,
-            or ends before the last test day.
+        ModelError: the history has no rows to train on or none to test on, begins after the first training
+            day, or ends before the last test day.
     """
     in_train = (day >= windows.first_day) & (day < windows.first_day + windows.train_days)
     train = np.flatnonzero(in_train)

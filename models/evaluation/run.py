@@ -66,12 +66,12 @@ def run(
         folds: number of folds.
         learner: algorithm and options.
         alert_budget: share of the test transactions that may become alerts, 0 to 1.
-        progress: called after the features of each chunk of rows, with the number of rows in it.
+        progress: called when the features of a chunk of rows are computed, with the number of rows in it.
 
     Raises:
         ModelError: the history is too short, a training window lacks a class, or scenarios cannot be read.
         TrainingSetError: the history breaks the contract.
-        HandbookError: the columns of a handbook file have nulls or other types.
+        HandbookError: the columns of a handbook file have nulls or wrong types.
         LabelError: labels are missing or unreadable.
     """
     last = windows.fold(folds - 1)
@@ -83,7 +83,11 @@ def run(
 def judge(
     history: History, windows: Windows, folds: int, learner: Learner, alert_budget: float
 ) -> Iterator[FoldResult]:
-    """Train and evaluate fold by fold; arguments and errors as for `run`."""
+    """Train and evaluate fold by fold; the last four arguments are as for `run`.
+
+    Raises:
+        ModelError: the history is too short, or a training window lacks a class.
+    """
     fraud = history.known.fraud(history.arrival.size)
     # all splits first: a history that is too short fails before the first model is trained
     splits = [split(windows.fold(number), history.day, history.card, fraud) for number in range(folds)]

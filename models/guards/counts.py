@@ -68,7 +68,7 @@ class Counts:
     card_hours: Pairs = Pairs()
     cards: Pairs = Pairs()
     rows: int = 0
-    """Rows that both models scored while the time was measured."""
+    """Rows to which `time_ms` and `champion_time_ms` refer."""
     time_ms: float = 0.0
     """Time in which the challenger scored these rows."""
     champion_time_ms: float = 0.0

@@ -33,7 +33,7 @@ class Finding:
     """Name of the guard."""
     outcome: Outcome
     has_data: bool
-    """Whether the guard has had any data; a canary may not begin before every guard has had some."""
+    """Whether the guard has had data that it can use; a canary may not begin before every guard has."""
     detail: str
     """Numbers and limit, for people."""
     evidence: Mapping[str, Any]

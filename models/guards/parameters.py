@@ -64,7 +64,7 @@ def build(target: type[Any], given: Mapping[str, Any], path: Path, besides: Iter
         besides: further names that the object may have.
 
     Raises:
-        GuardError: a parameter is unknown, missing, of another type, or out of range.
+        GuardError: a parameter is unknown, missing, of another type, out of range, or an unusable histogram.
     """
     parameters = {item.name: item for item in fields(target) if "kind" in item.metadata}
     for name in given:
@@ -104,7 +104,7 @@ def shown(value: Any) -> str:
 
 
 def _read_histogram(value: Any, path: Path) -> ScoreHistogram:
-    advice = "give a model version's training_scores, {le, counts}, or leave it out"
+    advice = "give the training_scores {le, counts} of a model version, or leave the parameter out"
     try:
         histogram = ScoreHistogram.from_json(value)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:

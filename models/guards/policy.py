@@ -64,8 +64,8 @@ def read(given: Mapping[str, Any] | None) -> Guards:
     """Read guards from JSON or YAML; None returns the defaults, because every rollout has guards.
 
     Raises:
-        GuardError: a name is unknown, a guard is named twice, the list is empty, or a value is missing,
-            invalid or out of range. The text has the path and what to do.
+        GuardError: a name is unknown, a guard is named twice, `rules` is empty, or a value is missing,
+            invalid or out of range. The message says which parameter is wrong and what to give instead.
     """
     if given is None:
         return Guards()

@@ -2,7 +2,7 @@
 
 Each guard has `judge(counts, limits) -> Finding`. `alert_rate`, `disagreement`, `failures` and `precision`
 are sequential tests by betting, valid at any time. `scoring_time` and `score_drift` compare a number with a
-limit once there are enough rows.
+limit once there are enough rows or scores.
 """
 
 from dataclasses import dataclass, field
@@ -38,7 +38,10 @@ class AlertRate:
     """Lower limit of the ratio; None: no lower limit."""
 
     def judge(self, counts: Counts, limits: Limits) -> Finding:
-        """Return breach if a bet proves a limit broken, pass if the opposite bets prove all limits kept."""
+        """Return breach if a bet proves a limit broken, pass if the opposite bets prove all limits kept.
+
+        A pass also needs `limits.min_card_hours`.
+        """
         pairs, target = counts.card_hours, log_target(limits.alpha)
         challenger, champion, both = pairs.only_challenger, pairs.only_champion, pairs.both
         high, low = self.max_ratio, self.min_ratio
@@ -87,10 +90,13 @@ class Disagreement:
 
     NAME: ClassVar[str] = "disagreement"
     max_share: float = number(0, 0.5)
-    """Upper limit of one-sided card-hours per transaction; a burst of one card counts once."""
+    """Upper limit of these card-hours per transaction; a card's alerts within an hour count once."""
 
     def judge(self, counts: Counts, limits: Limits) -> Finding:
-        """Return breach if a bet proves the limit broken, pass if the opposite bet proves it kept."""
+        """Return breach if a bet proves the limit broken, pass if the opposite bet proves it kept.
+
+        A pass also needs `limits.min_card_hours`.
+        """
         hours, transactions = counts.card_hours, counts.transactions
         detail = f"{hours.one_sided} one-sided card-hours in {transactions} transactions"
         finding = _judge_share(self.NAME, hours.one_sided, transactions, self.max_share, limits, detail)
@@ -104,8 +110,8 @@ class Disagreement:
 class ScoringTime:
     """Guard on the challenger's scoring time.
 
-    A replay measures other times. That does no harm: a verdict only advances or ends a rollout, by an event
-    on the log, and decisions follow from the log.
+    A replay measures other times. That does no harm: a verdict affects decisions only through rollout events,
+    and a replay reads these from the log instead of judging again.
     """
 
     NAME: ClassVar[str] = "scoring_time"
@@ -176,13 +182,16 @@ class Precision:
     """Minimum of labelled cards for a pass."""
 
     def judge(self, counts: Counts, limits: Limits) -> Finding:
-        """Return breach if a bet proves the limit broken, pass if the opposite bet proves it kept."""
+        """Return breach if a bet proves the limit broken, pass if the opposite bet proves it kept.
+
+        A pass also needs `min_labelled` cards.
+        """
         cards, champion, low = counts.labelled, counts.champion_labelled, self.min_precision
         if cards is None:
             detail = f"labels have not been counted; the precision must be at least {low:g}"
             return Finding(self.NAME, Outcome.INSUFFICIENT, False, detail, {"labelled": None})
         fraud, genuine, target = cards.fraud, cards.genuine, log_target(limits.alpha)
-        # `log_wealth` tests the ratio of two models' alerts: here one alerts on the frauds, one on every card
+        # `log_wealth` compares two models: here an imaginary one alerts on the frauds, another on every card
         below = log_wealth(genuine, 0, fraud, 1 / low)
         within = log_wealth(0, genuine, fraud, low)
         evidence = {
@@ -214,7 +223,10 @@ RULES: dict[str, type[Rule]] = {
 
 
 def _judge_share(name: str, hits: int, trials: int, max_share: float, limits: Limits, detail: str) -> Finding:
-    """Judge hits / trials: the ratio of a model that alerts at each hit to one that alerts at each trial."""
+    """Judge the share hits / trials; a trial is here one transaction.
+
+    `log_wealth` compares two models: here an imaginary one alerts at each hit, another at each trial.
+    """
     target, misses = log_target(limits.alpha), max(trials - hits, 0)
     above = log_wealth(0, misses, hits, max_share)
     within = log_wealth(misses, 0, hits, 1 / max_share)

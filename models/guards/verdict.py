@@ -75,7 +75,7 @@ def recomputed(evidence: Mapping[str, Any]) -> Verdict:
         counts, guards = evidence["counts"], evidence["guards"]
     except (KeyError, TypeError) as error:
         raise GuardError(
-            "the evidence has no counts or no guards; take a breached event's verdict"
+            "the evidence has no counts or no guards; give the field `verdict` of a breached event"
         ) from error
     return verdict(counts, policy.read(guards))
 

@@ -58,7 +58,7 @@ class Event:
     rollout_id: str
     """Unique name of the rollout, key of the record."""
     seq: int
-    """Number of the event within the rollout, from 1."""
+    """Number of the event within the rollout, from 1; `rolled_back` may skip numbers."""
     idempotency_key: str
     """Key of the request: a repeated request with the same key changes nothing."""
     actor: str
@@ -95,7 +95,7 @@ class Event:
 
     @property
     def expected_seq(self) -> int:
-        """Number of the rollout's event before this one; 0 for the first."""
+        """Number before `seq`: that of the rollout's previous event, unless `rolled_back` skips numbers."""
         return self.seq - 1
 
     @property

@@ -34,7 +34,8 @@ ALLOWED: Mapping[Type, frozenset[Phase]] = {
     Type.ROLLED_BACK: frozenset(Phase) - FINAL,
     Type.PROMOTED: TRIED | {Phase.PROPOSED},
     # a withdrawn rollout may be withdrawn again with from_the_beginning, for example because its model's
-    # files are lost: another model then decides the remaining transactions that arrived under it, too
+    # files are lost: another model then decides the transactions that arrived under the rollout before its
+    # first withdrawal and are not decided yet
     Type.WITHDRAWN: frozenset({Phase.PROMOTED, Phase.WITHDRAWN}),
 }
 """Phases in which each type but `proposed` is accepted."""
@@ -81,7 +82,7 @@ def require_allowed(line: Line, event: Event) -> None:
         return
     if trial is None:
         raise ConflictError(
-            f"there is no rollout {event.rollout_id} before this; see `fraud rollouts list`",
+            f"there is no rollout {event.rollout_id} before this event; see `fraud rollouts list`",
             Reason.UNKNOWN_ROLLOUT,
         )
     if event.schema_version > 1:

@@ -1,7 +1,8 @@
 """Membership of cards in a canary: sticky, monotone in the share, and the same in every replay.
 
-A card's bucket is a hash of the card and of the model line's salt. So a card stays a member or non-member
-when a rollout is restarted, and a larger share only adds cards.
+A card's bucket is a hash of the card and of the model line's salt; the cards in buckets below the share are
+members. So two rollouts of a line with the same share have the same members, and a larger share only adds
+cards.
 """
 
 import numpy as np

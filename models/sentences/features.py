@@ -1,9 +1,11 @@
 """Features of an alert as sentences: "7 payments in 5 minutes; usually 0.4 an hour". Pure.
 
-A sentence has the value, its window, and the card's usual value if it follows from the alert's features. The
-usual value is the card's rate or mean over the part of the last 30 days that precedes the window, by event
-time; for the transaction's amount it is the median of the latest amounts, or else the mean of 30 days. If the
-card has no payment in that part of the 30 days, the sentence says so.
+A sentence has the value, the window of the feature, if any, and the card's usual value, if it can be
+computed from the alert's features. For counts, sums, means and maxima of a window, the usual value is the
+card's rate or mean over the part of the last 30 days that precedes the window, by event time; if the card has
+no payment in that part, the sentence says so. For the transaction's amount it is the median of the latest
+amounts, or else the mean of 30 days. Merchants, countries and spikes of a window are compared with those of
+30 days.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +30,7 @@ LEAST_RATE = 0.1
 
 
 def of_feature(name: str, value: float | None, values: Values, currency: str) -> str:
-    """Describe a feature that raised the score; for a feature of another release return its name and value.
+    """Describe a feature that raised the score; for one without a sentence return its name and value.
 
     Args:
         name: name of the feature.

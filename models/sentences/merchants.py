@@ -1,6 +1,6 @@
-"""Merchant label features of an alert as sentences. Pure.
+"""Features of an alert that are computed from labels at the merchant, as sentences. Pure.
 
-A fraud is *hidden* if its amount was no spike on its card: a compromised merchant shows such frauds. A
+A fraud is *hidden* if its amount was no spike on its card: such frauds point to a compromised merchant. A
 payment has a known outcome if it was reported as fraud, or if the label delay has passed without such a
 report (docs/labels.md).
 """

@@ -39,7 +39,7 @@ class Diagnosis:
 def diagnose(
     now_s: float, checks: Sequence[Check], assessment: Assessment | None, lag: Lag | None, groups: Groups
 ) -> Diagnosis:
-    """Combine readiness checks, partition verdicts, ages and unusable rollouts into a diagnosis.
+    """Diagnose the job from checks, partition verdicts, the heartbeat's and the epochs' ages, and rollouts.
 
     Args:
         now_s: seconds since 1970-01-01 UTC.
@@ -89,8 +89,8 @@ def _of_ages(
         return
     heartbeat = lag.feed_ms.get("heartbeat") if lag is not None else None
     if heartbeat is not None and now_s - heartbeat / 1e3 > assessment.heartbeat_s:
-        age = f"{now_s - heartbeat / 1e3:.0f} s (limit {assessment.heartbeat_s:.0f} s)"
-        text = f"the newest heartbeat of the profiles' feed is {age} old"
+        age = f"{now_s - heartbeat / 1e3:.0f} s old (limit {assessment.heartbeat_s:.0f} s)"
+        text = f"the newest heartbeat of the profiles' feed is {age}"
         yield Reason("feed_silent", text, heartbeat / 1e3)
     for group, epoch in assessment.epochs.items():
         written_s = _number(groups.get(group), "written_at") / 1e3

@@ -17,7 +17,7 @@ class PartitionLag:
     committed: int | None
     """Offset from which the job reads next; None before its first commit."""
     waiting_since_ms: int | None = None
-    """Arrival of the oldest unprocessed record (see `Waiting`); None without such a record."""
+    """Arrival of the oldest unprocessed record (see `service.health.waiting`); None without such a record."""
     held_from: int | None = None
     """Last stable offset, if a producer's transaction is open: read_committed consumers get no records from
     this offset on. None otherwise."""
@@ -58,7 +58,8 @@ class Lag:
     feed_ms: Mapping[str, int] = field(default_factory=dict)
     """Signal of the profile feed (`change`, `heartbeat`) -> timestamp of its newest record, ms."""
     instances: frozenset[str] = frozenset()
-    """Processes of the job that committed the transactions topic's newest offsets, from their metadata."""
+    """Processes of the job that committed the newest offsets of the transactions topic: the offsets' metadata
+    names them."""
 
     @property
     def records(self) -> int:

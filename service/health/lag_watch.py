@@ -66,7 +66,7 @@ class LagWatch(Background):
 
     @property
     def fault(self) -> str | None:
-        """Why the broker did not answer the last query; None if it did."""
+        """Why the last query has no answer; None if it has one."""
         if self.has_died:
             return "the thread that asks the broker has died; restart the sidecar"
         return self._fault
@@ -121,7 +121,8 @@ class LagWatch(Background):
         missing = tuple(topic for topic in self._settings.inputs if topic not in topics)
         if not inputs:
             return Lag(self._clock(), (), missing)
-        # the admin client could answer this, too, but crashes while the coordinator starts (librdkafka #5040)
+        # the admin client could query committed offsets, too, but crashes while the coordinator starts
+        # (librdkafka #5040)
         answers = group.committed(inputs, TIMEOUT_S)
         starts = _list_offsets(admin, inputs, EARLIEST)
         ends = _list_offsets(admin, inputs, LATEST)

@@ -26,7 +26,7 @@ def health_routes(job: JobWatch, registry: CollectorRegistry) -> APIRouter:
     """Create the router.
 
     Args:
-        job: view of the job.
+        job: follower of the job, which gives views of it.
         registry: registry of the metrics.
     """
     router = APIRouter()
@@ -80,7 +80,7 @@ def health_routes(job: JobWatch, registry: CollectorRegistry) -> APIRouter:
     def newest(_: Viewer) -> JSONResponse:
         """Return the newest progress record (job-progress.v2) of each key group; 404 before the first.
 
-        The example is abbreviated.
+        The example answer is abbreviated.
         """
         groups = job.progress.groups
         if not groups:

@@ -121,7 +121,7 @@ def _state(view: View) -> dict[str, Any]:
 
 
 def _epoch(view: View) -> dict[str, Any]:
-    """Return the running epochs; the newest checkpoint is as old as the oldest of them."""
+    """Return the running epochs; the age of the oldest serves as the age of the newest checkpoint."""
     epochs = view.assessment.epochs if view.assessment else {}
     ages = {group: max(0.0, view.now_s - epoch.since_s) for group, epoch in epochs.items()}
     return {

@@ -5,7 +5,7 @@ brackets are from its `evaluator/caching.go`). They need no threshold for the nu
 depends on how position and lag move. Burrow's window consists of a consumer's commits; ours consists of looks
 at the committed offsets, a few seconds apart.
 
-- If the lag is zero now, the partition is not in error. Here, REWIND is an exception.
+- If the lag is zero now, the partition is not in error. Here, REWIND and BLOCKED are exceptions.
 - STOP (`checkIfOffsetsStopped`): records wait, and the consumer has stopped committing.
 - STALL (`checkIfOffsetsStalled`): the consumer commits, the offset stays, the lag is never zero.
 - REWIND (`checkIfOffsetsRewind`): the offset went back between two looks.
@@ -17,8 +17,8 @@ Differences from Burrow:
   linkedin/Burrow #338, it does not if the lag was zero at a recent query of the end offset
   (`checkIfRecentLagZero`). Here a commit is due only once a record waits: the time runs from the last commit
   or the start of the wait, whichever is later.
-- Burrow's limit of STOP is the length of the window, so it depends on how often a consumer commits. Here
-  limits are learned from measured times (`limits`).
+- Burrow's limit of STOP is the time that its window of ten commits spans, so it depends on how often a
+  consumer commits. Here limits are learned from measured times (`limits`).
 - Burrow does not see a rewind if the lag was zero anywhere in the window, as it is for a healthy consumer
   before an offset reset. Here a rewind is detected at every lag.
 - Burrow warns if the lag is one record at each commit, although that is normal in a steady stream. Here the
@@ -61,7 +61,7 @@ class Look:
     active_at_s: float | None = None
     """Last time at which the job read a new record of the partition."""
     loading: bool = False
-    """Whether a key group that reads the partition is loading its tables, whose positions then restart."""
+    """Whether a key group that reads the partition loads its tables; their positions may then go back."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def _stayed_since(run: Sequence[Look], waiting: float) -> float:
 
 
 def _is_not_shrinking(run: Sequence[Look]) -> bool:
-    """Return whether the oldest record's age has not decreased; if not known, whether the lag never fell."""
+    """Return whether the oldest record's age has not decreased; if unknown, whether the lag never fell."""
     first, last = run[0], run[-1]
     if first.waiting_since_s is not None and last.waiting_since_s is not None:
         return last.at_s - last.waiting_since_s >= first.at_s - first.waiting_since_s

@@ -33,7 +33,7 @@ class FraudCollector(Collector):
         """Create the collector.
 
         Args:
-            job: view of the job.
+            job: follower of the job, which gives views of it.
             more: functions that return metrics of other parts, for example the guards.
         """
         self._job = job

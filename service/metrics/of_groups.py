@@ -28,7 +28,7 @@ OF_A_GROUP: tuple[tuple[str, str, Callable[[Mapping[str, Any]], float]], ...] = 
 
 
 def of_groups(groups: Groups, now_s: float) -> list[Metric]:
-    """Return sizes of the state, newest commits, and the model and rollout of each key group.
+    """Return sizes of the job's state, and each key group's newest commit, model and rollouts.
 
     Args:
         groups: newest progress record of each key group.

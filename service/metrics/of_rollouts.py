@@ -105,7 +105,7 @@ def of_labelled(cards: Iterable[tuple[str, str, str, Labelled]]) -> list[Metric]
     """Return the labelled cards of a trial as gauges, because labels may be reversed.
 
     Args:
-        cards: (rollout_id, challenger, `challenger` or `champion`, counts).
+        cards: (rollout_id, name of the challenger, role `challenger` or `champion`, counts).
     """
     values = (
         ([rollout, challenger, role, outcome], float(number))

@@ -1,15 +1,15 @@
 """The time since which topics are complete: older records may have been deleted.
 
-Outcomes are derived from several topics: a missing shadow alert means that the models agree, and a label may
-contradict a label on the other topic of labels. So if one topic has lost the records of a time that another
-topic still covers, counts are wrong, not only smaller.
+Outcomes are derived from several topics: a missing shadow alert means that the models agree, and of the two
+topics with labels (labels, chargebacks), one may have a label that contradicts the other's. So if one topic
+has lost the records of a time that another topic still covers, counts are wrong, not only smaller.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are its documented names
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented names of the module
     AdminClient,
     ConfigResource,
     ResourceType,

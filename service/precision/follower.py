@@ -38,7 +38,8 @@ class LabelFollower(Background):
         """Return the counts of a trial; after its end they stay until another trial is followed.
 
         Returns:
-            None if the trial is not (yet) followed; if the thread has died, empty counts with `waiting_for`.
+            None if the trial is not (yet) followed. If reading failed, or the thread has died: empty counts
+            with the cause as `waiting_for`.
         """
         followed, counts = self._followed
         if self.has_died:

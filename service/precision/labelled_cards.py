@@ -26,7 +26,8 @@ from service.precision.trial import LabelCounts, LabelledTrial
 Position = tuple[int, int, int]
 """Arrival in ms, partition and offset of a transaction."""
 LabelPosition = tuple[int, str, int]
-"""Arrival in ms, topic and offset of a label; the labels of a card are in one partition of each topic."""
+"""Arrival in ms, topic and offset of a label; without the partition, because a topic has all labels of a card
+in one partition."""
 Label = tuple[LabelPosition, bool]
 """Position of a label, and whether it says fraud."""
 

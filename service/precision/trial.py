@@ -13,7 +13,7 @@ class LabelledTrial:
     rollout_id: str
     challengers: tuple[str, ...]
     since: int
-    """Arrival of the first transactions that the challengers score, ms."""
+    """Arrival from which they score transactions, ms; a later one if retention may have deleted records."""
     until: int | None = None
     """Arrival from which they no longer score transactions, ms; None while they do."""
 

@@ -1,8 +1,8 @@
 """The topics with a trial's alerts and labels, read from the trial's start on.
 
-Step 1  start    find the first records since the trial's start, and the time since which topics are complete
-Step 2  alerts   read alerts, suppressed and shadow alerts to their ends, so that few labels lack their alert
-Step 3  labels   read labels and chargebacks, too; once they have been read to their ends, counts are judged
+Step 1  start    find the first records since the trial's start, and the time since which none was deleted
+Step 2  alerts   read alerts, suppressed and shadow alerts to their ends: most labels then find their alert
+Step 3  labels   read labels and chargebacks, too; `counts` is empty until they have been read to their ends
 """
 
 import logging
@@ -91,7 +91,7 @@ class TrialTopics:
         self._reader.close()
 
     def read(self) -> bool:
-        """Read the next records; return False if none came within POLL_S.
+        """Read the next records; return False if no record and no end of a partition came within POLL_S.
 
         Raises:
             UnreadError: a topic does not exist, or the client has failed for good.

@@ -32,7 +32,7 @@ class AlertFeed(TopicFollower):
         super().__init__(settings, topic, "alerts", {"fetch.wait.max.ms": FETCH_WAIT_MS})
         self._outcomes = outcomes
         self._shown: Mapping[int, deque[tuple[int, bytes]]] = {}
-        """Partition -> (Kafka timestamp in ms, value)."""
+        """Partition -> its newest alerts, each as (Kafka timestamp in ms, value)."""
 
     def newest(self, limit: int) -> list[bytes]:
         """Return the values of the newest alerts by Kafka timestamp, newest first; SHOWN at most."""

@@ -23,7 +23,7 @@ Transaction = tuple[str, str]
 Group = tuple[str, str]
 """RULE, MODEL or ROLLOUT, and a name."""
 Order = tuple[int, str, int]
-"""Arrival of a label, ms, its topic, and its offset: orders the labels of a transaction."""
+"""Arrival in ms, topic and offset of a label, by which the labels of a transaction are ordered."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ class AliasMirror(Background):
         """Prepare the thread without starting it.
 
         Args:
-            history: returns the rollout topic as read so far.
+            history: returns the history of rollouts; empty until the rollout topic is read to its end.
             point: moves the alias.
             interval_s: time between two checks of the history.
             retry_s: time until a failed update is retried.

@@ -1,4 +1,4 @@
-"""The guards' assessment of a rollout, from the counts in the job's progress. Pure."""
+"""The guards' assessment of a rollout, from the job's counts and from labelled cards. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -53,7 +53,7 @@ class Assessment:
 
     @property
     def is_overdue(self) -> bool:
-        """Whether the deadline had passed at `log_time`, and a challenger's verdict is still insufficient.
+        """Whether a challenger's verdict is insufficient and the guards' deadline had passed at `log_time`.
 
         False while labels are missing: after a restart the sidecar has to read them first, and the guards may
         pass once it has.

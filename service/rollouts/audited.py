@@ -1,4 +1,4 @@
-"""Audit records of rollout events, written in the events' own Kafka transaction."""
+"""Audit records of rollout events, for the events' own Kafka transaction, and of refused requests."""
 
 import logging
 from collections.abc import Callable, Sequence

@@ -1,4 +1,7 @@
-"""Checks of a change, besides those of `model_registry`: challengers, features, label delay, guards, data."""
+"""Checks of a change: challengers, features, label delay, guards and their data.
+
+`model_registry` has the other checks.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -143,5 +146,6 @@ def require_no_breach(trial: Trial, assessment: Assessment) -> None:
     if breach := assessment.breach():
         raise RefusedError(
             "guards",
-            f"guard {breach.guard} of {trial.rollout_id} is breached by {breach.challenger}; roll it back",
+            f"guard {breach.guard} of {trial.rollout_id} is breached by {breach.challenger}; "
+            "roll the rollout back",
         )

@@ -37,7 +37,7 @@ def explain(
     Args:
         settings: settings of the sidecar.
         history: history of the rollouts.
-        groups: newest progress record of each key group, which has its positions.
+        groups: newest progress record of each key group, which has the group's positions.
         card_id: card of the transaction.
         transaction_id: id of the transaction.
         since_ms: start of the search, ms since 1970-01-01 UTC; earlier records are not read.

@@ -174,7 +174,10 @@ class Desk:
         return None if labelled is None else label_reading.read(self._settings, labelled, self._now_ms())
 
     def _require_evidence(self, history: History, job: Job, event: Event, labels: LabelCounts | None) -> None:
-        """Refuse to set a canary without evidence, or to resume or promote a trial that breaches a guard."""
+        """Require that no guard is breached; for a canary, also that each has data.
+
+        A rollout that is not in trial may be promoted without an assessment.
+        """
         trial = history.line.trials[event.rollout_id]
         if event.type is Type.CANARY_SET:
             checks.require_judged(trial, assess(history, trial, job.groups, labels), event.challenger)

@@ -43,7 +43,7 @@ class FencedError(StaleError):
 class UnansweredError(DeskError):
     """Brokers or registry did not answer, or a search reached a limit.
 
-    Repeat a change to learn whether it was written.
+    Repeat a change with the same idempotency key: the answer says whether it was written before.
     """
 
     status = 503

@@ -46,9 +46,9 @@ class GuardWatch(Background):
         """Prepare the thread without starting it.
 
         Args:
-            history: returns the rollout topic as read so far.
-            groups: returns the newest progress record of each key group; empty until the topic is read to its
-                end.
+            history: returns the history of rollouts; empty until the rollout topic is read to its end.
+            groups: returns the newest progress record of each key group; empty until `job-progress` is read
+                to its end.
             desk: desk that ends a rollout.
             interval_s: time between two assessments.
             labels: returns the labelled cards of a rollout; None if they are not counted.
@@ -145,6 +145,6 @@ def ending_of(assessment: Assessment) -> Stop | None:
         return Stop(
             assessment.rollout_id,
             assessment.seq,
-            f"deadline: no verdict {hours:g} hours after the shadow began",
+            f"deadline: verdict still insufficient {hours:g} hours after the shadow began",
         )
     return None

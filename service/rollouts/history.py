@@ -30,7 +30,7 @@ class Entry:
     """Kafka timestamp, ms, from which on the event is in force."""
     event: Event
     refused: str = ""
-    """Why the event was refused (a Reason's value); empty if it was not."""
+    """Why the event was refused, a value of `contracts.Reason`; empty if it was not."""
     repeats: bool = False
     """Whether it repeats an accepted event."""
 
@@ -52,7 +52,7 @@ class History:
 
         Args:
             records: records in the order of their offsets; those below `end` are skipped.
-            set_aside: offset of a record that the job does not use -> the Reason's value.
+            set_aside: offset of a record that the job does not use -> a value of `contracts.Reason`.
         """
         new: list[Entry] = []
         unreadable, end = self.unreadable, self.end

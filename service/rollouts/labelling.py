@@ -13,7 +13,10 @@ ENDS = frozenset({Type.BREACHED, Type.ROLLED_BACK, Type.PROMOTED})
 
 
 def running(history: History) -> LabelledTrial | None:
-    """Return the open rollout; None if there is none, no challenger scores, or no guard needs labels."""
+    """Return the open rollout.
+
+    None if no rollout is open, its challengers do not score transactions, or `labelled_trial` returns None.
+    """
     trial = history.line.trials[history.line.open] if history.line.open is not None else None
     return labelled_trial(history, trial) if trial is not None and is_watched(trial) else None
 
@@ -21,7 +24,7 @@ def running(history: History) -> LabelledTrial | None:
 def labelled_trial(history: History, trial: Trial) -> LabelledTrial | None:
     """Return a rollout's challengers and the time in which they score transactions.
 
-    None before the rollout's `shadow_started`, or if no guard needs labels.
+    None before the rollout's `shadow_started`, if no guard needs labels, or if the guards cannot be read.
     """
     try:
         if not policy.read(trial.guards).need_labels:
@@ -38,7 +41,7 @@ def labelled_trial(history: History, trial: Trial) -> LabelledTrial | None:
         if since is None:
             since = latest if is_own and event.type is Type.SHADOW_STARTED else None
         elif (is_own and event.type in ENDS) or (event.type is Type.PROPOSED and event.schema_version == 1):
-            until = latest  # a proposal of the first version ends an open rollout
+            until = latest  # a proposal of schema version 1 ends an open rollout
             break
     if since is None:
         return None

@@ -25,7 +25,7 @@ Versions = list[tuple[ModelRef, dict[str, float]]]
 
 @contextmanager
 def refusing(check: str) -> Iterator[None]:
-    """Convert errors of models into desk errors with the check `check`; a refusal may name its own check."""
+    """Convert a ModelError into a desk error with the check `check`, unless a refusal names another."""
     try:
         yield
     except ModelMissingError as fault:
@@ -102,7 +102,8 @@ class ModelRegistry:
         """Return the histogram of a model's scores in training; None if none was registered.
 
         Raises:
-            DeskError: the registry does not answer, or the tag with the histogram is damaged.
+            DeskError: the registry does not answer, is not set or has no such version, or the histogram is
+                damaged.
         """
         from models import registry
 
@@ -113,7 +114,7 @@ class ModelRegistry:
         """Point an alias to a version.
 
         Raises:
-            ModelError: the registry does not answer.
+            ModelError: the registry does not answer, or has no such version.
         """
         from models import registry
 

@@ -23,7 +23,7 @@ TrackingUri = Annotated[
 ]
 JobId = Annotated[str, typer.Option(envvar="FRAUD_JOB_ID", help="The job to which the rollouts belong")]
 Kafka = Annotated[str, typer.Option(envvar="FRAUD_KAFKA", help="More client settings, as a JSON object")]
-FourEyes = Annotated[bool, typer.Option(envvar="FRAUD_FOUR_EYES", help="Forbid proposers to promote")]
+FourEyes = Annotated[bool, typer.Option(envvar="FRAUD_FOUR_EYES", help="Forbid promotion by the proposer")]
 RolloutId = Annotated[str, typer.Argument(help="Id as in `fraud rollouts list` and in every alert")]
 PolicyFile = Annotated[Path | None, typer.Option(help="policy.yaml: thresholds, rules and guards")]
 Models = Annotated[list[str], typer.Argument(help="NAME/VERSION; all but the first get the role shadow")]
@@ -40,9 +40,12 @@ At = Annotated[int | None, typer.Option("--at", help="seq that the rollout must 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object")]
 Threshold = Annotated[float | None, typer.Option(help="Instead of --policy: least score of an alert")]
 MaxCount = Annotated[
-    int | None, typer.Option(help="Instead of --policy: maximum transactions in 5 minutes without an alert")
+    int | None,
+    typer.Option(help="Instead of --policy: maximum of a card's transactions in 5 min; more raise an alert"),
 ]
-MissingProfile = Annotated[str | None, typer.Option(help="Instead of --policy: score or review")]
+MissingProfile = Annotated[
+    str | None, typer.Option(help="Instead of --policy: score or review, for cards without a profile")
+]
 DEFAULT_MAX_COUNT_5M = 6
 
 
@@ -71,7 +74,7 @@ def desk(servers: str, job_id: str, kafka: str, tracking_uri: str = "", four_eye
 
 
 def actor() -> "Actor":
-    """Return the user of the operating system, who has Kafka's credentials and so every role."""
+    """Return the user of the operating system, as admin: with Kafka's credentials no role is enforceable."""
     from service.rollouts.requests import Actor
 
     return Actor(getpass.getuser(), origin=socket.gethostname())
@@ -96,8 +99,8 @@ def draft_of(
     """Create a challenger's draft; return it with the guards of its policy file.
 
     Raises:
-        ModelError: neither a policy file nor a threshold is given, a file is given with one of the single
-            options, the role is unknown, or an option gives an invalid policy.
+        ModelError: neither a policy file nor a threshold is given, a file is given together with `threshold`,
+            `max_count_5m` or `missing_profile`, the role is unknown, or these three give an invalid policy.
         PolicyFileError: the file is invalid.
     """
     from models.policy import SCORE, Policy
@@ -108,7 +111,7 @@ def draft_of(
     guards: Mapping[str, Any] | None = None
     if policy_file is not None:
         if any(value is not None for value in single_options):
-            raise ModelError("give either --policy, or --threshold with --max-count-5m and --missing-profile")
+            raise ModelError("give --policy without --threshold, --max-count-5m and --missing-profile")
         policy, guards, _ = files.load(policy_file)
     elif threshold is None:
         raise ModelError("give --policy policy.yaml, or --threshold")

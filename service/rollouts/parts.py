@@ -47,7 +47,7 @@ class RolloutParts:
         self.mirror = AliasMirror(self._complete_history, self.registry.point)
 
     def job(self) -> Job:
-        """Return the job's newest progress: from `progress`, or from the brokers until that has caught up."""
+        """Return the job's newest progress: from the brokers until `progress` has caught up, then from it."""
         complete = self._complete()
         return Job(complete) if complete else reading.job(self.settings)
 
@@ -59,7 +59,7 @@ class RolloutParts:
         if is_watched(trial):
             return LabelCounts(waiting_for=UNREAD)
         return LabelCounts(
-            waiting_for="labels are followed while challengers score; `fraud rollouts verdict "
+            waiting_for="labels are followed only while challengers score; `fraud rollouts verdict "
             f"{trial.rollout_id}` counts them"
         )
 

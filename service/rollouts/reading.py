@@ -18,7 +18,7 @@ RUNNING_S = 60.0
 """Greatest age of a running job's newest progress record; an idle job writes one every 10 seconds."""
 TIMEOUT_S = 15.0
 PATIENCE_S = 2.0
-"""Time to wait for the end of an open transaction: readers see a commit a moment after its confirmation."""
+"""Time to wait for the end of an open transaction; one just committed still looks open for a moment."""
 POLL_S = 0.05
 LATEST: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
@@ -32,7 +32,7 @@ class Job:
 
     @property
     def set_aside(self) -> dict[int, str]:
-        """Offset of a rollout record that the job does not use -> the Reason's value."""
+        """Offset of a rollout record that the job does not use -> a value of `contracts.Reason`."""
         set_aside = self.groups.get(0, {}).get("rollouts_set_aside", {})
         return {int(offset): str(reason) for offset, reason in set_aside.items()}
 
@@ -57,7 +57,7 @@ def job(settings: ServiceSettings) -> Job:
     """Read the job's newest progress.
 
     Raises:
-        UnansweredError: the brokers do not answer.
+        UnansweredError: the brokers do not answer, or the topic cannot be read.
     """
     topic = settings.topics.job_progress
     reader = topic_reader.consumer(settings.bootstrap_servers, settings.kafka, f"{settings.job_id}-rollouts")
@@ -76,12 +76,12 @@ def history(settings: ServiceSettings, set_aside: Mapping[int, str], since: Hist
 
     Args:
         settings: settings of the sidecar.
-        set_aside: offset of a record that the job does not use -> the Reason's value.
+        set_aside: offset of a record that the job does not use -> a value of `contracts.Reason`.
         since: history read so far; default: empty.
 
     Raises:
         StaleError: an open transaction holds back the end of the topic for longer than PATIENCE_S.
-        UnansweredError: the brokers do not answer.
+        UnansweredError: the brokers do not answer, or the topic cannot be read.
     """
     topic, before = settings.topics.model_rollouts, since or History()
     try:

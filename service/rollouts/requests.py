@@ -51,7 +51,7 @@ class Proposal:
     rollout_id: str = ""
     """Unique name; default: model, version, time."""
     line: str = ""
-    """Model line, whose cards stay members from one rollout to the next; default: the model's name."""
+    """Model line, whose cards stay members from one rollout to the next; default: name of the first model."""
     at_once: bool = False
     """Whether the only challenger is promoted in the Kafka transaction of the proposal."""
 

@@ -30,7 +30,7 @@ Key = Annotated[
     str,
     Header(
         alias="Idempotency-Key", min_length=1, max_length=48,
-        description="Key of the request: a repetition writes nothing and gets the first request's receipt",
+        description="Key of the request: a repetition writes nothing and gets a receipt for the same events",
     ),
 ]  # fmt: skip
 IfMatch = Annotated[

@@ -23,7 +23,7 @@ class Rollouts(Protocol):
         """Extend the history `since` by all later records; raises DeskError."""
 
     def open(self) -> Write:
-        """Fence the previous writer, and return the function that writes; both functions raise DeskError."""
+        """Fence the previous writer, and return the function that writes; it and `open` raise DeskError."""
 
     def note_refusal(self, action: str, target: str, actor: Actor, refusal: DeskError) -> None:
         """Write an audit record of a refused request; raises DeskError."""

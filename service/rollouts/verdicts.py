@@ -24,7 +24,8 @@ def recompute(path: Path) -> str:
     """Check that the verdicts in a file follow from its counts and guards; return a text with the outcomes.
 
     Args:
-        path: a breached event's `verdict`, or an answer of `GET /v1/rollouts/{id}/verdict`.
+        path: JSON file: the `verdict` of an event `breached`, or an answer of
+            `GET /v1/rollouts/{id}/verdict`.
 
     Raises:
         RefusedError: the file cannot be read, or its verdict does not follow from its counts.
@@ -33,7 +34,9 @@ def recompute(path: Path) -> str:
     try:
         content = json.loads(path.read_text())
     except (OSError, ValueError) as fault:
-        raise RefusedError("evidence", f"{path} cannot be read as JSON: {fault}; give a verdict") from fault
+        raise RefusedError(
+            "evidence", f"{path} cannot be read as JSON: {fault}; give the file of a verdict"
+        ) from fault
     verdicts = content.get("challengers", {"": content}) if isinstance(content, dict) else {"": content}
     for name, evidence in verdicts.items():
         result = recomputed(evidence)

@@ -16,7 +16,7 @@ PENDING, APPLIED, REFUSED = "pending", "applied", "refused"
 
 
 def model(ref: ModelRef) -> dict[str, Any]:
-    """Return a model's fields, without the list of its features."""
+    """Return a model's name, version, digest and number of features."""
     return {"name": ref.name, "version": ref.version, "digest": ref.digest, "features": len(ref.features)}
 
 

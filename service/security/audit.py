@@ -29,14 +29,14 @@ class Entry:
     at: int
     """Milliseconds since 1970-01-01 UTC."""
     actor: str
-    """Name of the token, or user of the operating system."""
+    """Name of the token, `local` without a tokens file, user of the operating system, or `guard`."""
     role: str
     action: str
     """For example `rollout.canary_set`."""
     target: str
     """Object of the change, for example a rollout's id."""
     origin: str
-    """The client's address, the command line's host, or, for guards, the job's name. In records: `from`."""
+    """The client's address, the command line's host, or, for guards, the job's id. In records: `from`."""
     outcome: str
     """For example `done` or `refused`."""
     detail: Mapping[str, Any] = field(default_factory=dict)

@@ -82,7 +82,7 @@ class TokenBuckets:
             rate_per_s: tokens refilled per second.
             burst: tokens of a full bucket, at least 1.
             most: maximum number of buckets kept. The caller of a dropped bucket gets a full one with its
-                next request, so in a flood from many addresses each address gains one burst.
+                next request, that is, another burst; a flood from more than `most` addresses drops buckets.
         """
         self._rate, self._burst, self._most = rate_per_s, max(1.0, burst), most
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()

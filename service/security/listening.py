@@ -1,4 +1,4 @@
-"""Check of the listening address: beyond this machine only with tokens and TLS."""
+"""Check of the listening address: one beyond this machine needs tokens, and TLS or `insecure_http`."""
 
 import socket
 import ssl
@@ -13,14 +13,14 @@ class ListenError(FraudError):
 
 
 def check(host: str, settings: ServiceSettings) -> None:
-    """Check the TLS files, and that an address beyond this machine has tokens and TLS (or `insecure_http`).
+    """Check the TLS files, and that an address beyond this machine has tokens, and TLS or `insecure_http`.
 
     Args:
         host: address or name to listen on.
         settings: settings of the sidecar.
 
     Raises:
-        ListenError: tokens or TLS are missing, or the TLS files are invalid.
+        ListenError: tokens or TLS are missing, or the TLS files are incomplete or invalid.
     """
     if (settings.tls_cert is None) != (settings.tls_key is None):
         raise ListenError("TLS needs both --tls-cert and --tls-key; give the other, or neither")

@@ -83,7 +83,7 @@ def read(path: Path) -> tuple[Token, ...]:
         return _File.model_validate_json(path.read_bytes()).tokens
     except OSError as fault:
         raise TokensError(
-            f"the tokens file {path} cannot be read: {fault.strerror}; `fraud tokens add` makes it"
+            f"the tokens file {path} cannot be read: {fault.strerror}; `fraud tokens add` makes a missing one"
         ) from fault
     except ValidationError as fault:
         first = fault.errors()[0]
@@ -98,12 +98,12 @@ def add(path: Path, name: str, role: Role, by: str, now_ms: int, expires_at: int
 
     Raises:
         TokensError: a token of that name exists and is not revoked, the name is invalid or `local` (the name
-            of all callers without a tokens file), or the file cannot be used.
+            of all callers while there is no tokens file), or the file cannot be used.
     """
     secret = PREFIX + secrets.token_urlsafe(32)
     with _changing(path) as tokens:
         if name == "local":
-            raise TokensError("local is the name of callers without a tokens file; give another name")
+            raise TokensError("local is the name of callers while there is no tokens file; give another")
         if any(token.name == name and token.revoked_at is None for token in tokens):
             raise TokensError(f"there is a token of {name}; revoke it first, or give another name")
         try:
@@ -119,7 +119,8 @@ def add(path: Path, name: str, role: Role, by: str, now_ms: int, expires_at: int
             )
         except ValidationError:
             raise TokensError(
-                f"{name!r} is no name: take 1 to 64 of a-z, 0-9, dot, underscore, at sign, hyphen"
+                f"{name!r} is no name: take 1 to 64 of a-z, 0-9, dot, underscore, at sign, hyphen; begin "
+                "with a letter or digit"
             ) from None
     return secret
 

@@ -1,6 +1,6 @@
-"""The permissions that the job's principal needs on brokers with an authoriser."""
+"""The permissions that job, sidecar and tools need on brokers with an authoriser."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -21,6 +21,21 @@ class Operation(StrEnum):
     READ = "Read"
     WRITE = "Write"
     DESCRIBE = "Describe"
+    DESCRIBE_CONFIGS = "DescribeConfigs"
+
+
+class Component(StrEnum):
+    """Programs that connect to the brokers; each can have a principal of its own."""
+
+    JOB = "job"
+    SIDECAR = "sidecar"
+    """With rollouts, labels and all guards."""
+    ROLLOUTS = "rollouts"
+    """`fraud rollouts`, of model owners."""
+    LABELS = "labels"
+    DEAD_LETTERS = "dead-letters"
+    AUDIT = "audit"
+    """`fraud verify`."""
 
 
 @dataclass(frozen=True)
@@ -39,23 +54,99 @@ class Permission:
         return [f"--{self.resource.value}", self.name, "--resource-pattern-type", pattern, *operations]
 
 
-def of_job(job_id: str, topics: Topics, *, facts: bool) -> Iterator[Permission]:
-    """Yield the permissions of a job.
+def needed(component: Component, job_id: str, topics: Topics, *, facts: bool) -> Iterator[Permission]:
+    """Yield the permissions of a component.
 
     Args:
+        component: the component.
         job_id: id of the job.
-        topics: names of its topics.
-        facts: whether it keeps merchant facts.
+        topics: names of the topics.
+        facts: whether the job keeps merchant facts.
     """
-    read = {topics.transactions, topics.job_progress, *topics.folded_tables(facts=facts)}
+    match component:
+        case Component.JOB:
+            yield from _of_job(job_id, topics, facts)
+        case Component.SIDECAR:
+            yield from _of_sidecar(job_id, topics)
+        case Component.ROLLOUTS:
+            yield from _of_rollouts(job_id, topics)
+        case Component.LABELS:
+            read = {topics.labels, topics.chargebacks}
+            yield from _topics(read=read, write={topics.labels})
+            yield from _ids(writes_as=[_labels_of(topics)], describes=["fraud-labels"])
+        case Component.DEAD_LETTERS:
+            inputs = {topics.transactions, *topics.tables, topics.labels, topics.chargebacks}
+            read = {*inputs, topics.dead_letters, topics.dead_letter_replays}
+            yield from _topics(read=read, write={*inputs, topics.dead_letter_replays})
+            yield from _ids(writes_as=[f"{topics.dead_letters}-replay"], describes=["fraud-dead-letters"])
+        case Component.AUDIT:
+            yield from _topics(read={*topics.job_topics, *topics.fact_tables})
+            yield from _ids(describes=[job_id, "fraud-audit"])
+
+
+def _of_job(job_id: str, topics: Topics, facts: bool) -> Iterator[Permission]:
     write = {*topics.job_topics} - {topics.transactions, *topics.tables}
-    if facts:
-        write.add(topics.merchant_facts)
-    for topic in sorted(read | write):
-        allowed = ((Operation.READ, topic in read), (Operation.WRITE, topic in write))
-        yield Permission(Resource.TOPIC, topic, tuple(name for name, is_allowed in allowed if is_allowed))
-    yield Permission(Resource.TRANSACTIONAL_ID, f"{job_id}-", (Operation.WRITE,), is_prefix=True)
+    yield from _topics(
+        read={topics.transactions, topics.job_progress, *topics.folded_tables(facts=facts)},
+        write=write | {topics.merchant_facts} if facts else write,
+    )
     yield Permission(Resource.GROUP, job_id, (Operation.READ,))
-    # librdkafka finds the coordinator of each consumer's group, even if the consumer never joins it
-    for group in (f"{job_id}-start", f"{job_id}-bootstrap", "end-offsets"):
+    yield from _ids(
+        writes_as=[f"{job_id}-"], describes=[f"{job_id}-start", f"{job_id}-bootstrap", "end-offsets"]
+    )
+
+
+def _of_rollouts(job_id: str, topics: Topics) -> Iterator[Permission]:
+    compared = {topics.fraud_alerts, topics.suppressed_alerts, topics.shadow_alerts}
+    labels = {topics.labels, topics.chargebacks}
+    write = {topics.model_rollouts, topics.audit_log}
+    yield from _topics(
+        read={topics.job_progress, *write, *compared, *labels},
+        write=write,
+        describe_configs=compared | labels,
+    )
+    yield from _ids(
+        writes_as=[f"{job_id}-rollouts"],
+        describes=[f"{job_id}-rollouts", f"{job_id}-audit", f"{job_id}-precision"],
+    )
+
+
+def _of_sidecar(job_id: str, topics: Topics) -> Iterator[Permission]:
+    yield from _of_rollouts(job_id, topics)
+    yield from _topics(
+        read={topics.transactions, topics.profiles}, write={topics.labels}, describe={topics.heartbeats}
+    )
+    yield from _ids(
+        writes_as=[_labels_of(topics)], describes=[job_id, f"{job_id}-sidecar", f"{job_id}-decisions"]
+    )
+
+
+def _labels_of(topics: Topics) -> str:
+    return f"fraud-labels-{topics.labels}-"
+
+
+def _topics(
+    read: Collection[str] = (),
+    write: Collection[str] = (),
+    describe: Collection[str] = (),
+    describe_configs: Collection[str] = (),
+) -> Iterator[Permission]:
+    """Yield one permission for each topic, sorted by name."""
+    named = dict(zip(Operation, (read, write, describe, describe_configs), strict=True))
+    for topic in sorted({topic for topics in named.values() for topic in topics}):
+        operations = tuple(operation for operation, topics in named.items() if topic in topics)
+        yield Permission(Resource.TOPIC, topic, operations)
+
+
+def _ids(writes_as: Collection[str] = (), describes: Collection[str] = ()) -> Iterator[Permission]:
+    """Yield permissions on transactional ids and groups.
+
+    Args:
+        writes_as: prefixes of transactional ids.
+        describes: groups. librdkafka finds the coordinator of each consumer's group, even if the consumer
+            never joins it.
+    """
+    for prefix in writes_as:
+        yield Permission(Resource.TRANSACTIONAL_ID, prefix, (Operation.WRITE,), is_prefix=True)
+    for group in describes:
         yield Permission(Resource.GROUP, group, (Operation.DESCRIBE,))

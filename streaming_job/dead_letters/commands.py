@@ -60,8 +60,8 @@ def list_letters(
         typer.echo(f"{count} dead letters are in {raw}, with card numbers unmasked: keep it safe")
         if gone:
             typer.echo(
-                f"{originals.describe_gone(gone)}; their lines have size and SHA-256 only, and cannot be "
-                "sent again",
+                f"{originals.describe_gone(gone)}; their lines have only the size and SHA-256 of what is "
+                "gone, and can be sent again only once you have filled it in",
                 err=True,
             )
         return

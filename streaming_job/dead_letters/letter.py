@@ -53,7 +53,7 @@ class Letter:
     key: bytes | None
     value: bytes | None
     key_changed: bool = False
-    """Whether a person has changed the key, so that the record belongs to another partition."""
+    """Whether a person has changed the key, so that the record may belong to another partition."""
     key_left_out: LeftOut | None = None
     """Set if the key is too large for the letter; then `key` is None."""
     value_left_out: LeftOut | None = None

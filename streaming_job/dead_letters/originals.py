@@ -19,8 +19,8 @@ MAX_NAMED = 10
 def with_payloads(settings: LetterSettings, letters: Iterable[Letter]) -> Iterator[Letter]:
     """Yield the letters, completed from the log; a letter whose record is gone stays as it is.
 
-    A record is gone if retention or compaction has removed it, or if a recreated topic has another record at
-    its offset, which the SHA-256 shows.
+    A record is gone if retention or compaction has removed it, if its topic or partition no longer exists, or
+    if a recreated topic has another record at its offset, which the SHA-256 shows.
 
     Raises:
         LetterError: the log cannot be read.
@@ -56,8 +56,8 @@ def require_whole(letters: Sequence[Letter]) -> None:
     missing = [letter for letter in letters if not letter.is_whole]
     if missing:
         raise LetterError(
-            f"{describe_gone(missing)}; nothing was sent. If their producers still have them, put key and "
-            "value into the lines of a `list --raw` file, otherwise leave these dead letters out"
+            f"{describe_gone(missing)}; nothing was sent. If the producers still have the records, put key "
+            "and value into the lines of a `list --raw` file, otherwise leave these dead letters out"
         )
 
 

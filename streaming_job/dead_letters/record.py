@@ -2,7 +2,8 @@
 
 A dead letter contains key and value of its record, together up to MAX_CARRIED bytes. A key or value that does
 not fit is replaced by its size and SHA-256; its bytes stay in the log (`originals` fetches them). So the dead
-letter of any record fits into the dead-letters topic, and an output transaction never has gigabytes.
+letter of any record fits into the dead-letters topic, and a mini-batch of huge records does not make an
+output transaction of gigabytes.
 """
 
 import base64

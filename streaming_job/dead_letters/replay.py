@@ -4,9 +4,9 @@ All records, and a note on each letter, are written in one Kafka transaction: an
 all or nothing, and the next replay finds the notes. A note is a record of `dead-letter-replays` (compacted),
 keyed by topic, partition and offset of the letter itself, not of the refused record.
 
-A transaction is sent to the partition that the producers' partitioner gives its card, the only one in which
-the job accepts it (`wrong_partition`). A rollout event is sent to partition 0. Any other record is sent to
-its original partition or, if its key was changed, to the partition of the new key.
+A transaction is sent to the partition that the producers' partitioner gives its card; in any other partition
+the job refuses it (reason `wrong_partition`). A rollout event is sent to partition 0. Any other record is
+sent to its original partition or, if its key was changed, to the partition of the new key.
 """
 
 import json
@@ -60,10 +60,10 @@ def check(letters: Sequence[Letter], settings: LetterSettings) -> None:
             detail = fault.detail if isinstance(fault, Rejected) else str(fault)
             faults.append(f"{letter.name}: {detail}")
     if faults:
-        more = f" (and {len(faults) - MAX_FAULTS} more)" if len(faults) > MAX_FAULTS else ""
+        more = f"; and {len(faults) - MAX_FAULTS} more" if len(faults) > MAX_FAULTS else ""
         raise LetterError(
-            f"{len(faults)} of {len(letters)} records would be refused again{more}; correct them, or leave "
-            f"them out: {'; '.join(faults[:MAX_FAULTS])}"
+            f"{len(faults)} of {len(letters)} records would be refused again; correct them, or leave them "
+            f"out: {'; '.join(faults[:MAX_FAULTS])}{more}"
         )
 
 
@@ -121,7 +121,8 @@ def send(
     except KafkaException as fault:
         raise LetterError(
             f"the replay was interrupted, and has sent all records or none: {fault.args[0].str()}; check the "
-            "brokers, and that no other replay runs, then repeat the command: what was sent is left out"
+            "brokers, and that no other replay runs, then repeat the command: what was sent is left out, "
+            "unless --again is given"
         ) from fault
 
 
@@ -169,7 +170,8 @@ def destination(letter: Letter, settings: LetterSettings, partitions: int) -> in
         return 0
     if not letter.key_changed or letter.key is None:
         return letter.partition
-    # Debezium and `labels.ledger` use the partitioner of Java clients, whatever the bank's producers use
+    # Debezium and the writer of labels (`streaming_job.labels.ledger`) use the partitioner of Java clients,
+    # whatever the bank's producers use
     by_key = KeyGroups(Partitioner.MURMUR2, partitions, groups=1)
     return int(by_key.partitions_of(pa.array([letter.key], pa.binary()))[0])
 

@@ -39,7 +39,7 @@ class Stopwatch:
         self._last = time.perf_counter()
 
     def lap(self, phase: str) -> None:
-        """Add the time since the previous call to a phase."""
+        """Add to a phase the time since the previous call."""
         now = time.perf_counter()
         self._outcome.phases[phase] += 1000 * (now - self._last)  # type: ignore[assignment]
         self._last = now
@@ -107,8 +107,8 @@ class Decider:
             cards: indices of the transactions' cards in the state (`card_numbers`), shape (n,).
 
         Raises:
-            NoRolloutError: no model has been rolled out.
-            ModelError: the champion's model cannot be loaded or run.
+            NoRolloutError: no rollout has a champion that can decide.
+            ModelError: the champion's model cannot be loaded, or cannot run on this machine.
         """
         n = batch.size
         decisions = Decisions(

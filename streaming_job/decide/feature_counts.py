@@ -19,7 +19,7 @@ from models.rollouts.state import Plan
 from models.scoring import Scorer
 
 HOURS = 2
-"""Clock hours of arrival that are counted separately: the newest one and the one before."""
+"""Maximum number of clock hours of arrival that are counted separately: the newest that have counts."""
 
 
 @dataclass
@@ -68,7 +68,9 @@ class FeatureCounts:
         """Return the number of the plan with which a plan's champion became champion."""
         known = plans[self.reign].champion.model if 0 <= self.reign < len(plans) else None
         if self.model and (known is None or known.digest != self.model["digest"]):
-            self.reign = -1  # another release may pass over other champions: plans have other numbers
+            # a release leaves out champions whose features it does not compute, so after a change of release
+            # the plans may have other numbers
+            self.reign = -1
         digest = plans[number].champion.model.digest
         while number and plans[number - 1].champion.model.digest == digest:
             number -= 1

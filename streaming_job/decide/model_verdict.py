@@ -1,4 +1,4 @@
-"""The check that the models of a proposed rollout can be loaded, made once, when the event is folded."""
+"""The check that the models of a proposed rollout can be loaded, made once, when the proposal is folded."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -17,7 +17,8 @@ log = logging.getLogger(__name__)
 class ModelJudge:
     """Judge of proposals, which loads their models.
 
-    Verdicts of earlier runs are final, except on a version 1 record that was set aside for lacking features.
+    Verdicts of earlier runs are final, except on a version 1 proposal that was set aside because the release
+    did not compute its model's features.
     """
 
     def __init__(
@@ -66,8 +67,8 @@ class ModelJudge:
     def warm_up(self, newest: Plan | None) -> None:
         """Load the champion's model in advance, so that no transaction waits for it.
 
-        A failure is only logged here, and raised for the first transaction that needs the model: the log may
-        hold a withdrawal before that transaction.
+        A failure is only logged here, and raised for the first transaction that needs the model. There may be
+        none: the rollout topic may hold a withdrawal that arrived before all such transactions.
         """
         if newest is None:
             return

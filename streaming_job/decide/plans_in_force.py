@@ -1,8 +1,8 @@
 """The plans of rollouts by arrival: which models decide and score from when on.
 
-A plan follows from the steps of the log. A champion whose features a release does not compute is passed over,
-and so is one whose promotion was withdrawn "from the beginning", that is, as if the promotion had never
-happened.
+A plan follows from the steps of the log. Champions and challengers whose features a release does not compute
+are passed over, and so is a champion whose promotion was withdrawn "from the beginning", that is, as if the
+promotion had never happened.
 """
 
 from collections.abc import Callable, Iterator, Sequence

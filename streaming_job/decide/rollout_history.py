@@ -4,8 +4,8 @@ The plan of a transaction follows from the rollout events that had arrived befor
 withdrawal "from the beginning", and transactions before the first plan.) Events are folded in the order of
 their offsets by `models.rollouts.machine`. The verdict on an event (accepted, or refused with a reason) is
 kept with it in the state, so a restart, another release or a changed registry does not change the history.
-The only exception: a champion that needs features that a release does not compute is passed over until a
-release computes them.
+There are two exceptions. Champions and challengers that need features that a release does not compute are
+passed over until a release computes them. And each restore judges events of version 1 again (`_judged_v1`).
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,8 @@ from streaming_job.decide.plans_in_force import Step, plans_in_force
 from streaming_job.decode.strict import MAX_RECORD_BYTES
 
 GOOD, UNJUDGED = "good", ""
-"""Verdict codes that are no reasons. UNJUDGED: not judged yet, or the verdict follows from the log alone."""
+"""Verdict codes that are no reasons. UNJUDGED: not judged yet, or, for some events of version 1,
+judged again at each restore."""
 
 
 class NoRolloutError(FraudError):
@@ -251,7 +252,7 @@ class RolloutHistory:
 
 
 def _unknown_rollout(rollout_id: str) -> Verdict:
-    return Verdict(Reason.UNKNOWN_ROLLOUT.value, f"there is no rollout {rollout_id} before this")
+    return Verdict(Reason.UNKNOWN_ROLLOUT.value, f"there is no rollout {rollout_id} before this event")
 
 
 def _last_rollout(rollout_id: str) -> Verdict:

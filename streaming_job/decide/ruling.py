@@ -45,7 +45,7 @@ class Ruling:
     rows: NDArray[np.int64]
     """Rows of the transactions in the block, ascending, shape (m,)."""
     features: NDArray[np.float64]
-    """Shape (m, c); with merchant facts, c is greater than len(FEATURES)."""
+    """Shape (m, c): the features of the catalogue and, with merchant facts, the merchant label features."""
     champion: ModelResult
     challengers: tuple[ModelResult, ...]
     canary: ModelResult | None
@@ -141,7 +141,7 @@ class Ruling:
             row -> how the deciding model failed, including UNEXPLAINED.
 
         Raises:
-            ModelError: the machine, not the champion, failed.
+            ModelError: the machine, not the model, failed to explain scores of the champion.
         """
         contributions = np.zeros((rows.size, self.features.shape[1]))
         failures: dict[int, str] = {}

@@ -108,7 +108,7 @@ def explain(
         may_stop: whether a fault of the machine is raised, as for a champion.
 
     Raises:
-        ModelError: the machine, not the model, failed.
+        ModelError: the machine, not the model, failed, and `may_stop` is true.
     """
     assert answer.scorer is not None
     try:

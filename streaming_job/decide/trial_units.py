@@ -7,7 +7,8 @@ changes them in the same way.
 
 Each partition has its own units: partitions are read at different speeds, so the units must depend on the
 order within one partition only. Memory is bounded by the number of alerts: a card is kept if a model alerted
-on it since the trial began, and a card-hour if it is in the partition's newest clock hour or the one before.
+on it since the trial began; a card-hour, if its clock hour is the newest in which the partition has an alert
+of any model, or the hour before.
 The units of a partition are dropped at its first transaction of another trial, or of none.
 """
 
@@ -25,14 +26,16 @@ from feature_store.state.codec import decode, encode
 from streaming_job.progress.trials import PAIRED
 
 HOURS_KEPT = 2
-"""Newest clock hours of a partition for which alerts still count: arrivals of different cards may be out of
-order by that much. An alert of an older hour counts for its card, but for no card-hour."""
+"""Number of clock hours of a partition, up to the newest with an alert, whose alerts still count for
+card-hours, because arrivals of different cards may be out of order. An alert of an older hour counts for its
+card, but for no card-hour."""
 CHAMPION = 1
 """Flag of a unit: the champion alerted. The flag of challenger i is CHAMPION << (i + 1)."""
 _BOTH, _ONLY_CHAMPION, _ONLY_CHALLENGER = PAIRED
 _KINDS = (None, _ONLY_CHAMPION, _ONLY_CHALLENGER, _BOTH)
 
 Card = tuple[int, int]
+"""(lo, hi): the two halves of the card's hash."""
 Change = tuple[Counter[str], Counter[str]]
 """Changes of one challenger's counts: of card-hours and of cards, each by kind (PAIRED)."""
 

@@ -43,8 +43,8 @@ class Facts:
         """Hold the inputs; counts are computed on demand.
 
         Args:
-            features: shape (n, c), c at least len(FEATURES).
-            standing: status of the cards (index into STATUSES), shape (n,).
+            features: shape (n, c); the first columns are those of COLUMN.
+            standing: status of the cards (index into `feature_store.layout.STATUSES`), shape (n,).
             version: profile version in force, or -1, shape (n,).
         """
         self._features, self.standing, self.without_profile = features, standing, version < 0
@@ -64,7 +64,8 @@ class Verdicts:
 
     policy: Policy
     fired: Mapping[str, NDArray[np.bool_]]
-    """Rule that the policy uses, except ESCALATED -> whether it fired, shape (n,); in the order of RULES."""
+    """Rule that the policy uses, except ESCALATED -> whether it fired, shape (n,); in the order of
+    `models.policy.RULES`."""
     alerts: NDArray[np.bool_]
     """Whether a transaction is an alert by this policy, shape (n,)."""
 

@@ -162,7 +162,7 @@ def _skip_name(data: Bytes, at: int, end: int) -> int:
 
 @njit(cache=True)
 def skip(data: Bytes, at: int, end: int) -> int:
-    """Return the position after any value, or -1 if it is malformed or not plain."""
+    """Return the position after any value; -1 if it is malformed or exceeds DEEPEST or LONGEST_NUMBER."""
     depth = 0
     objects = np.uint64(0)  # bit 0: whether the innermost value is an object; bit 1: the one around it; ...
     while True:

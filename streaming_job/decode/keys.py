@@ -1,8 +1,8 @@
 """Kernels that select profile records by their keys, before the values are decoded.
 
 Each key group reads the whole profile topic and keeps the records of its own cards. Dropping the rest must be
-cheap: one kernel reads the keys, and another searches the values of the dropped records for the mark that
-ends a snapshot, which every group has to know.
+cheap: one kernel reads the keys, and another searches the values of the dropped records for the mark of a
+snapshot's last row, because every group has to know when a snapshot ended.
 
 A plain key is an object whose only field is the card id: {"card_id":"..."}, with or without white space
 between the tokens; the id has neither escapes nor control characters. Debezium writes plain keys if its

@@ -208,8 +208,8 @@ def read(
         data: bytes of all records.
         offsets: record i is data[offsets[i]:offsets[i + 1]], shape (n + 1,).
         present: whether record i is not null, shape (n,).
-        records: out, TRANSACTION[n]: identity, amount, country and event time of the plain records; the
-            rows of other records are undefined.
+        records: out, TRANSACTION[n] (`feature_store.layout`): hashes of the ids, amount, country and event
+            time of the plain records; the rows of other records are undefined.
         plain: out, bool[n]: whether record i is plain.
         quotes: out, the QUOTED fields of the plain records, SEPARATOR between them; at least as large as all
             records together.

@@ -50,7 +50,7 @@ class ProfileChanges:
     dead_letters: list[DeadLetter]
     """Invalid records that this group reports, in the records' order."""
     snapshot_end: int | None
-    """Earliest arrival, ms, of a record of any group that ends a snapshot; None without one."""
+    """Earliest arrival, ms, of a record, of any card, that ends a snapshot; None without one."""
 
 
 def decode(records: Records, key_groups: KeyGroups, group: int) -> ProfileChanges:

@@ -72,8 +72,8 @@ def parse_object(value: bytes | None, fields: Iterable[str] = ()) -> dict[str, A
 
     Args:
         value: the record's value.
-        fields: names that decisions depend on, which must not be repeated. Other fields are ignored: they
-            may hold anything that Python's json module reads, up to MAX_NESTING and MAX_DIGITS.
+        fields: names that must not be repeated. Other names may be. The values are not checked here: they may
+            be anything that Python's json module reads, up to MAX_NESTING and MAX_DIGITS.
 
     Raises:
         Rejected: with the first reason that applies, in the order of the checks below.

@@ -1,10 +1,12 @@
 """The clock of a key group: the arrival up to which it has decided its part of the log. Pure.
 
 A partition's clock is the arrival of the first transaction that waits in it for facts (`group.gate`), or of
-its last decided one if none waits.
-Arrivals of a partition ascend, except when a broker's clock is set back. The group's clock is the least of
-its partitions' clocks. A partition that has been read to its end, and has no waiting transaction, is left
-out, because its clock stands still: its next records will arrive after all that have been read so far.
+its last decided one if none waits. Arrivals of a partition ascend, except when a broker's clock is set back:
+then the partition's clock stands still until arrivals have caught up with it.
+
+The group's clock is the least of its partitions' clocks. A partition that has been read to its end, and has
+no waiting transaction, is left out: its clock stands still and would hold up the group's, although its next
+records will arrive after all that have been read so far.
 """
 
 from collections.abc import Collection, Iterable
@@ -16,7 +18,8 @@ from feature_store.merchants.catalogue import MARGIN_MS, NEVER
 from streaming_job.log.records import Records
 
 SLACK_MS = 5 * MINUTE_MS
-"""Time from the end of an hour until it counts as over: brokers' clocks differ, and producers send to
+"""Time from the end of an hour until it counts as over. A partition that the group's clock leaves out may
+still return records that arrived slightly before that clock: brokers' clocks differ, and producers send to
 several partitions at the same time."""
 BEGUN = -NEVER
 """Clock of a partition from which no record has been read yet."""

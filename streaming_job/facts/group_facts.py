@@ -119,9 +119,9 @@ class GroupFacts:
         self._hours.add(merchants[is_open], arrivals[is_open])
         if silent or is_open.all():
             return
-        # the counts of hours that are not open have been written, but are used only once the hour is ripe: a
-        # late transaction is still added to its own hour, unless that is ripe before the promised time; then
-        # it is added to the first hour that is not ripe before the promised time
+        # the counts of hours that are not open have been written, but lookups use them only once the hour is
+        # ripe, `ripe_after_ms` after its end. So a late transaction is still added to its own hour, unless
+        # that is ripe before the promised time; then it is added to the first hour that is not
         unseen = -(-(self.promised - self._rules.ripe_after_ms) // HOUR_MS) - 1
         late = hour_counts(merchant_hash(merchants[~is_open]), arrivals[~is_open])
         late["hour"] = np.maximum(late["hour"], unseen)

@@ -12,7 +12,8 @@ from streaming_job.log.records import Offsets, PartitionId
 @dataclass(frozen=True)
 class _Waiting:
     due_at: int
-    """Greatest arrival of the partition's labels up to this one, ms; this keeps them in order."""
+    """Greatest arrival of the partition's labels up to this one, ms. So no label is due before an earlier one
+    of its partition, even if a broker's clock was set back."""
     item: Label | DeadLetter
 
 
@@ -30,11 +31,11 @@ class LabelQueue:
             queue.append(_Waiting(max(item.arrival, queue[-1].due_at if queue else item.arrival), item))
 
     def is_due(self, clock: int) -> bool:
-        """Return whether any waiting label arrived before a time, ms."""
+        """Return whether a waiting label is due at a time, ms: its `due_at` is earlier."""
         return any(queue and queue[0].due_at < clock for queue in self._waiting.values())
 
     def due(self, clock: int) -> list[Label | DeadLetter]:
-        """Remove and return the labels that arrived before a time (ms), in the order of their arrival."""
+        """Remove and return the labels that are due at a time, ms, in the order of `due_at`."""
         due: list[_Waiting] = []
         for queue in self._waiting.values():
             while queue and queue[0].due_at < clock:

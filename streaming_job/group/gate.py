@@ -2,8 +2,8 @@
 
 A transaction passes once every fact that it may see is known: all key groups have promised that the facts
 that take effect up to its arrival are written. While it waits, the later transactions of its partition wait
-too, and no more of that partition are read. The group writes its own facts as soon as its clock
-(`facts.clock`) has passed them, so that other groups do not wait for it.
+too, and no more of that partition are read. The group writes its own facts as soon as they are due by its
+clock (`facts.clock`), so that other groups do not wait for it.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -88,7 +88,7 @@ class Gate:
         """Write the facts that are due; all released transactions must have been decided.
 
         The label topics are read to their ends first: labels of both topics become facts in the order of
-        arrival, and a promise must not miss a label that arrived before it.
+        arrival, and a promise must not miss a label that arrived before the group's clock.
 
         Args:
             read_to_ends: yields all records of the given tables up to their current ends.

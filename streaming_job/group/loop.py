@@ -148,7 +148,8 @@ class Follower:
         """Follow the log until the epoch is over; return P.
 
         Raises:
-            FraudError: the group cannot continue; Spark keeps no state of the epoch, but its commits stay.
+            FraudError: the group cannot continue; Spark keeps no state of the epoch, but the Kafka
+                transactions committed in it stay.
         """
         core, written = self.core, 0
         begun = persisted = self._clock()

@@ -84,6 +84,7 @@ class OpenGroup:
 
         Raises:
             OtherQueryError, CheckpointError: state and topics do not belong together.
+            StateDamagedError: a piece of the state is missing or damaged.
             LogError: the log no longer holds what the state needs next, or cannot be read.
             FencedError: another instance of the job has taken over.
             SinkError: the brokers do not answer, or an open transaction hides the group's records.
@@ -221,13 +222,14 @@ def _inputs(opening: Opening, own_partitions: set[PartitionId], offsets: Offsets
 
 
 def _snapshot_end(opening: Opening, positions: Offsets, ends: Offsets) -> int | None:
-    """Read the profiles ahead from P, and return when their first snapshot ended.
+    """Read the profiles ahead from P to their ends, and return the earliest arrival that ends a snapshot.
 
-    If profiles were folded without this, a partition with rows of a later snapshot might be folded before the
-    partition that holds the last row of the first snapshot.
+    Otherwise a partition with rows of a later snapshot might be folded before the partition that holds the
+    last row of the first snapshot, and those rows would count as rows of the first (see `decode.snapshots`).
 
     Returns:
-        Arrival of that row, ms; None if it is not after P.
+        Arrival, ms, of a snapshot's last row; None if there is none from P on. If P is beyond the first
+        snapshot, the row is a later snapshot's; the core then keeps the earlier arrival from the state.
     """
     topic = opening.rules.topics.profiles
     remaining = {tp: end for tp, end in ends.items() if tp[0] == topic and positions[tp] < end}

@@ -69,9 +69,8 @@ def require_output(state: int, topics: int, unknown: Collection[PartitionId] = (
     if topics > state and unknown:
         raise CheckpointError(
             f"the group has written {topics} Kafka transactions, but neither its committed offsets nor its "
-            "progress records show its position after the last one in "
-            f"{', '.join(map(_name, sorted(unknown)))}; restore the consumer group's offsets or the progress "
-            "topic, or use another job id"
+            f"progress records show its position in {', '.join(map(_name, sorted(unknown)))} after the last "
+            "one; restore the consumer group's offsets or the progress topic, or use another job id"
         )
 
 

@@ -47,8 +47,8 @@ NOTHING: dict[str, Any] = {"commits": 0, "transactions": 0, "alerts": 0, "dead_l
 _NAME = StructType().add("name", StringType())
 _BLOB = StructType().add("blob", BinaryType())
 MODEL_PATIENCE_S, MODEL_RETRY_S = 60.0, 2.0
-"""Seconds for which loading a model is retried while registry or files cannot be reached, and seconds between
-retries."""
+"""Seconds for which loading a champion is retried while registry or files cannot be reached, and seconds
+between retries."""
 STATE_TIMEOUT_S = 60.0
 """Longest wait for an answer of Spark's state store."""
 EPOCH, QUERY = "streaming.sql.batchId", "sql.streaming.queryId"
@@ -63,7 +63,7 @@ class Pieces:
     """A Spark MapState as a `PieceStore`.
 
     Raises:
-        StateStoreError: raised by each method after STATE_TIMEOUT_S without an answer.
+        StateStoreError: raised by `get`, `put` and `remove` after STATE_TIMEOUT_S without an answer.
     """
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
@@ -92,7 +92,7 @@ def _answer(request: Callable[..., Any], *arguments: Any) -> Any:
     except TimeoutError as fault:
         raise StateStoreError(
             f"Spark's state store has not answered for {STATE_TIMEOUT_S:.0f} s; see the log above, a disk may"
-            " be full; then start the job again; nothing is lost"
+            " be full; remove the cause, then start the job again; nothing is lost"
         ) from fault
 
 
@@ -144,7 +144,7 @@ class GroupProcessor(StatefulProcessor):
     """The stateful processor that follows the log for a key group until the epoch is over."""
 
     def __init__(self, settings: JobSettings, key_groups: KeyGroups, address: Address, instance: str) -> None:
-        """Hold the arguments of a worker; picklable.
+        """Hold what a worker needs; Spark pickles the processor for its workers.
 
         Args:
             settings: settings of the job.
@@ -182,7 +182,7 @@ class GroupProcessor(StatefulProcessor):
             begin(opening, meta, pieces)
             return NOTHING
         if served is not None and (served.group, served.open.meta.token) != (group, meta.token):
-            # another process has served the group since then, or this process has to serve another group
+            # another process has served the group since this one did, or this one now serves another group
             served.open.close()
             served = None
         settings = self._settings

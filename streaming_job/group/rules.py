@@ -12,7 +12,11 @@ from streaming_job.log.partitioner import KeyGroups
 
 @dataclass(frozen=True)
 class Rules:
-    """The settings that decisions depend on; changing `limits` between starts changes decisions."""
+    """The settings that decisions depend on.
+
+    A checkpoint fixes `key_groups` and `merchants`. `limits` may change between starts, which changes
+    decisions.
+    """
 
     topics: Topics
     key_groups: KeyGroups
@@ -21,7 +25,7 @@ class Rules:
     """Returns the scorer of a model, for rows with the catalogue's columns; retries for a while before it
     raises ModelUnavailableError."""
     load_challenger: LoadModel | None = None
-    """The same for challengers, without retries; None: `load_model` is used."""
+    """Like `load_model`, but for challengers and without retries; None: `load_model` is used."""
     merchants: MerchantRules | None = None
     """Rules of merchant facts; None: the job keeps none."""
 

@@ -1,4 +1,4 @@
-"""The state's pieces about rollouts, except their history: trial units, applied events, feature counts."""
+"""Trial units, applied events and feature counts: the pieces about rollouts besides the rollout history."""
 
 from feature_store.state.journal import PieceStore
 from streaming_job.decide.applied_events import AppliedEvents
@@ -35,11 +35,11 @@ class TrialPieces:
         self._applied_changed = True
 
     def mark_changed(self) -> None:
-        """Note that an applied event has changed, so that `seal` writes it."""
+        """Note that an applied event has changed, so that `seal` writes the applied events."""
         self._applied_changed = True
 
     def seal(self, store: PieceStore) -> None:
-        """Write the pieces that have changed."""
+        """Write applied events and feature counts if they changed, units unless they are and were empty."""
         units = self.units.encode() if self.units else b""
         # written even if empty: Spark logs a warning about a missing piece at every opening
         if units or not self._stored_empty:

@@ -40,7 +40,7 @@ class WorkingCopy:
         self._state: GroupState | None = None
         self._lock, self._token = self._files()
         self.rebuilds = 0
-        """Number of rebuilds of the copy by this process."""
+        """Number of rebuilds of the copy by this process, not counting those of a state never saved."""
 
     @contextmanager
     def use(self, meta: Meta, store: PieceStore) -> Iterator[GroupState]:

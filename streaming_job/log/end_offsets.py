@@ -41,7 +41,7 @@ def with_retries(ask: Callable[[], T]) -> T:
 
 
 class EndOffsets:
-    """A client that asks the brokers for first and end offsets of topics, with one request per lookup."""
+    """A client that looks up the first or end offsets of all partitions of some topics in one call."""
 
     def __init__(self, client: Mapping[str, str], topics: Sequence[str], *, committed: bool = True) -> None:
         """Create the client; it connects when it is used.

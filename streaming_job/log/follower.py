@@ -125,7 +125,7 @@ class LogFollower:
         """
         for row, tp in enumerate(self._partitions):
             self._states[row]["limit"] = NO_LIMIT if ends is None else ends.get(tp, NO_LIMIT)
-            # restart partitions that stopped at a limit; failed ones are restarted when they are due
+            # restart partitions that stopped at a limit; those in `_restarts` are restarted when they are due
             if self._states[row]["is_cut"] and row not in self._restarts:
                 self._start(row)
 
@@ -150,7 +150,7 @@ class LogFollower:
                 self._fill(most, most_bytes, 0)
             if batch.record_count or self._lost is not None:
                 return
-            batch.take_records()  # the batch holds no records: empty it
+            batch.take_records()  # messages in the batch, if any, are no records: destroy them
             if not arrived and time.monotonic() >= deadline:
                 return
 

@@ -24,7 +24,7 @@ from streaming_job.log.ffi import (
 NO_LIMIT = np.iinfo(np.int64).max
 MOST_BYTES = 1 << 30
 """Maximum bytes of keys and values returned together: Arrow's offsets reach to 2 GiB, and librdkafka may
-unpack a small compressed batch into that much at once. One record has less than 1 GB."""
+unpack a small compressed batch into more at once. A single record always fits: it has less than 1 GB."""
 UNUSED, FAILED = -1, -2
 """Values in place of the row of a message's partition: the message is not returned (UNUSED), or is an error,
 which the follower handles (FAILED)."""

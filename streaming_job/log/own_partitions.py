@@ -26,7 +26,7 @@ class OwnPartitions(LogFollower):
         """A separate client, created when it is first needed."""
 
     def ends(self) -> Offsets:
-        """Return the last stable offset of every partition of the topics, also of those not followed.
+        """Return the last stable offset of every partition of the topics, followed or not.
 
         Raises:
             LogError: for PATIENCE_S the brokers did not answer, or answered with an error.

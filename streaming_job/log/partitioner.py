@@ -1,8 +1,8 @@
 """The producers' partitioner, computed by the job: the partition of a card, and its key group.
 
-Key group g follows the partitions p of `transactions` with p mod G == g. So the job needs the partition of
-each card of a table, and the expected partition of each transaction, to refuse transactions in a wrong
-partition.
+Key group g follows the partitions p of `transactions` with p mod G == g. So the job computes the
+partition of each card in a table, to keep only the cards of the group, and the partition in which each
+transaction should be, to refuse transactions in a wrong one.
 """
 
 from dataclasses import dataclass
@@ -103,7 +103,7 @@ class KeyGroups:
 
         Args:
             keys: n card ids, in UTF-8 (a StringArray is accepted). A null counts as an empty key; producers
-                choose any partition for either.
+                may choose any partition for either.
 
         Returns:
             Shape (n,).

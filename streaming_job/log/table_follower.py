@@ -41,7 +41,7 @@ class TableFollower:
             client: settings of the Kafka client.
             topics: the tables' topics.
             awaited: the topics whose open Kafka transactions are waited for.
-            positions: where to begin, by partition of every table.
+            positions: where to begin, by partition; partitions that it lacks are read from offset 0.
             most: maximum records of a batch.
             most_bytes: limit of bytes of keys and values of a batch; see `LogFollower.take`.
 
@@ -71,7 +71,10 @@ class TableFollower:
         return with_retries(partial(self._ends.last, topics))
 
     def lag(self) -> dict[str, int]:
-        """Return by topic the number of records to be read before deciding; empty once all are read."""
+        """Return by topic the number of records that existed at the opening and are not read yet.
+
+        Empty once all of them are read: only then does the group decide.
+        """
         lags: dict[str, int] = {}
         for tp, end in self._first_ends.items():
             if (remaining := end - self.positions.get(tp, 0)) > 0:
@@ -129,7 +132,7 @@ class TableFollower:
         return ends
 
     def _are_open(self, missing: Offsets) -> bool:
-        """Return whether only open transactions hold back `missing`; if so, pass these transactions over."""
+        """Return whether only open Kafka transactions hold back the ends `missing`; if so, pass them over."""
         if any(topic not in self._awaited for topic, _ in missing):
             return False
         ends = self.ends()

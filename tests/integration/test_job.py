@@ -19,6 +19,7 @@ from pathlib import Path
 from socket import AF_UNIX
 from typing import Any
 
+import httpx
 import psutil
 import psycopg
 import pytest
@@ -33,11 +34,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from harness.job_log import AGAIN
 from harness.records import transaction
+from harness.sidecar_process import SidecarProcess
 from typer.testing import CliRunner
 
 from deploy import cli
 from feature_store.catalogue import IDENTITIES
-from loadtests.faults.installation import UNDISTURBED, Installation, world
+from loadtests.faults.installation import UNDISTURBED, Installation, trained, world
 from loadtests.faults.job_process import JobProcess
 from loadtests.oracle import Kind
 from loadtests.simulator.profiles import ProfileLoader
@@ -45,6 +47,7 @@ from service.rollouts import reading
 from service.settings import ServiceSettings
 from streaming_job import explain
 from streaming_job.contracts import Contract, Reason, validate
+from streaming_job.contracts.permissions import Component
 from streaming_job.dead_letters.record import MAX_LETTER
 from streaming_job.explain import UnknownCardError, look_up
 from streaming_job.group.opening import HEARTBEAT_S
@@ -414,20 +417,20 @@ def test_corrected_dead_letters_are_decided_once(
     whole = [json.dumps(transaction(2)).encode() for _ in range(3)]
     installed.send_raw([value[:-1] for value in whole], card.encode())
     installed.caught_up(job)
-    environment = installed.environment()
+    environment = installed.environment_of(Component.DEAD_LETTERS)
     file = tmp_path / "mend.jsonl"
-    fraud(environment, "list", "--reason", "malformed_json", "--raw", str(file))
+    fraud(environment, "dead-letters", "list", "--reason", "malformed_json", "--raw", str(file))
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     # the simulator may have damaged a record of this card, too
     mine = [line for line in lines if line.get("key") == card and line["value"].encode() + b"}" in whole]
     assert [line["value"].encode() + b"}" for line in mine] == whole
-    assert card not in fraud(environment, "list", "--json")
+    assert card not in fraud(environment, "dead-letters", "list", "--json")
     with pytest.raises(AssertionError, match="would be refused again"):
-        fraud(environment, "replay", str(file))
+        fraud(environment, "dead-letters", "replay", str(file))
     for line in mine[:2]:
         line["value"] += "}"
     file.write_text("\n".join(json.dumps(line) for line in mine[:2]))
-    assert json.loads(fraud(environment, "replay", str(file), "--dry-run")) == {
+    assert json.loads(fraud(environment, "dead-letters", "replay", str(file), "--dry-run")) == {
         "would_send": 2,
         "sent_before": 0,
     }
@@ -444,10 +447,16 @@ def test_corrected_dead_letters_are_decided_once(
         killed.produce(installed.topics.transactions, line["value"].encode(), partition=line["partition"])
         killed.produce(installed.topics.dead_letter_replays, b"{}", line["dead_letter"].encode())
     killed.flush(60)
-    assert json.loads(fraud(environment, "replay", str(file))) == {"sent": 2, "sent_before": 0}
+    assert json.loads(fraud(environment, "dead-letters", "replay", str(file))) == {
+        "sent": 2,
+        "sent_before": 0,
+    }
     mine[2]["value"] += "}"
     file.write_text("\n".join(json.dumps(line) for line in mine))
-    assert json.loads(fraud(environment, "replay", str(file))) == {"sent": 1, "sent_before": 2}
+    assert json.loads(fraud(environment, "dead-letters", "replay", str(file))) == {
+        "sent": 1,
+        "sent_before": 2,
+    }
     installed.sent += 3
     installed.caught_up(job)
     again = [
@@ -481,9 +490,12 @@ def test_transactions_in_a_wrong_partition_are_refused_and_replayed_to_the_right
     for letter in letters.values():
         assert letter["partition"] == 1 - partition
         assert f"in partition {1 - partition}, but the card's partition is {partition}; " in letter["detail"]
-    environment, file = installed.environment(), tmp_path / "wrong.jsonl"
-    fraud(environment, "list", "--reason", "wrong_partition", "--raw", str(file))
-    assert json.loads(fraud(environment, "replay", str(file))) == {"sent": 2, "sent_before": 0}
+    environment, file = installed.environment_of(Component.DEAD_LETTERS), tmp_path / "wrong.jsonl"
+    fraud(environment, "dead-letters", "list", "--reason", "wrong_partition", "--raw", str(file))
+    assert json.loads(fraud(environment, "dead-letters", "replay", str(file))) == {
+        "sent": 2,
+        "sent_before": 0,
+    }
     installed.sent += 2
     installed.caught_up(job)
     result = [
@@ -496,8 +508,8 @@ def test_transactions_in_a_wrong_partition_are_refused_and_replayed_to_the_right
 
 
 def fraud(environment: dict[str, str], *arguments: str) -> str:
-    """Run `fraud dead-letters`; return its output."""
-    done = CliRunner().invoke(cli.app, ["dead-letters", *arguments], env=environment)
+    """Run a command of `fraud`; return its output."""
+    done = CliRunner().invoke(cli.app, arguments, env=environment)
     assert done.exit_code == 0, done.output
     return done.stdout
 
@@ -550,9 +562,54 @@ def test_rollouts_that_cannot_decide_leave_the_last_good_one_in_force(
     ):
         topics = known.topics.model_copy(update={"job_progress": topic})
         where = ServiceSettings(
-            bootstrap_servers=known.bootstrap_servers, job_id=job_id, topics=topics, kafka=known.kafka
+            bootstrap_servers=installed.stack.bootstrap_servers, job_id=job_id, topics=topics
         )
         assert reading.job(where).computed(time.time()) == records
+
+
+def test_sidecar_and_tools_work_with_their_own_permissions(
+    installed: Installation, job: JobProcess, tmp_path: Path, wait_for: WaitFor
+) -> None:
+    """Each logs in as its own user, to whom the brokers refuse everything else."""
+    model = trained(installed.settings.mlflow_tracking_uri)
+    asked = [f"{model.ref.name}/{model.ref.version}", "--threshold", "0.5", "--rollout-id", "r-permitted"]
+    owner = installed.environment_of(Component.ROLLOUTS)
+    fraud(owner, "rollouts", "propose", *asked)
+    fraud(owner, "rollouts", "shadow", "r-permitted", "--reason", "test")
+    fraud(owner, "rollouts", "verdict", "r-permitted")
+
+    alert = json.loads(installed.read(installed.topics.fraud_alerts)[0].value or b"")
+    card, transaction_id = alert["card_id"], alert["transaction_id"]
+    analyst = installed.environment_of(Component.LABELS)
+    kind = ["--kind", "verdict", "--verdict", "fraud"]
+    fraud(analyst, "labels", "add", card, transaction_id, *kind, "--source", "ada")
+    assert json.loads(fraud(analyst, "labels", "show", card))["record"]["source"] == "ada"
+
+    with SidecarProcess(**installed.environment_of(Component.SIDECAR)) as sidecar:
+
+        def is_ready() -> bool:
+            return sidecar.get("readyz")[0] == 200
+
+        wait_for(is_ready, deadline_s=60, what="a ready sidecar")
+        steps = httpx.post(
+            f"{sidecar.url}v1/rollouts/r-permitted/events",
+            json={"type": "rolled_back", "reason": "test"},
+            headers={"Idempotency-Key": "k"},
+        )
+        assert steps.status_code == 201, steps.text
+        label = {"card_id": card, "transaction_id": transaction_id, "kind": "refund"}
+        written = httpx.post(f"{sidecar.url}v1/labels", json={"labels": [label]})
+        assert written.status_code == 201, written.text
+        for path in ("v1/alerts", "v1/audit", "v1/quality", f"v1/decisions/{card}/{transaction_id}"):
+            status, body = sidecar.get(path)
+            assert status == 200, body
+
+    report = tmp_path / "report.json"
+    auditor = CliRunner().invoke(
+        cli.app, ["verify", "--report", str(report)], env=installed.environment_of(Component.AUDIT)
+    )
+    assert report.exists(), auditor.output
+    assert json.loads(report.read_text())["missing"] == 0
 
 
 def assert_a_card_is_explained(installed: Installation) -> None:

@@ -243,7 +243,9 @@ def test_a_deep_tree_is_walked() -> None:
 
 
 def test_sizes_are_limited() -> None:
-    with pytest.raises(ModelError, match=r"131,073 steps, more than 131,072; train a smaller one"):
+    with pytest.raises(
+        ModelError, match=r"131,073 steps from roots to leaves, more than 131,072; train a smaller one"
+    ):
         Trees(**chain(tree_layout.MOST_STEPS + 1))
     with pytest.raises(ModelError, match="nodes, more than"):
         Trees(**chain(tree_layout.MOST_NODES // 2))

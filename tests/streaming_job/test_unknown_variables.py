@@ -46,7 +46,8 @@ def test_an_unknown_variable_is_refused_with_the_nearest_name(
         fault = CliRunner().invoke(cli.app, command).exception
         assert isinstance(fault, SettingsError)
         assert str(fault) == (
-            f"{name.upper()} is no setting; did you mean {nearest}? Unset it, or see docs/operations.md"
+            f"{name.upper()} is no setting; did you mean {nearest}? Unset unknown variables, or see "
+            "docs/operations.md"
         )
 
 

@@ -43,7 +43,7 @@ def decide(model: Model, card: Row, tx: Row, profile: Row | None) -> Row | None:
     Args:
         model: the champion.
         card: the history; updated in place.
-        tx: the contract's fields and `arrival`, ms; `units` is added.
+        tx: the fields of the transaction contract and `arrival`, ms; `units` is added.
         profile: the bank's row, or None.
     """
     tx["units"] = round(tx["amount"] * UNITS)

@@ -1,9 +1,9 @@
 """Every feature of docs/features.md except merchant label features, for one transaction, in plain Python.
 
-A card's history, as in the state store, is a dict of the numbers `count`, `mean`, `squares`, `robust_mean`
+A card's history, as Quix stores it, is a dict of the numbers `count`, `mean`, `squares`, `robust_mean`
 and `arrival`, and of parallel lists sorted by event time: `times`, `units`, `arrivals`, `merchants`, `ids`,
-`countries` and `spikes`. A transaction is a dict of the contract's fields, `units` (amount in 1/10,000) and
-`arrival`.
+`countries` and `spikes`. A transaction is a dict of the fields of the transaction contract, `units` (amount
+in 1/10,000) and `arrival`.
 """
 
 import math
@@ -36,7 +36,7 @@ def new_card() -> Row:
 
 
 def is_repetition(card: Row, tx: Row) -> bool:
-    """Return whether id and content are those of an accepted transaction, at most REPEAT_MS old."""
+    """Return whether id and content are those of an accepted transaction that is at most REPEAT_MS old."""
     known_from = max(card["arrival"], tx["arrival"]) - REPEAT_MS
     for index in range(bisect_left(card["times"], known_from), len(card["times"])):
         if (

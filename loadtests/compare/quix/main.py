@@ -68,7 +68,7 @@ def run(config: dict[str, Any], number: int) -> None:
         config: the program's argument.
         number: number of the process.
     """
-    from quixstreams import Application  # only installed in the environment of `venv`
+    from quixstreams import Application  # installed only in the environment of venv.py
 
     model = Model(Path(config["model"]))
     profiles = Profiles(config["bootstrap_servers"], config["profiles"])

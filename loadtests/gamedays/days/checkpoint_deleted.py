@@ -29,7 +29,7 @@ def _provoke(scene: Scene) -> None:
     if scene.job.exit_code() == 0:
         raise FaultError("the job has not refused to start on an empty checkpoint")
     scene.note(
-        f"started on an empty checkpoint it ends with status {scene.job.exit_code()}: {scene.job.error}"
+        f"started on an empty checkpoint, the job ends with status {scene.job.exit_code()}: {scene.job.error}"
     )
 
 

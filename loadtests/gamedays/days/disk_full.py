@@ -45,7 +45,7 @@ def _mend(scene: Scene) -> None:
     home = Path(scene.installed.settings.checkpoint)
     shutil.rmtree(home)
     shutil.copytree(disk / "checkpoint", home)
-    scene.note("it has caught up; the checkpoint is moved back to its old disk")
+    scene.note("the job has caught up; the checkpoint is moved back to its old disk")
     scene.start_job()
 
 

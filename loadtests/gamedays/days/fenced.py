@@ -62,7 +62,7 @@ class _Pair:
         self._second = Supervisor(scene, "second")
 
     def mend(self, scene: Scene) -> None:
-        """Stop the second supervisor and its instance."""
+        """Stop the second supervisor and its instance, wait for the first job, and stop its supervisor."""
         self._second.stop()
         self._second.join()
         self._second.job.kill()

@@ -303,7 +303,7 @@ def test_a_deadline_does_not_end_a_rollout_that_has_changed_since() -> None:
     desk = desk_of(log)
     desk.propose(proposal(), ADA)
     desk.take(step(Type.SHADOW_STARTED, "s"), ADA)
-    overdue = Stop("r2", 2, "deadline: no verdict 72 hours after the shadow began")
+    overdue = Stop("r2", 2, "deadline: verdict still insufficient 72 hours after the shadow began")
     desk.take(step(Type.PAUSED, "p"), ADA)
     with pytest.raises(StaleError, match=r"r2 stands at event 3 .*, not 2"):
         desk.stop(overdue)

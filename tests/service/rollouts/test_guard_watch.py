@@ -138,7 +138,7 @@ def test_without_traffic_the_verdict_is_insufficient_until_the_deadline() -> Non
     world.watch.look()
     last = world.log.history().of("r2")[-1].event
     assert (last.type, last.actor) == (Type.ROLLED_BACK, "guard")
-    assert "no verdict 72 hours after the shadow began" in last.reason
+    assert "verdict still insufficient 72 hours after the shadow began" in last.reason
 
 
 def test_the_deadline_does_not_run_while_the_job_is_stopped() -> None:

@@ -55,7 +55,7 @@ def test_commands_add_list_and_revoke(tmp_path: Path) -> None:
     [
         (["add", "alice", "--role", "king"], "is no role"),
         (["add", "alice", "--role", "viewer"], "there is a token of alice"),
-        (["add", "local", "--role", "viewer"], "local is the name of callers without a tokens file"),
+        (["add", "local", "--role", "viewer"], "local is the name of callers while there is no tokens file"),
         (["add", "Al ice", "--role", "viewer"], "is no name"),
         (["add", "bob", "--role", "viewer", "--expires", "soon"], "is no duration"),
         (["revoke", "bob"], "no token of bob"),
