@@ -20,7 +20,8 @@ def safe(raw: bytes, most: int | None = None, *, card: bytes | None = None) -> s
     Args:
         raw: any bytes.
         most: maximum number of characters; default: all.
-        card: a card id to mask wherever it occurs, even without a field name.
+        card: a card id to mask wherever it occurs, even without a field name, unless it is shorter than
+            _SHORTEST.
     """
     if card is not None and len(card) >= _SHORTEST:
         raw = raw.replace(card, masked(card.decode("utf-8", "backslashreplace")).encode())

@@ -52,8 +52,8 @@ class JobSettings(BaseSettings):
     """With merchant facts: a transaction without a report for that long counts as genuine, also in training
     sets; fixed by the first start."""
     epoch_s: Annotated[float, Field(gt=0, le=600)] = 20.0
-    """Seconds between two checkpoints of the state. Each costs a pause of about a tenth of a second; after a
-    crash the log is decided again, in silence, from the last one."""
+    """Seconds between two checkpoints of the state. A checkpoint costs a pause of about a tenth of a second;
+    after a crash the log is decided again, in silence, from the last checkpoint."""
     warm_up_epochs: Annotated[int, Field(ge=0, le=1_000)] = 100
     """Number of short epochs after a start. Java compiles the code that runs between two epochs only after
     about that many runs; then the pause shrinks from half a second to a tenth."""
@@ -68,7 +68,7 @@ class JobSettings(BaseSettings):
     """How long the first record of a mini-batch waits for others. The wait makes mini-batches fewer, and each
     mini-batch costs a millisecond of processor time."""
     commit_interval_ms: Annotated[int, Field(ge=1, le=60_000)] = 200
-    """Interval of commits without alerts; alerts are committed at once."""
+    """Interval of commits; alerts, dead letters and promises do not wait for it."""
     allowed_lateness_ms: Annotated[int, Field(ge=0)] = 7 * DAY_MS
     """Transactions whose event time is more than this before their arrival become dead letters: too_late."""
     allowed_skew_ms: Annotated[int, Field(ge=0)] = 5 * MINUTE_MS

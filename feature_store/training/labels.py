@@ -88,6 +88,10 @@ def is_fraud(column: pa.ChunkedArray) -> NDArray[np.bool_]:
         if unknown:
             raise LabelError(f"label {min(unknown)!r} is neither 'fraud' nor 'genuine'; mend the labels")
         column = pc.equal(column, "fraud")
+    elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        unknown = set(pc.unique(column).to_pylist()) - {0, 1, None}
+        if unknown:
+            raise LabelError(f"label {min(unknown)} is neither 1 (fraud) nor 0 (genuine); mend the labels")
     try:
         flags = pc.fill_null(column.cast(pa.bool_()), False)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:

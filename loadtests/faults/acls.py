@@ -1,9 +1,11 @@
 """Permissions of the users of the guarded listener."""
 
+import time
 from collections.abc import Iterable
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -11,7 +13,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from loadtests.faults.errors import FaultError
 from streaming_job.contracts.permissions import Permission
+
+TIMEOUT_S = 30.0
+POLL_S = 0.02
 
 
 def bindings(user: str, permissions: Iterable[Permission]) -> list[AclBinding]:
@@ -32,7 +38,7 @@ def bindings(user: str, permissions: Iterable[Permission]) -> list[AclBinding]:
 
 
 def grant(bootstrap_servers: str, user: str, permissions: Iterable[Permission]) -> None:
-    """Allow a user the operations.
+    """Allow a user the operations, and wait until the broker does.
 
     Args:
         bootstrap_servers: a listener that needs no login.
@@ -41,7 +47,27 @@ def grant(bootstrap_servers: str, user: str, permissions: Iterable[Permission]) 
 
     Raises:
         KafkaException: the broker does not answer, or refuses.
+        FaultError: the broker does not apply them.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    for result in admin.create_acls(bindings(user, permissions)).values():
-        result.result(30)
+    wanted = bindings(user, permissions)
+    for result in admin.create_acls(wanted).values():
+        result.result(TIMEOUT_S)
+    # the controller has accepted them; the broker learns of them a little later
+    deadline = time.monotonic() + TIMEOUT_S
+    while not set(wanted) <= set(admin.describe_acls(_all_of(user)).result(TIMEOUT_S)):
+        if time.monotonic() > deadline:
+            raise FaultError(f"the broker does not apply the permissions of {user}; see its log")
+        time.sleep(POLL_S)
+
+
+def _all_of(user: str) -> AclBindingFilter:
+    return AclBindingFilter(
+        ResourceType.ANY,
+        None,  # type: ignore[arg-type]
+        ResourcePatternType.ANY,
+        f"User:{user}",
+        None,  # type: ignore[arg-type]
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )

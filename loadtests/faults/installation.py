@@ -118,11 +118,6 @@ class Installation:
         permissions = needed(component, settings.job_id, settings.topics, facts=settings.merchant_facts)
         grant(self.stack.bootstrap_servers, component.value, permissions)
 
-    def environment_of(self, component: Component) -> dict[str, str]:
-        """Grant a component its permissions; return FRAUD_... variables with which it logs in as its user."""
-        self.grant(component)
-        return self.environment(kafka={**self.settings.kafka, "sasl.username": component.value})
-
     def start(self, release: Path | None = None, /, **changes: Any) -> JobProcess:
         """Start the job.
 

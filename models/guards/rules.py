@@ -256,9 +256,9 @@ def _compare(
     evidence: dict[str, Any],
 ) -> Finding:
     """Compare a number with its limit if there is enough data; `size` is (available, required), in `unit`."""
+    if size[0] < size[1]:
+        detail += f"; {size[0]} {unit} of {size[1]}"
     if value is None or size[0] < size[1]:
-        return Finding(
-            name, Outcome.INSUFFICIENT, has_data, f"{detail}; {size[0]} {unit} of {size[1]}", evidence
-        )
+        return Finding(name, Outcome.INSUFFICIENT, has_data, detail, evidence)
     outcome = Outcome.BREACH if value > most else Outcome.PASS
     return Finding(name, outcome, has_data, detail, evidence)

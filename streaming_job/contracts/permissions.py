@@ -132,7 +132,12 @@ def _topics(
     describe_configs: Collection[str] = (),
 ) -> Iterator[Permission]:
     """Yield one permission for each topic, sorted by name."""
-    named = dict(zip(Operation, (read, write, describe, describe_configs), strict=True))
+    named = {
+        Operation.READ: read,
+        Operation.WRITE: write,
+        Operation.DESCRIBE: describe,
+        Operation.DESCRIBE_CONFIGS: describe_configs,
+    }
     for topic in sorted({topic for topics in named.values() for topic in topics}):
         operations = tuple(operation for operation, topics in named.items() if topic in topics)
         yield Permission(Resource.TOPIC, topic, operations)

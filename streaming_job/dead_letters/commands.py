@@ -195,7 +195,7 @@ def _print(letters: list[Letter], counts: Counter[str]) -> None:
         arrived = datetime.fromtimestamp(letter.arrival / 1000, UTC)
         table.add_row(
             letter.name, letter.reason, f"{letter.topic}/{letter.partition}/{letter.offset}",
-            f"{arrived:%Y-%m-%d %H:%M:%S}", letter.detail, value,
+            f"{arrived:%Y-%m-%d %H:%M:%S}", shown["detail"], value,
         )  # fmt: skip
     console = Console(markup=False, highlight=False)
     if letters:

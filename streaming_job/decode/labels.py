@@ -132,8 +132,8 @@ def _identity(record: dict[str, Any]) -> tuple[str, str]:
 def _says_fraud(record: dict[str, Any]) -> bool | None:
     kind = strict.matching(record, "kind", _KIND)
     if kind != "verdict":
-        _require_absent(record, "verdict", f"a {kind}")
-        _require_absent(record, "reason", f"a {kind}")
+        _require_absent(record, "verdict", f"a label of kind {kind}")
+        _require_absent(record, "reason", f"a label of kind {kind}")
         return _SAYS_FRAUD[kind]
     is_fraud = strict.matching(record, "verdict", _OUTCOME) == "fraud"
     if is_fraud:

@@ -85,7 +85,7 @@ class Outcome:
     has_promise: bool = False
     """Whether the facts hold a promise, for which other groups may wait."""
     counts: Counter[str] = field(default_factory=Counter)
-    """The contract's `counts`, except `records` and the lengths of the lists above; also the rebuilds."""
+    """The progress record's `counts`, except `records` and lengths of the lists above; also `rebuilds`."""
     rules: Counter[str] = field(default_factory=Counter)
     """Alerts by rule."""
     partitions: dict[int, PartitionTimes] = field(default_factory=dict)
@@ -103,12 +103,14 @@ class Outcome:
     sizes: dict[str, int] = field(default_factory=dict)
     """Size of the state: cards, cards_without_profile, events, local_bytes; empty if not measured."""
     rollout: dict[str, Any] | None = None
-    """Of the newest plan that decided: its index, and its champion's rollout id and model (`ModelRef`)."""
+    """Of the newest plan of rollouts by which a transaction was decided: `number`, its index, and the
+    `rollout_id` and `model` (a `ModelRef`) of its champion; None: no transaction was decided."""
     trials: Trials = field(default_factory=Trials)
     """Counts of challengers and champion on the same transactions."""
     applied: orjson.Fragment | None = None
     """The newest rollout events, with the offsets from which they apply; None if unchanged."""
     feature_counts: Callable[[], dict[str, Any] | None] = lambda: None
-    """Returns the current `feature_counts` of the contract; None if the champion has no bins."""
+    """Returns the current `feature_counts` of the progress record; None if the champion has no bins."""
     set_aside: dict[int, str] | None = None
-    """Offset of each rollout that cannot decide -> reason; None if no rollout was read."""
+    """Offset of each proposal whose models cannot decide -> reason; None: as in the previous outcome, because
+    no rollout event was read."""

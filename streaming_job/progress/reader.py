@@ -14,8 +14,8 @@ STEPS_BACK = (100, 1_000, 10_000, 100_000, 1_000_000)
 FEATURE_COUNTS = "feature_counts"
 """Field that only some records carry (`progress.writer`)."""
 BLIND = 100_000
-"""Distance beyond which the search continues only if a record of the job has been found: its key groups write
-concurrently, so their newest records are close together."""
+"""Distance beyond which the search continues only if a record of the job has been found. A job's key groups
+write concurrently, so their newest records are close together: if none is nearer, there is probably none."""
 _BROKEN = (KeyError, TypeError, ValueError, AttributeError)
 
 
@@ -29,7 +29,8 @@ def newest_among(messages: Iterable[Message], job_id: str) -> tuple[dict[int, di
     """Return the last record of each key group, and the number of the job's unreadable records.
 
     Cheaper than `decoded` for each message: totals are checked in the last records only. A last record
-    without feature counts gets those of an earlier record of its group.
+    without feature counts gets those of an earlier record of its group. A group whose last record has no
+    valid totals is left out.
 
     Args:
         messages: in the order of the log.

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from streaming_job.progress.outcome import LATENCY_MS, LATENESS_MS, PROFILE_AGE_MS, SCORES, Alert, Outcome
 
 RECORD_COUNTS = ("transactions", "duplicates", "profile_changes", "rollouts")
-"""Counts whose sum, plus the dead letters and the count `labels`, is the number of records read; merchant
-facts are not counted."""
+"""Counts whose sum, plus the dead letters and the count `labels`, is the count `records`; it does not include
+records of merchant facts."""
 OF_FACTS = ("labels", "late_facts")
 """Counts of jobs that keep merchant facts: labels whose transactions were found, and facts that take effect
 late because they came after a promise."""

@@ -1,9 +1,9 @@
 """Per-partition watermark estimates. Pure.
 
 A partition's watermark is an estimate: 99 of 100 transactions with earlier event times have arrived. It is
-the newest arrival less the 99th percentile of the lateness of the partition's recent transactions. No
-decision waits for it or depends on it; it shows a person up to what event time a view of the past is
-complete.
+the newest arrival less the 99th percentile of the lateness of the partition's recent transactions, and never
+falls. No decision waits for it or depends on it; it shows a person up to what event time a view of the past
+is complete.
 """
 
 from collections.abc import Iterable, Mapping
@@ -44,7 +44,7 @@ class Partitions:
 
         Args:
             starts: by partition: end offset of the previous Kafka transaction; without an entry it is 0.
-            ends: by partition: the first offset not read; each partition gets an entry.
+            ends: by partition: the first offset not read; each of these partitions is in the result.
             transactions_topic: topic to whose partitions `times` refers.
             times: event times and arrivals by partition, for partitions with transactions.
             now: wall clock, ms.

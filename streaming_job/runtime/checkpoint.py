@@ -66,7 +66,11 @@ class Checkpoint:
         return str(text)
 
     def query_id(self) -> str | None:
-        """Return the id of the checkpoint's query; None before its first start."""
+        """Return the id of the checkpoint's query; None before its first start.
+
+        Raises:
+            CheckpointError: the file with the id is damaged or cannot be read.
+        """
         text = self._read("metadata")
         if text is None:
             return None

@@ -31,7 +31,7 @@ class DamagedCheckpointError(CheckpointError):
 
 
 def classify(fault: Exception) -> FraudError:
-    """Return the project's own error if a worker raised one, else one for a known cause, else the root cause.
+    """Return an error that names the project's error in a worker, else a known cause, else the root cause.
 
     Args:
         fault: the exception that Spark raised.

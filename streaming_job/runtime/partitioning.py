@@ -50,8 +50,9 @@ def require_same_partitions(settings: JobSettings, original: int, current: int) 
     if current != original:
         raise StartUpError(
             f"{settings.topics.transactions} has {current} partitions, and had {original} when the job "
-            "began: cards would be decided without their history; use a topic with that number again, or "
-            "start a new job id on a new topic into which the history is replayed (docs/operations.md)"
+            "began: cards would be decided without their history; use a topic with "
+            f"{original} partitions again, or start a new job id on a new topic into which the history is "
+            "replayed (docs/operations.md)"
         )
 
 

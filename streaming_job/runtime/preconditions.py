@@ -22,7 +22,8 @@ def require_inputs(settings: JobSettings) -> None:
     """Check brokers, topics and rollouts, so that a start fails at once with the reason.
 
     Raises:
-        StartUpError: brokers do not answer or refuse the credentials or the protocol, or topics are missing.
+        StartUpError: brokers do not answer or refuse the credentials or the protocol; or topics are missing,
+            or the job has no permission on them.
         NoRolloutError: no model has been rolled out yet.
     """
     faults: list[KafkaError] = []

@@ -15,8 +15,8 @@ SLOTS_S = 0.5
 class Slots:
     """The count of Spark's task slots, of which each key group needs one.
 
-    A group without a slot waits until another group's task ends, when the epoch's time is over. So the driver
-    keeps epochs short while there are too few slots, for example after the loss of an executor.
+    A group without a slot waits until another group's task ends, and a task lasts as long as its epoch. So
+    the driver keeps epochs short while there are too few slots, for example after the loss of an executor.
     """
 
     def __init__(self, spark: Any, groups: int) -> None:

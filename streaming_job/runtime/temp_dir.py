@@ -15,7 +15,7 @@ LOCK = "lock"
 
 
 def prepare(work_dir: Path) -> Path:
-    """Create an empty directory for this process, and remove those of processes that are gone.
+    """Create a new directory for this process, and remove those of processes that are gone.
 
     Args:
         work_dir: work directory of the job.

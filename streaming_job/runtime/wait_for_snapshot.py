@@ -52,7 +52,7 @@ def wait_for_snapshot(settings: JobSettings, stop: threading.Event) -> None:
     """Wait until the profiles are complete, or until a stop is requested.
 
     Raises:
-        StartUpError: the snapshot did not end in time, or the brokers do not answer.
+        StartUpError: the snapshot did not end in time, or the profiles cannot be read.
     """
     if settings.wait_for_snapshot_s == 0:
         return

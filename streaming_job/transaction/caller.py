@@ -32,7 +32,7 @@ class Caller:
         except queue.Empty:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer about the offsets")) from None
         finally:
-            del call  # an exception would keep a reference to it, and so to the producer
+            del call  # a traceback would keep it alive, and so the producer that it calls
         try:
             if fault is not None:
                 raise fault
@@ -53,4 +53,4 @@ def _make(
             answers.put(None)
         except BaseException as fault:  # raised again by `Caller.call`
             answers.put(fault)
-        del call  # a reference would keep the producer alive while the thread waits
+        del call  # a waiting thread would keep it alive, and so the producer that it calls

@@ -19,6 +19,12 @@ Headers = list[tuple[str, str | bytes | None]]
 
 CALL_TIMEOUT_S = 60.0
 """Limit for calls outside a transaction: brokers may be unreachable for that long before the job ends."""
+FORBIDDEN = (
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+)
+"""Errors of a missing permission."""
 OFFSETS_TIMEOUT_S = 10.0
 """Limit for sending offsets, which takes milliseconds; short because the call may never return."""
 FIRST_TRY_S = 0.05
@@ -158,7 +164,8 @@ class TransactionalProducer:
         """Add the offsets; a call that does not return is abandoned.
 
         After a restart of the group's coordinator librdkafka may wait for ever, despite its timeout (issues
-        5456 and 5511 of librdkafka). The lost thread then keeps its producer, which the next producer fences.
+        5456 and 5511 of librdkafka). The thread of the abandoned call then keeps this producer alive; the
+        next producer fences it.
 
         Args:
             offsets: offsets with metadata.
@@ -171,7 +178,7 @@ class TransactionalProducer:
         self._caller.call(partial(self._client.send_offsets_to_transaction, offsets, group, limit_s), limit_s)
 
     def commit(self) -> None:
-        """Commit within three quarters of the transaction timeout; at its end the brokers would abort.
+        """Commit within three quarters of the transaction timeout; after all of it the brokers would abort.
 
         Raises:
             KafkaException: the commit failed, or its outcome is unknown.
@@ -212,5 +219,8 @@ class TransactionalProducer:
 
 
 def describe(error: object) -> str:
-    """Return a Kafka error as text."""
-    return str(error.str()) if isinstance(error, KafkaError) else str(error)
+    """Return a Kafka error as text; if a permission is missing, name the command that prints them all."""
+    if not isinstance(error, KafkaError):
+        return str(error)
+    hint = " (`fraud job permissions` prints what the job needs)" if error.code() in FORBIDDEN else ""
+    return f"{error.str()}{hint}"

@@ -80,18 +80,20 @@ class GroupWriter:
         self._reader = WrittenReader(settings, group, self._own)
         self._producer: TransactionalProducer | None = None
         self._before: tuple[str | None, int] = (None, 0)
-        """Owner and commit_id of the last commit before the group was taken over."""
+        """Owner and commit_id of the last commit before this writer took the group over."""
         self._fenced_early = False
-        """Whether the last transaction failed because another process created a producer for this group."""
+        """Whether the last transaction failed because another process created a producer for this group; not
+        because it was open for longer than its timeout, when the brokers fence its producer, too."""
 
     def written(self, *, stable: bool = False) -> Written:
         """Return what the group has written, without fencing a running writer.
 
         Args:
-            stable: whether to wait until no open transaction hides a progress record.
+            stable: whether to wait in any case until no open transaction hides a progress record. If False,
+                it waits only if the committed offsets are incomplete.
 
         Raises:
-            SinkError: the brokers do not answer.
+            SinkError: the brokers do not answer, or a transaction stays open.
         """
         if not stable:
             written = self._reader.running()
@@ -108,7 +110,7 @@ class GroupWriter:
 
         Args:
             ends: by partition of the group: the offset at which to begin if no greater one is committed.
-            from_others: whether the group may belong to another instance. True when the job starts; later
+            from_others: whether the group may belong to another instance. True when the job starts; later,
                 another owner means that this instance has been replaced.
             known: the group's last progress record according to the state; saves reading the topic.
 

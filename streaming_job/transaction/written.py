@@ -1,4 +1,4 @@
-"""What a key group has written, read from the brokers: Q, the number of its last transaction, and its owner.
+"""What a key group has written, read from the brokers: its owner, its last transaction's number, and Q.
 
 Each transaction commits the group's offsets and one progress record. The offsets' metadata names the owner.
 But tools may move or delete offsets, and brokers let them expire. So offsets and progress record are both
@@ -35,6 +35,8 @@ RESTARTING = (
 """Transient errors while a broker restarts, or a partition's leader moves."""
 POLL_S = 0.1
 STABLE_POLL_S = 0.01
+ASKING_S = 5.0
+"""Limit for one request of committed offsets; after it, errors of the client are looked at."""
 T = TypeVar("T")
 
 
@@ -179,7 +181,7 @@ class WrittenReader:
         )
 
     def running(self, known: Mapping[str, Any] | None = None, *, stable: bool = False) -> Written:
-        """Return what the group has written at least: its open transaction, if any, is not waited for.
+        """Return what the group has written at least; its open transaction is waited for only if `stable`.
 
         Args:
             known: a progress record of the group. The topic is not read if the committed offsets show that
@@ -187,20 +189,20 @@ class WrittenReader:
             stable: whether to wait until no open transaction hides a progress record.
 
         Raises:
-            SinkError: the brokers do not answer.
+            SinkError: the brokers do not answer, or a transaction stays open.
         """
         return self._look(self._running, known, stable=stable)[0]
 
     def settled(self, known: Mapping[str, Any] | None = None) -> Written:
         """Return all that the group has written; its earlier producers must have been fenced before.
 
-        Logs a warning about offsets that a tool has changed.
+        Logs a warning about offsets that a tool has changed, or that have expired.
 
         Args:
             known: as for `running`.
 
         Raises:
-            SinkError: the brokers do not answer.
+            SinkError: the brokers do not answer, or a transaction stays open.
         """
         written, differences = self._look(self._settled, known, stable=True)
         if differences:
@@ -244,8 +246,8 @@ class WrittenReader:
     def _await_stable(self) -> None:
         """Wait until no open transaction hides a record of the group.
 
-        Groups share the topic: an open transaction of another group of a killed job hides all records that
-        were committed after it began. That transaction ends when its group is taken over, or by its timeout.
+        Groups share the progress topic: a transaction of another group that a killed job left open hides all
+        records that were committed after it began. It ends when its group is taken over, or at its timeout.
         """
         deadline = time.monotonic() + self._open_at_most_s
         for partition in topic_reader.partitions(self._running, self._topic):
@@ -265,7 +267,19 @@ def _committed(group: Consumer, partitions: Iterable[PartitionId]) -> list[Topic
     requests = [TopicPartition(topic, partition) for topic, partition in partitions]
     if not requests:
         return []
-    answers: list[TopicPartition] = group.committed(requests, CALL_TIMEOUT_S)
+    deadline = time.monotonic() + CALL_TIMEOUT_S
+    while True:
+        try:
+            answers: list[TopicPartition] = group.committed(requests, ASKING_S)
+            break
+        except KafkaException as fault:
+            # the call itself waits in vain for the coordinator of a group that the job may not use
+            message = group.poll(0)
+            error = message.error() if message is not None else None
+            if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                raise KafkaException(error) from fault
+            if fault.args[0].code() != KafkaError._TIMED_OUT or time.monotonic() > deadline:
+                raise
     # an error of one partition must not be read as "nothing committed"
     for part in answers:
         if part.error is not None:

@@ -33,7 +33,7 @@ from streaming_job.log.partitioner import Partitioner
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
 LATER = 4_000
-"""Number of transactions sent after the copy was taken."""
+"""Number of transactions sent after the checkpoint is copied."""
 
 
 @pytest.fixture(scope="module")
@@ -234,7 +234,7 @@ def ends_of_outputs(installed: Installation) -> dict[str, dict[int, int]]:
 
 
 def assert_refused(installed: Installation, *starts: tuple[dict[str, object], str]) -> None:
-    """Check that each start fails with its message and writes nothing."""
+    """Check that each start fails with its message, which proposes another job id, and writes nothing."""
     before, offsets = ends_of_outputs(installed), committed(installed)
     with ExitStack() as cleanup:
         jobs = [cleanup.enter_context(installed.start(**changes)) for changes, _ in starts]

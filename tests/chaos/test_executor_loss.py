@@ -1,4 +1,4 @@
-"""A job on several executors, by settings alone; one of them is killed within an epoch."""
+"""Settings alone make a job run on several executors; one executor is killed within an epoch."""
 
 import re
 from collections.abc import Callable

@@ -1,13 +1,13 @@
 """Kills at named steps and at random times: afterwards the alerts equal the oracle's.
 
 All kills hit one installation, and each hits a job that has recovered from the kill before. The audit covers
-everything since the beginning, including suspicious_count of every alert. `fraud bench chaos` does the same
-some hundred times.
+everything since the beginning, including suspicious_count of every alert. `fraud bench chaos` kills 200 times
+by default.
 
 In an everyday run the log is an archive with labels, reversals and profile changes, and the job keeps
 merchant facts: the audit covers merchant label features, too, and each fact must be on its topic once. With
-FRAUD_HYPOTHESIS=thorough the same kills also hit a job without merchant facts, whose profiles come live from
-Debezium.
+FRAUD_HYPOTHESIS=thorough the same kills also hit a second installation: a job without merchant facts, whose
+profiles come live from Debezium.
 """
 
 import json
@@ -116,9 +116,9 @@ def decided_total(installed: Installation) -> int:
 
 def test_lag_is_correct_while_a_group_is_stopped(scene: Scene) -> None:
     installed = scene.relay.installed
-    scene.caught_up()  # a group without any offsets has no lag
+    scene.caught_up()  # without committed offsets the lag would be 0
     worker = scene.relay.hang_at(Step.DECIDED)
-    # the other group continues
+    # the other key group continues
     scene.relay.until(
         lambda: lag_by_offsets(installed) == installed.sent - decided_total(installed), "a true lag"
     )

@@ -1,7 +1,8 @@
 """Sidecar, job and broker are killed within seconds, in every order; then the sidecar's figures are correct.
 
-One rollout with a canary lasts through all rounds. Before each round it is paused or resumed, and the job may
-die before it has applied that event. Whenever the canary decides, it decides for the same cards.
+One rollout with a canary lasts through all orders. Before the kills of each order the rollout is paused or
+resumed, and the job may die before it has applied that event. Whenever the canary decides, it decides for
+the same cards.
 """
 
 import itertools

@@ -113,7 +113,7 @@ class Judged:
     """Outcomes of n transactions."""
 
     features: NDArray[np.float64]
-    """Shape (n, len(FEATURES)); NaN in the rows of duplicates."""
+    """Shape (n, len(NAMES)); NaN in the rows of duplicates."""
     duplicate: NDArray[np.bool_]
     conflicting: NDArray[np.bool_]
     standing: list[str]
@@ -136,7 +136,7 @@ class Pieces(MemoryPieces):
 
 
 def judge(history: History, most_events: float = MOST_EVENTS) -> Judged:
-    """Outcomes by the oracle; a card with more than `most_events` events in reach of the windows is hot."""
+    """Outcomes by the oracle; a card with more than `most_events` events within 37 days becomes hot."""
     profiles = ProfileLog()
     assert profiles.read(history.changes) == []
     cards: dict[str, Card] = {}
@@ -297,7 +297,8 @@ def histories(draw: st.DrawFn, most: int = 40) -> History:
             card = draw(st.sampled_from(_CARDS))
             kind = draw(st.integers(0, 9))
             if kind == 0:
-                # later snapshot rows come from a restarted connector: only for cards that have a version
+                # the first version of a card, if it is a snapshot row, counts from the beginning, also for
+                # transactions that an earlier batch decided: so `r` only for cards that have a version
                 ops = ("c", "u", "d", "tombstone") + ("r",) * (card in with_profile)
                 history.profile(
                     draw(st.sampled_from(ops)), clock, card,

@@ -28,7 +28,7 @@ def metres(a: int, b: int) -> float:
 
 
 def last_bits(distance: float) -> float:
-    """Error of a distance, in metres, if sines and root are off by UNITS in the last place."""
+    """Error of a distance, in metres, if argument and result of the arc sine are off by UNITS each."""
     angle = distance / DIAMETER_M
     return DIAMETER_M * UNITS * math.ulp(1.0) * (angle + math.tan(angle))
 

@@ -103,7 +103,7 @@ def test_a_forgotten_stranger_keeps_only_a_profile_that_arrived_later(hours, is_
 
 
 def test_flood_of_strangers_is_evicted_as_fast_as_it_arrives(monkeypatch):
-    """40 new cards a day, in one batch, whose sweep would look at 5 cards and evict 2 if none were new."""
+    """40 new cards a day, in one batch; without new cards, a sweep looks at 5 cards and evicts at most 2."""
     monkeypatch.setattr(eviction, "SWEEP", 5)
     monkeypatch.setattr(eviction, "MOST_EVICTED", 2)
     job, known = Job(), []
@@ -196,7 +196,8 @@ def test_an_unused_number_of_a_rebuilt_state_holds_no_other_cards_records():
     piece = write_piece(job.state, 0)
     assert write_piece(again, 0) == piece
     assert [decode_piece(piece, "0").version_counts[number] for number in (0, 1)] == [0, 1]
-    again.arena.arrays["cards"][0] = 0  # as older releases left an unused number
+    # older releases left the record of an unused number all zero, so that it refers to another card's records
+    again.arena.arrays["cards"][0] = 0
     with pytest.raises(StateDamagedError, match="state piece 0 has records of an unused card number"):
         decode_piece(write_piece(again, 0), "0")
 
@@ -222,7 +223,7 @@ def test_space_of_evicted_cards_is_used_again():
 
 
 def test_the_index_finds_every_card_after_evictions():
-    """Cards in consecutive slots of the index, every third one evicted."""
+    """900 cards, many in consecutive slots of the index; every third one is evicted."""
     job, names = Job(), [f"card {number}" for number in range(900)]
     job.run(once(*names))
     stay = History()
@@ -242,7 +243,7 @@ def test_work_of_a_batch_is_bounded(monkeypatch):
     for hour in range(12):
         job.clock(100 + hour / 24)
         known.append(job.state.card_count)
-    # the first sweep evicts two more: its batch has added the card that moves the time on
+    # the first sweep evicts 12, two more for the card that its batch has added: the one of `clock`
     assert known == [89, 79, 69, 59, 49, 39, 29, 19, 9, 1, 1, 1]
 
 
@@ -257,7 +258,7 @@ SWEEPS = (
 @examples(30, thorough=4_000)
 @given(histories(), *SWEEPS)
 def test_results_do_not_depend_on_when_cards_are_evicted(history, cuts, when, snapshots):
-    """Other batches sweep at other times; duplicates are also those of the oracle, which never evicts."""
+    """Batches cut elsewhere sweep at other times; the oracle, which never evicts, has the same duplicates."""
     assert_indifferent(history, cuts, when, snapshots)
 
 
@@ -281,7 +282,10 @@ def assert_indifferent(history: History, cuts: list[int], when: set[int], snapsh
 
 
 def test_two_free_halves_are_merged():
-    """128 cards of one event take segments of 4; after their eviction a card of 512 finds enough space."""
+    """128 cards of one event fill 512 places with segments of 4; after their eviction one card of 512 fits.
+
+    The card of `clock`, and the smaller segments of the growing card, take the other 512.
+    """
     job = Job()
     job.run(once(*(f"card {number}" for number in range(MOST_EVENTS // 4))))
     assert job.state.counters[EVENTS] == MOST_EVENTS

@@ -1,4 +1,4 @@
-"""Hot cards (over 512 events in reach of the windows): bounded cost, and an error of at most one bucket."""
+"""Hot cards (more than 512 events within 37 days): bounded cost, and an error of at most one bucket."""
 
 import math
 
@@ -38,7 +38,9 @@ def test_card_is_exact_up_to_512_events():
 
 @pytest.mark.parametrize("pause", [SECOND, MINUTE, HOUR], ids=["second", "minute", "hour"])
 def test_hot_windows_are_off_by_no_more_than_one_bucket(pause):
-    """The bucket of a late t may hold events after t; the oldest bucket is left out as a whole.
+    """The window of a transaction at event time t has the length w and counts buckets of w / 60.
+
+    The bucket that holds t may, if t is late, hold events after t; the oldest bucket is left out as a whole.
 
     (t - w, t]           (-----------------------------]
     buckets         |....|....|....|         |....|....|
@@ -59,7 +61,7 @@ def test_hot_windows_are_off_by_no_more_than_one_bucket(pause):
 
 @pytest.mark.parametrize("pause", [SECOND, MINUTE], ids=["second", "minute"])
 def test_hot_counts_by_arrival_miss_less_than_one_bucket(pause):
-    """Counts never exceed the true ones, and miss at most the arrivals in the oldest w / 60 of the window."""
+    """Counts never exceed the true ones, and miss at most the arrivals in the oldest 60th of the window."""
     history = busy(2500, pause)
     hot, exact = replay(history).features, judge(history, math.inf).features
     arrivals = np.array([tx.arrival for tx in history.transactions])

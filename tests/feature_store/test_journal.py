@@ -54,7 +54,7 @@ class Traffic:
         return records
 
     def transactions(self, n: int) -> NDArray[np.void]:
-        """The next batch; some repeat, some are late."""
+        """The next batch; some of its transactions repeat, some are late."""
         self._now += 10 * MINUTE
         rows = self._cards_of(np.zeros(n, dtype=TRANSACTION))
         rows["arrival"] = self._now

@@ -189,7 +189,7 @@ def test_false_dates_cannot_hide_a_burst():
 
 
 def test_arrival_window_holds_its_end_and_not_its_start():
-    """(a - 5 min, a], whatever the event times.
+    """The 5-minute window (t - 5 min, t] by arrival t, whatever the event times.
 
     arrival      0      1 ms       5 min
                  a      b          c        c counts b and itself; a is exactly 5 min old: out
@@ -209,7 +209,7 @@ def test_lateness_is_below_zero_where_the_senders_clock_is_ahead():
 
 
 def test_arrival_that_goes_back_counts_as_the_one_before_it():
-    """Arrivals 10:00, then five times 9:59, because a broker's clock went back: all count as of 10:00."""
+    """A broker's clock goes back: five arrivals are a minute before the first, and count as at its time."""
     history = History()
     history.tx(0, arrival=HOUR)
     for number in range(5):

@@ -181,7 +181,7 @@ def test_profile_is_of_its_card_only():
 
 
 def behind(history: History, op: str, arrival: int) -> int:
-    """Number of changes counted as late when one is read after all transactions are decided."""
+    """Read one change after all transactions are decided; return 1 if it is counted as late, else 0."""
     state = GroupState(MemoryArena())
     records = history.records()
     state.apply(records, state.card_numbers(records))

@@ -73,6 +73,7 @@ def test_labels_are_read_in_the_types_that_tools_write(column: pa.Array) -> None
             "nulls in column 'reported_at'",
         ),
         (reports(("a", "1", "perhaps")), "'perhaps' is neither"),
+        (pa.table({"card_id": ["a"], "transaction_id": ["1"], "label": [-1]}), "label -1 is neither 1"),
         (pa.table({"card_id": ["a"], "transaction_id": ["1"], "label": [[1]]}), "cannot be read"),
     ],
 )

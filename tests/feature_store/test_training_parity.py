@@ -130,10 +130,11 @@ def handbook_files() -> tuple[Path, Path]:
 
 
 def test_the_handbooks_features_are_reproduced_by_the_kernels(handbook_files):
-    """The handbook's features in `AUTHORS`, of the rows in its file, from all raw rows.
+    """The features in `AUTHORS`, computed from all transactions, equal those in the handbook's features file.
 
-    Its windows are pandas' rolling (t - w, t], like ours; the rows are in order of time. All customers have
-    profiles: without one, a card with a single transaction would be forgotten after 8 days.
+    The handbook's windows (pandas' `rolling`) exclude their start and include their end, like ours; its rows
+    are in order of time. All customers have profiles: without one, a card with a single transaction would be
+    forgotten after 8 days.
     """
     raw, theirs = (pq.read_table(path) for path in handbook_files)
     transactions = handbook.transactions(raw)

@@ -14,8 +14,10 @@ USUAL = {
                            ("sum", 48.0), ("mean", 48.0), ("max", 48.0), ("spikes", 0.0))
        for window in ("1m", "5m", "1h", "24h", "7d")},
 }  # fmt: skip
-"""Roughly the features of a card that pays 48 every twelve hours, but the windows up to 7 d hold only the
-transaction itself; features not listed are unknown."""
+"""Roughly the features of a card that pays 48 every twelve hours; features not listed are unknown.
+
+Unlike such a card's, the windows from 1 minute to 7 days hold only the transaction itself.
+"""
 
 
 def alert(

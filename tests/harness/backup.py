@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def back_up(source: Path, target: Path) -> None:
-    """Copy a checkpoint: first the log of ended epochs, then the states that it names."""
+    """Copy a checkpoint: first Spark's two logs of epochs, then the rest, with the states that they name."""
     target.mkdir()
     for name in ("commits", "offsets"):
         _copy(source / name, target / name)

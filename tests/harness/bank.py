@@ -64,7 +64,7 @@ class Bank:
             cursor.executemany(f"INSERT INTO {TABLE} ({', '.join(names)}) VALUES ({values})", rows)  # type: ignore[arg-type]
 
     def slot_follower(self) -> int | None:
-        """Process id of the Postgres backend that streams the slot; None while the slot has no reader."""
+        """Process id of the Postgres backend that streams the slot; None without a slot or a reader of it."""
         with psycopg.connect(self.stack.postgres_dsn) as connection:
             row = connection.execute(
                 "SELECT active_pid FROM pg_replication_slots WHERE slot_name = %s", [NAME]
@@ -93,7 +93,7 @@ class Bank:
         assert self.connector("PUT", "/config", config) in (200, 201)
 
     def changes(self, card: str) -> list[tuple[str, str | None]]:
-        """Records of a card on the topic as (op, status); ("tombstone", None) for one without a value."""
+        """A card's records on the profiles' topic, as (op, status); without a value: ("tombstone", None)."""
         result: list[tuple[str, str | None]] = []
         for record in self.installed.read(self.installed.topics.profiles):
             if json.loads(record.key or b"")["card_id"] == card:

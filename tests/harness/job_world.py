@@ -245,9 +245,9 @@ class World:
         )
 
     def in_order(self) -> list[Record]:
-        """All records in the order of writing; at equal times changes come first, and labels last.
+        """All records in the order of writing; at equal times profiles and rollouts come first, labels last.
 
-        A transaction is labelled after it has been written, also within the same millisecond.
+        So a label comes after its transaction, even within the same millisecond.
         """
         logs = (self.profiles, self.rollouts, self.transactions, self.labels, self.chargebacks)
         return [record for _, record in sorted((r for log in logs for r in _when_written(log)), key=_time)]
@@ -319,7 +319,10 @@ def dead_letters(outcomes: list[Outcome]) -> list[tuple[str, int, int, str]]:
 
 
 def _when_written(records: Sequence[Record]) -> list[tuple[int, Record]]:
-    """Records with the earliest time of their writing: the highest timestamp up to each record."""
+    """Pair each record with the earliest time at which it can have been written.
+
+    It is the highest timestamp among the record and those before it.
+    """
     times = accumulate((record.timestamp for record in records), max)
     return list(zip(times, records, strict=True))
 

@@ -60,7 +60,7 @@ class MemoryGroups:
         Args:
             rules: of the job.
             records: of all topics, in the order in which they are written (`as_written`).
-            fate: draws amounts and decides about kills.
+            fate: draws how many records a call returns, and kills processes.
         """
         self.log = MemoryLog(records, fate, own=[FACTS])
         self.jobs = [MemoryJob(group, rules, self.log, fate) for group in range(rules.key_groups.groups)]
@@ -72,7 +72,7 @@ class MemoryGroups:
         Args:
             group: number, modulo the number of groups.
             before: "another process", "another machine", the number of a checkpoint to restore, or None.
-            looks: calls of `is_over` before the one that returns True.
+            looks: calls of the epoch's `is_over` (`loop.Epoch`) before the one that returns True.
             last_call: number of calls (`Fate.call`) before the one that kills the process; None: no kill.
         """
         job = self.jobs[group % len(self.jobs)]
@@ -111,7 +111,7 @@ class MemoryGroups:
         return result
 
     def dead_letters(self) -> list[tuple[str, int, int, str]]:
-        """Topic, partition, offset and reason of each."""
+        """Topic, partition, offset and reason of each dead letter, sorted."""
         return sorted(_letters(self.jobs))
 
     def facts(self) -> list[dict[str, object]]:

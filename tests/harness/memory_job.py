@@ -1,7 +1,7 @@
 """A key group's job in memory: its processes, and the output and checkpoints that survive them.
 
-The parts keep the contracts of `group.committer`, `runtime.epochs` and Spark's state store, whose changes
-become durable together; the log is that of `memory_log`.
+The parts keep the contracts of `group.committer`, `runtime.epochs` and Spark's state store. The changes to
+the store become durable together. The log is that of `memory_log`.
 """
 
 from collections import Counter, defaultdict
@@ -72,7 +72,7 @@ class Output:
         self.counts.update(outcome.counts)
 
     def counted(self) -> dict[str, Any]:
-        """Counts of the trials, without times, and without sums of floats, which depend on their order."""
+        """Counts of the trials, without times and sums of floats (these depend on the order of addition)."""
         content: dict[str, Any] = orjson.loads(orjson.dumps(self.trials.to_json()))
         for trial in content.values():
             for counts in trial["challengers"].values():
@@ -123,7 +123,7 @@ class MemoryEpoch:
 
 
 class MortalPieces(MemoryPieces):
-    """A store whose process may be killed at each call."""
+    """A store whose process may be killed at each `put` and `remove`."""
 
     def __init__(self, pieces: MemoryPieces, fate: Fate) -> None:
         """Copy the pieces: changes become durable together, at the epoch's end."""
@@ -143,7 +143,7 @@ class MortalPieces(MemoryPieces):
 
 @contextmanager
 def mortal(fate: Fate) -> Iterator[None]:
-    """Count failpoints as calls; keep deltas and pieces small, so that snapshots are several deltas old."""
+    """Count failpoints as calls; make deltas and pieces so small that a snapshot has several newer deltas."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(core, "reach", fate.call)
         patch.setattr(loop, "reach", fate.call)
@@ -165,7 +165,7 @@ class MemoryJob:
             rules: of the job.
             records: of all topics, in the order in which they are written (`as_written`); or a log that
                 other groups follow, too.
-            fate: draws amounts and decides about kills.
+            fate: draws how many records a call returns, and kills the process.
         """
         self._group, self._rules, self._fate = group, rules, fate
         self.log = records if isinstance(records, MemoryLog) else MemoryLog(records, fate)
@@ -185,7 +185,11 @@ class MemoryJob:
         return GroupState(MemoryArena(), keeps_ids=self._rules.merchants is not None)
 
     def restore(self, number: int) -> None:
-        """Continue from checkpoint `number`, modulo their count, in a new process without a working copy."""
+        """Continue in a new process without a working copy.
+
+        Args:
+            number: of the checkpoint to continue from, modulo the number of checkpoints.
+        """
         self.pieces = self.checkpoints[number % len(self.checkpoints)]
         self.lose_copy()
 

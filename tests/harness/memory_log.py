@@ -1,8 +1,8 @@
 """A growing log in memory, with followers for the loop of a key group.
 
-It keeps the contracts of `log.follower` and `log.table_follower`: bounded amounts in any mixture of
-partitions, positions that move over transaction markers, limits. The amount that a call returns is drawn; the
-process may be killed at each call.
+It keeps the contracts of `log.follower` and `log.table_follower`: a bounded number of records from any
+mixture of partitions, positions that move past transaction markers, limits. How many records a call returns
+is drawn at random; the process may be killed at each call.
 """
 
 import zlib
@@ -25,7 +25,7 @@ class KilledError(Exception):
 
 
 class Fate:
-    """Draws the amounts that calls return; kills the process at the call that a test sets (`left`)."""
+    """Draws how many records calls return; kills the process at the call that a test sets (`left`)."""
 
     def __init__(self, chance: int) -> None:
         """Start without a kill.
@@ -46,7 +46,7 @@ class Fate:
                 raise KilledError
 
     def up_to(self, most: int) -> int:
-        """Draw an amount from 0 to `most`."""
+        """Draw a number from 0 to `most`."""
         return self.random.randint(0, most)
 
 
@@ -111,7 +111,7 @@ class MemoryLog:
         return {partition: self.end(partition) for partition in self._by_place if partition[0] in topics}
 
     def between(self, starts: Offsets, ends: Offsets) -> list[Record]:
-        """Records between two offsets."""
+        """Records of the partitions in `starts`, each from its start to before its end."""
         return [
             record
             for partition, start in starts.items()

@@ -1,4 +1,4 @@
-"""A rollout log in memory with one writer at a time, as with a broker; and rollouts for tests."""
+"""A rollout log in memory with one writer at a time, as with a broker; proposals and a model registry."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence

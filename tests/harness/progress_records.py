@@ -11,9 +11,10 @@ SINCE = 1_700_000_000_000
 
 
 def progress(commit_id: int = 1, key_group: int = 0, key_groups: int = 1, **changes: Any) -> dict[str, Any]:
-    """A record of one commit: 100 transactions, 3 alerts, 2 dead letters; 150 ms; 100 offsets a partition.
+    """A record of one commit: 100 transactions, 3 alerts, 2 dead letters, 100 offsets a partition.
 
-    The group reads the transactions partition of its number, and the only partition of the profiles.
+    The commit took 150 ms. The group reads partition `key_group` of the transactions and partition 0 of the
+    profiles.
     """
     since = SINCE + (commit_id - 1) * 1_000
     times = {"max_event_time": SINCE + commit_id, "event_time": SINCE + commit_id, "watermark": SINCE - 1_000}

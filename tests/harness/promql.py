@@ -84,8 +84,8 @@ def check(expression: str) -> frozenset[str]:
     """Labels of an expression's result.
 
     Raises:
-        QueryError: a metric, label or label value that nothing exports.
-        ValueError: it is not PromQL.
+        QueryError: a metric that nothing exports, or a label or label value that the metric does not have.
+        ValueError: the expression is not PromQL.
     """
     return labels_of(ast.parse(expression), {**exported(), **recorded()})
 

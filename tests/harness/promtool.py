@@ -37,7 +37,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Pulse:
-    """One value at the first step of a phase and every n steps, another value between."""
+    """`value` at the first step of a phase and at each `every`-th step after it, `between` at the others."""
 
     value: float
     between: float
@@ -54,7 +54,7 @@ Series = Mapping[str, Value]
 
 @dataclass(frozen=True)
 class Case:
-    """An alert: good, then bad, then good again."""
+    """An alert, tried on series that are good, then bad, then good again."""
 
     alert: str
     good: Series
@@ -64,11 +64,11 @@ class Case:
     fires_after: int
     """Steps from the first bad sample to the first evaluation in which the alert fires."""
     quiet_after: int
-    """Steps from the first good sample to the first evaluation in which it does not fire any more."""
+    """Steps from the first good sample after the bad ones to the first evaluation without the alert."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of the firing alert, besides those of the rule."""
     almost: Sequence[Series] = ()
-    """Alternatives to `bad` on which it must not fire, each for `during` + `after` steps."""
+    """Alternatives to `bad` on which the alert must not fire, each for `during` + `after` steps."""
     select: Mapping[str, str] = field(default_factory=dict)
     """Labels that tell the rule from others of the same name."""
     quiet_without: bool = True
@@ -147,7 +147,7 @@ def samples(phases: Sequence[tuple[int, Value]], step_s: int) -> str:
 
 
 def series(case: Case, differs: Sequence[tuple[int, Series]]) -> list[dict[str, str]]:
-    """Input series of promtool: in each phase (steps, differences) the good series with its differences."""
+    """Input series for promtool; a phase of `differs`: its steps, and the series that differ from `good`."""
     names = dict.fromkeys([*case.good, *(name for _, other in differs for name in other)])
     return [
         {
@@ -162,9 +162,10 @@ def series(case: Case, differs: Sequence[tuple[int, Series]]) -> list[dict[str, 
 
 
 def document(case: Case, rule: Rule) -> dict[str, Any]:
-    """promtool's test file: the alert fires and recovers.
+    """promtool's test file of a case.
 
-    It keeps quiet on `almost` and, if `quiet_without`, without its series.
+    The alert fires on `bad` and recovers; it keeps quiet on `almost` and, if `quiet_without`, when all its
+    series are gone.
     """
     step = seconds(case.step)
     select = {"alertname": case.alert, "alertstate": "firing", **case.select}

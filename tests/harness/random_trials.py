@@ -16,7 +16,7 @@ from models.rollouts.state import Line
 from models.scoring import Scorer
 
 RAISES, NO_NUMBER = model_ref("6"), model_ref("7")
-"""Models that fail on some transactions, and on all."""
+"""A model that fails on some transactions, and one that fails on all."""
 
 
 class _Failing:
@@ -37,7 +37,7 @@ class _Failing:
 
 
 def load_any(ref: ModelRef) -> Scorer:
-    """Load a model like `load`, or one that fails."""
+    """Load a model as `load` does; for RAISES and NO_NUMBER, return a model that fails."""
     if ref in (RAISES, NO_NUMBER):
         return replace(scorer("2"), version=ref.version, digest=ref.digest, classifier=_Failing(ref))
     return load(ref)

@@ -9,8 +9,8 @@ from harness.random_trials import random_event
 def random_world(seed: int, n: int = 150, partitions: int = 1, *, trials: bool = False) -> World:
     """A log of a dozen cards: late, repeated, broken and misplaced records, profile changes, rollouts.
 
-    `trials`: also rollouts by the second version of the contract, and models that fail
-    (`random_trials.load_any`).
+    `trials`: also rollouts by the second version of the contract, and models that fail (which
+    `random_trials.load_any` loads).
     """
     rng = random.Random(seed)
     world = World(rollout=False, partitions=partitions)

@@ -86,7 +86,7 @@ Verdict = Reason | tuple[int, ...]
 
 
 def alone(value: bytes | None, arrival: int = NOW) -> Verdict:
-    """Outcome of one record by `strict` and a check of its partition: a reason, or the kernels' fields."""
+    """Outcome of a record by `strict` and a check of its partition: a reason, or the fields for kernels."""
     try:
         fields = strict.transaction(value)
         strict.check_card_number(fields["card_id"])

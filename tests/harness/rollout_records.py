@@ -1,4 +1,4 @@
-"""Records of the model-rollouts topic: of the first version, which are still read, and events."""
+"""Records of the model-rollouts topic: events, and records by the first contracts, which are still read."""
 
 import json
 from collections.abc import Mapping
@@ -32,7 +32,10 @@ def withdrawal_v1(name: str, *, from_the_beginning: bool = False) -> bytes:
 
 
 def event(kind: Type, name: str, seq: int, **fields: Any) -> Event:
-    """An event of a rollout; by default its challenger is `b`, and its share a tenth of the cards."""
+    """An event of a rollout.
+
+    By default, if its kind has the field: challenger `b`, a tenth of the cards, guard `failures`, no verdict.
+    """
     own: Mapping[str, Any] = {"challenger": "b", "share_bp": 1_000, "guard": "failures", "verdict": {}}
     defaults = {key: value for key, value in own.items() if key in FIELDS[kind]}
     key = fields.pop("idempotency_key", f"{name}-{seq}-{kind}")

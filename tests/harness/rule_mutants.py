@@ -1,4 +1,4 @@
-"""Mutants of rules, each with one fault: cases that pass with a mutant do not test the rule."""
+"""Mutants of rules, each with one fault: cases that pass with a mutant do not test what it changes."""
 
 import re
 from collections.abc import Iterator
@@ -33,9 +33,9 @@ class Mutant:
 def mutants(rule: Rule) -> Iterator[Mutant]:
     """Every mutant of a rule, in a fixed order.
 
-    A metric renamed; a label or its value changed; an alternative of a pattern left out; a label no longer
-    grouped by; a comparison turned round; a set operator swapped; a number ten times as large; `for` left out
-    or ten times as long.
+    A metric renamed; a label or its value changed; an alternative of a pattern left out; a label left out of
+    `by` or `without`; a comparison turned round; a set operator swapped; a number ten times as large (10 in
+    place of 0); `for` left out or ten times as long.
     """
     name, expression = rule.get("alert") or rule["record"], str(rule["expr"])
     for match in _TOKENS.finditer(expression):

@@ -31,5 +31,5 @@ class Scheduling(LoadFileScheduling):
 
 @cache
 def may_use_stack(path: Path) -> bool:
-    """Return whether tests of a file may use the session's stack: its marks do not exclude it."""
+    """Return whether a file's tests may use the session's stack: not marked `unit` or `without_stack`."""
     return WITHOUT_STACK.search(path.read_text()) is None

@@ -66,7 +66,7 @@ class SidecarProcess:
 
 
 def samples_of(text: str) -> dict[str, float]:
-    """Samples of an exposition by name, or by name{label value,...} if they have labels."""
+    """Samples of an exposition by name; if they have labels, by name{values of the labels}."""
     return {
         sample.name + (f"{{{','.join(sample.labels.values())}}}" if sample.labels else ""): sample.value
         for family in text_string_to_metric_families(text)

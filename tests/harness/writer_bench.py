@@ -76,7 +76,7 @@ class WriterBench:
             writer.close()
 
     def ends(self, commit_id: int, group: int = 0) -> Offsets:
-        """End offsets of a commit: 10 * `commit_id` of the group's partitions, and 1000 of the rollouts."""
+        """End offsets of a commit: 10 * `commit_id` in each partition of the group, 1000 in the rollouts."""
         own = {(self.topics.transactions, partition): 10 * commit_id for partition in OWN[group]}
         return {**own, (self.topics.model_rollouts, 0): 1000}
 
@@ -124,7 +124,7 @@ class WriterBench:
 
     def committed_of(self, topic: str, partitions: tuple[int, ...]) -> dict[int, int]:
         """Committed offsets by partition; waits for the latest commit, which readers see with a delay."""
-        # reads committed offsets only: the broker answers once no transaction on them is open
+        # the consumer asks for stable offsets: the broker answers once no transaction on them is open
         consumer = topic_reader.consumer(self.servers, {}, self.settings.job_id)
         try:
             result = consumer.committed([TopicPartition(topic, part) for part in partitions], 30.0)
@@ -133,7 +133,7 @@ class WriterBench:
         return {read_back.partition: read_back.offset for read_back in result if read_back.offset >= 0}
 
     def commit_as_a_tool(self, offset: int, *partitions: int) -> None:
-        """Move offsets, of group 0's partitions if none are named, as kafka-consumer-groups does."""
+        """Set the committed offset of partitions, by default of group 0's, as kafka-consumer-groups does."""
         consumer = Consumer({"bootstrap.servers": self.servers, "group.id": self.settings.job_id})
         moved = [TopicPartition(self.topics.transactions, part, offset) for part in partitions or OWN[0]]
         consumer.commit(offsets=moved, asynchronous=False)
@@ -153,7 +153,7 @@ class WriterBench:
             answer.result()
 
     def assert_written_once(self, *commits: int, group: int = 0) -> None:
-        """Check that the topics hold these commits of the group, each once, and that the offsets agree."""
+        """Check that the topics hold just these commits of the group, each once, and that offsets agree."""
         alerts = [
             record.value for record in self.log.read(self.topics.fraud_alerts) if _group(record) == group
         ]

@@ -1,4 +1,4 @@
-"""Program that starts Spark with the job's settings (environment), and prints their effects as JSON."""
+"""Program: starts Spark with the job's settings from the environment and prints their effects as JSON."""
 
 import json
 import os
@@ -73,7 +73,7 @@ def command(process: psutil.Process | None) -> list[str]:
 
 
 def residents(spark: SparkSession, directory: Path) -> dict[str, Any]:
-    """Process id of each partition's task: in 20 Spark jobs, and in jobs with a kill or an error."""
+    """Process ids of tasks in 20 Spark jobs, in one after a kill, and in three with a kill or an error."""
     context, mark = spark.sparkContext, str(directory / "first-attempt")
 
     def processes(act: Callable[[int], None] = lambda partition: None) -> list[int]:
@@ -115,7 +115,7 @@ def residents(spark: SparkSession, directory: Path) -> dict[str, Any]:
 
 
 def fixed_by(spark: SparkSession, directory: Path, *files: str) -> str:
-    """Settings that a checkpoint's first start has fixed, or the error, if `files` are there but empty."""
+    """Create a checkpoint of empty `files`; return the settings that its first start fixed, or the error."""
     for file in files:
         (directory / file).parent.mkdir(parents=True, exist_ok=True)
         (directory / file).touch()

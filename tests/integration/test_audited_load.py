@@ -47,7 +47,7 @@ def test_all_alerts_of_a_run_are_seen(installed: Installation, warm_job: JobProc
 
 
 def _require_headers(log: TopicLog, topic: str, events: int) -> None:
-    """Check that header and identifier of each record agree on the time at which it was due."""
+    """Check that the due times in header and identifier differ by the same start time in all records."""
     starts, count = set(), 0
     for record in log.read(topic):
         headers = dict(record.headers)

@@ -1,4 +1,4 @@
-"""The continuing audit's findings raise paging alerts; its everyday test is in test_audited_load.py."""
+"""The continuing audit's findings raise paging alerts; test_audited_load.py tests the audit in every run."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -25,10 +25,10 @@ FOUND_WITHIN_S = 120.0
 
 @contextmanager
 def scraping(directory: Path, audit: str) -> Iterator[Callable[[], set[str]]]:
-    """A Prometheus with the project's rules scrapes an audit; yields a function that names paging alerts."""
+    """Run Prometheus with the project's rules on an audit; yield a function that names its firing pages."""
     targets, config, listen = directory / "audit.json", directory / "prometheus.yml", f"{HOST}:{free_port()}"
     targets.write_text(json.dumps([{"targets": [audit]}]))
-    server.write_config(config, f"{HOST}:{free_port()}", audit=targets)  # no sidecar runs
+    server.write_config(config, f"{HOST}:{free_port()}", audit=targets)  # no sidecar listens there
     command = server.command(config, f"--storage.tsdb.path={directory / 'data'}", listen)
 
     def pages() -> set[str]:

@@ -111,7 +111,7 @@ def digest(records: list[Record]) -> str:
 
 
 def trials(world: World) -> dict[str, dict]:
-    """The trials of a progress record, in the contract's form."""
+    """The field `trials` of a progress record, in the form of the contract `job-progress.v2`."""
     result: dict[str, dict] = {}
     for (rollout_id, name), flat in world.oracle.trials.counts().items():
         trial: dict[str, object] = {plain: flat[plain] for plain in (*PLAIN, "seq")} | {"time_ms": 1.5}

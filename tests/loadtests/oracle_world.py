@@ -117,7 +117,7 @@ class World:
         self.rollouts.append(Record("model-rollouts", 0, len(self.rollouts), arrival, b"r", text))
 
     def event(self, kind: str, rollout_id: str, seq: int, *, arrival: int = START, **fields: Any) -> None:
-        """Append an event of version 2; `arrival` in ms since 1970."""
+        """Append a rollout event of schema version 2; `arrival` in ms since 1970."""
         value = {
             "schema_version": 2,
             "type": kind,

@@ -37,7 +37,7 @@ def test_clean_log_stays_clean_step_after_step() -> None:
 
 
 def test_an_alert_is_audited_once_it_has_settled() -> None:
-    """commit --- lost alert --- 59 s: not yet --- 60 s: found"""
+    """A commit lacks one of its alerts: after 59 s that is not yet reported, after 60 s it is."""
     log = GrowingLog(world_of(AMOUNTS), [12])
     log.planned["fraud-alerts"].pop(1)
     log.commit()

@@ -1,4 +1,4 @@
-"""Measurements of benchmarks, from progress records and processes, and keys of raw records; without a job."""
+"""Without a job: benchmark figures from progress records and from processes; keys of raw records."""
 
 import json
 import os
@@ -20,9 +20,9 @@ def commit(group: int, written_at: int, decided: int, repeated: int = 0) -> Comm
 
 
 def test_the_rate_of_a_backlog_is_measured_from_the_end_of_the_first_commit():
-    """The backlog begins after 100 transactions, and the first commit of each group in it is not measured.
+    """The backlog begins after 100 transactions; each group's first commit of the backlog is not measured.
 
-    Transactions decided (+ repeated) by each commit; a heartbeat (-) does not count:
+    Transactions decided (+ repeated) by each commit; a commit without transactions (-) does not count:
 
     ms       0     5,000   10,000  10,100  11,000  12,100   20,000
     group 0  100           10              300              -

@@ -127,7 +127,7 @@ def test_robust_mean_is_pulled_by_at_most_three_times_itself():
     world = everything()
     for amount in (0.0, 10.0, 100.0, 10.0):
         world.tx(0, amount)
-    # starts as 10; then n = 3: 10 + (30 - 10) / 3
+    # the robust mean starts as 10; 100, the third amount, counts as 3 * 10 = 30: 10 + (30 - 10) / 3
     moved = 10 + 20 / 3
     assert world.feature("ratio_robust") == [None, None, 10, 10 / moved]
 

@@ -83,10 +83,12 @@ def test_champion_decides_where_the_canary_fails(amount, failure):
 
 
 def test_shadow_alerts_are_verdicts_that_differ_from_the_champions():
-    """amount            100   300          600    (model 1: / 1000, model 2: / 500; s alerts from 0.9 on)
-    champion                                alert
-    b                        alert          alert
-    s                                       alert
+    """The champion's score is amount / 1000; that of b and s is amount / 500. s alerts from 0.9 on.
+
+    amount      100   300     600
+    champion                  alert
+    b                 alert   alert
+    s                         alert
     """
     world = trial(challenger(), challenger("s", role="shadow", threshold=0.9))
     for at, amount in enumerate((100.0, 300.0, 600.0)):
@@ -187,7 +189,12 @@ def test_a_shadow_verdict_is_escalated_by_the_cards_written_alerts():
 
 
 def test_reviews_within_the_cooldown_are_suppressed_and_count():
-    """cooldown 60 s    0 written   60 suppressed   60.001 written   61 suppressed   another card: written"""
+    """The cooldown is 60 s.
+
+    second        0         60           60.001    61
+    card          written   suppressed   written   suppressed
+    another card                                   written
+    """
     world = promoted(cooldown_s=60)
     for at in (0, MINUTE, MINUTE + 1, MINUTE + SECOND):
         world.tx(at, 600.0)

@@ -1,4 +1,4 @@
-"""Labels merged with transactions by time, pacing, counts, profile changes, durations: without a broker."""
+"""Without a broker: labels merged with transactions by time; pacing; counts; profile changes; durations."""
 
 import threading
 from collections.abc import Iterator

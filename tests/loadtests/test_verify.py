@@ -66,7 +66,7 @@ def test_totals_must_continue_from_the_commit_before(late: int, commits: int, fo
 
 
 def test_each_group_numbers_its_commits_and_heartbeats_move_no_offset() -> None:
-    """Each commit_id with its partition of topic t and its offsets, in order of time.
+    """Each commit_id with its partition of topic t and its offsets (n-n: a heartbeat), in order of time.
 
     group 0   1: t0 0-5             2: t0 5-5   3: t0 5-9
     group 1              7: t1 3-4                          8: t1 4-4

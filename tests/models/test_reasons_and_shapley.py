@@ -1,5 +1,6 @@
-"""Reasons of alerts compared with exact Shapley values of the same trees, as `shap` computes them (Lundberg
-et al. 2020).
+"""Reasons of alerts compared with exact Shapley values of the same trees.
+
+`shap` computes the Shapley values (Lundberg et al. 2020).
 
 `pytest -s` prints the figures of docs/model-quality.md.
 """

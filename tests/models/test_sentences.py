@@ -114,7 +114,7 @@ def test_a_sentence_of_a_count_or_sum_names_value_and_window(feature: object, va
 def test_the_usual_value_is_the_rate_or_mean_of_the_time_before(
     window: str, count: int, before: int, mean: float
 ) -> None:
-    """The usual value is recomputed in hours, from the counts and sums behind the features."""
+    """The usual rate is the count or sum of the time before, divided by the hours of that time."""
     values = {
         **dict.fromkeys(NAMES),
         f"count_{window}": float(count), "count_30d": float(count + before),

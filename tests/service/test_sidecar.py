@@ -166,7 +166,7 @@ def test_each_verdict_is_reached_with_a_real_broker(job: Job, wait_for: Any) -> 
     last, moved_ms = 0, 0
 
     def commit(end: int) -> None:
-        """Commit like the job: progress with the partition, and the time of its last new record."""
+        """Commit like the job: write progress up to `end`, with the time at which `end` last changed."""
         nonlocal last, moved_ms
         now = int(time.time() * 1000)
         last, moved_ms = end, moved_ms if end == last else now

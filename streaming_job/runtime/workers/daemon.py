@@ -18,10 +18,10 @@ def main() -> None:
     os.umask(PRIVATE)  # executors of a cluster do not inherit the driver's umask
     with redirect_stdout(sys.stderr):  # Spark reads the daemon's address from stdout
         preload()
-    # Spark's daemon signals its workers before it ends; but if its stdin closes and SIGTERM arrives at the
-    # same moment, it may die without doing so. Then the kernel ends the workers
-    os.register_at_fork(after_in_child=endings.die_with(os.getpid()))
     if sys.platform == "linux":
+        # Spark's daemon signals its workers before it ends; but if its stdin closes and SIGTERM arrives at
+        # the same moment, it may die without doing so. Then the kernel ends the workers
+        os.register_at_fork(after_in_child=endings.die_with(os.getpid()))
         residents.install()
     daemon.manager()
 

@@ -61,7 +61,8 @@ def running(directory: Path) -> Iterator[Path]:
             # as Spark does for its Python processes
             env={"PYTHONHASHSEED": "0", **os.environ, "PYTHONUNBUFFERED": "YES"},
         )
-    with server:  # leaving this context closes the server's stdin, which ends the server in any case
+    # the server ends when its stdin closes: on leaving this context, or when this process is killed
+    with server:
         try:
             yield script
         finally:
@@ -74,13 +75,13 @@ def wait(python: Path) -> None:
     Args:
         python: the executable that `running` yields.
     """
-    # the server forks the process only once it is ready; running `warm_up` has no effect
+    # request any process: it runs only once the server is ready; the module `warm_up` does nothing when run
     subprocess.run([python, "-m", warm_up.__name__], stdin=subprocess.DEVNULL, check=False)
 
 
 def _listener(path: Path) -> socket.socket:
     if sys.platform != "linux":
-        raise OSError("only on Linux can the kernel end a process with its launcher")
+        raise OSError("only Linux can end a process when its launcher ends")
     listener = socket.socket(socket.AF_UNIX)
     with chdir(path.parent):  # a socket's path has to be short
         listener.bind(path.name)
@@ -100,7 +101,7 @@ def serve(listener: socket.socket) -> None:
                 if os.fork() == 0:
                     listener.close()
                     _become(connection)
-        except OSError as fault:  # out of processes or descriptors: the launcher starts Python itself
+        except OSError as fault:  # no process left: the launcher starts Python itself
             print(f"no process was forked: {fault}", file=sys.stderr)
 
 

@@ -1,9 +1,9 @@
 """The shim that Spark starts as `python` on the driver's machine; it asks the fork server for a process.
 
 Spark starts several interpreters, each for a module whose imports take a second or two. A forked process has
-these imports already. The shim passes arguments, environment and standard streams to the forked process, and
-exits when that process exits; killing the shim ends the process. The shim imports little, to start quickly.
-Without a server it becomes the interpreter itself.
+these imports already. The shim passes arguments, environment, working directory and standard streams to the
+forked process, and exits when that process exits; killing the shim ends the process. The shim imports little,
+to start quickly. Without a server, or without `-m`, it becomes the interpreter itself.
 """
 
 import json

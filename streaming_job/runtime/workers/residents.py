@@ -1,8 +1,8 @@
 """Resident processes: the tasks of a Spark partition (a key group) always run in the same process.
 
 Spark gives a task to any idle Python worker. But a process that has run a key group's tasks holds the group
-open: its consumers, its producer, and tables that take long to load. So a worker of this daemon runs no task
-itself. It looks at the task's partition, which is the first number that Spark sends, and passes Spark's
+open: its consumers, its producer, and tables that take long to load. So a worker of the job's daemon runs no
+task itself. It looks at the task's partition, which is the first number that Spark sends, and passes Spark's
 connection on to the resident of that partition, a process that the daemon forks for the partition's first
 task. Data then flows between Spark and the resident directly.
 
@@ -118,7 +118,7 @@ def _create(daemon_path: str, partition: int) -> socket.socket:
     with socket.socket(socket.AF_UNIX) as request:
         request.connect(daemon_path)
         request.sendall(RESIDENT.pack(BECOME, partition))
-        request.recv(NUMBER.size)  # its process id
+        request.recv(NUMBER.size)  # the resident's process id
     deadline = time.monotonic() + PATIENCE_S
     while (resident := _connect(partition)) is None:
         if time.monotonic() > deadline:

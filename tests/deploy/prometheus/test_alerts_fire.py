@@ -15,7 +15,7 @@ SEED = 22
 
 
 def cases_of(rule: dict) -> list[Case]:
-    """Cases that use a rule, the cheap ones first: one of them must fail if the rule is broken."""
+    """Cases that use a rule, the shortest first: at least one must fail if the rule is broken."""
     result = [case for case in CASES if any(rule is used for used in (rule_of(case), *needed(rule_of(case))))]
     return sorted(result, key=lambda case: case.before + case.during + case.after)
 

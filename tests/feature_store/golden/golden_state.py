@@ -62,7 +62,7 @@ def main() -> None:
         _, delta = one_batch(state, changes[read:known], batch)
         read = known
         persist(store, meta, state, delta)
-        if end == 562:  # a snapshot here, and none later: the deltas do not earn back so much debt
+        if end == 562:  # a snapshot here, and none later: the later deltas do not earn 10**9 bytes of credit
             store.put("s0", write_piece(state, 0, bytes.fromhex(meta.head)))
             meta.pieces, meta.oldest, meta.credit = [meta.sequence], meta.sequence + 1, -(10**9)
             store.put("meta", meta.encode())

@@ -30,7 +30,10 @@ def takes_effect(reported_at: int) -> int:
 
 
 def is_known_fraud(number: int, reports: list[Report], time: int) -> bool:
-    """Return whether the last report up to a time says fraud; at equal times the later in the list counts."""
+    """Return whether the last report up to `time` about transaction `number` says fraud.
+
+    Of reports with equal times, the later one in the list counts.
+    """
     earlier = [report for report in reports if report.tx == number and report.reported_at <= time]
     earlier.sort(key=lambda report: report.reported_at)
     return bool(earlier) and earlier[-1].fraud

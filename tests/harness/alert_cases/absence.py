@@ -21,7 +21,7 @@ def gone(
     labels: dict[str, str] | None = None,
     fires: int = 10,
 ) -> Case:
-    """A metric disappears and comes back; Prometheus shows its last value for five more minutes."""
+    """A metric disappears, is still shown by Prometheus for five minutes, and comes back."""
     series = series or metric
     return Case(
         "FraudMetricAbsent",

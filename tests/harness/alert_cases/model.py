@@ -24,7 +24,7 @@ def phase(now: str) -> Series:
 
 
 def applied(*seqs: float) -> Series:
-    """Newest `seq` of the rollout that each key group has applied."""
+    """For each key group, the `seq` of the rollout's newest event that the group has applied."""
     return {
         f'fraud_rollout_applied_seq{{key_group="{group}",rollout_id="r1"}}': seq
         for group, seq in enumerate(seqs)
@@ -71,7 +71,7 @@ CASES = (
         fires_after=1,
         quiet_after=1,
         labels=JOB_ONLY,
-        # per transaction 1: four times as many; 2: eleven times as many, but few
+        # 1: four times as many per transaction; 2: eleven times as many per transaction, but few in all
         almost=[counts(alerts=80), counts(alerts=45, transactions=2_000)],
         before=300,
         during=10,
@@ -111,7 +111,7 @@ CASES = (
         labels={**TRIAL, "guard": "alert_rate", "fraud_guard_verdict": "breach"},
         almost=[guard("pass")],
     ),
-    # quiet if the rollout was already rolled back a quarter of an hour before
+    # a rollout that was rolled back 15 minutes ago keeps the alert quiet: here until step 15 of the bad phase
     Case(
         "FraudGuardBreach",
         {**guard("insufficient"), **phase("rolled_back")},

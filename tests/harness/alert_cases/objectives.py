@@ -9,7 +9,7 @@ JOB_ONLY = {"instance": ""}
 
 @dataclass(frozen=True)
 class Window:
-    """A long and a short window of a burn-rate alert, and when their cases fire."""
+    """A long and a short window of a burn-rate alert, and the steps after which the cases fire and end."""
 
     name: str
     almost: float
@@ -73,7 +73,7 @@ CASES = (
         )
         for window in WINDOWS
     ),
-    *(  # rare staleness: one record waits once in each short window
+    *(  # rare staleness: one sample of the lag in each short window is above the objective
         Case(
             "FraudFreshnessBudgetBurns",
             {"fraud_lag_seconds": 0.2},

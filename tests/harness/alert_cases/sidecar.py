@@ -31,7 +31,7 @@ CASES = (
         "FraudSidecarAbsent",
         {"up": 1, OTHER: 1},
         {"up": Gone()},
-        fires_after=10,  # Prometheus looks back for five minutes
+        fires_after=10,  # Prometheus shows the last sample for 5 minutes, then the rule waits for 5 minutes
         quiet_after=0,
         labels={"instance": ""},
         almost=[{"up": 0}],

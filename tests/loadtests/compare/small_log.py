@@ -32,13 +32,13 @@ class SmallLog:
     lines: list[dict[str, Any]]
     """{"arrival": ms, "transaction": {...}, "profile": Debezium's envelope or None}."""
     accepted: np.ndarray
-    """Whether each is accepted, bool[n]; the others are repetitions."""
+    """Whether each transaction is accepted, bool[n]; the others are repetitions."""
     features: np.ndarray
     """Features, float64[n, f]."""
     scores: np.ndarray
     """Scores, float64[n]."""
     alerts: np.ndarray
-    """Whether each is an alert, bool[n]."""
+    """Whether each transaction is an alert, bool[n]."""
 
 
 def small_log(rate: float) -> SmallLog:
@@ -76,7 +76,12 @@ def small_log(rate: float) -> SmallLog:
 
 
 def require_equal(log: SmallLog, found: list[dict[str, Any] | None]) -> None:
-    """Check that a port decided like the job; per row: score, alert, features, or None for a repetition."""
+    """Check that a port of the job to another engine decided like the job.
+
+    Args:
+        log: the log with the expected decisions.
+        found: the port's decision on each row, with its score, alert and features; None for a repetition.
+    """
     assert [row is not None for row in found] == log.accepted.tolist()
     accepted = np.flatnonzero(log.accepted)
     rows = [row for row in found if row is not None]

@@ -1,4 +1,4 @@
-"""The ports compute the same features, scores, repetitions and alerts as the job."""
+"""The ports to Java and to Python compute the same features, scores, repetitions and alerts as the job."""
 
 import subprocess
 from pathlib import Path

@@ -57,7 +57,11 @@ def test_each_rule_links_to_an_entry_that_links_to_its_game_day(day: Gameday) ->
 
 @every_day
 def test_each_game_day_was_held_with_its_expected_signs(day: Gameday) -> None:
-    """The page has the log of a run, with alert rules, and with an audit that has only expected findings."""
+    """Each section of docs/gamedays.md has the log of a run.
+
+    The log shows the expected codes, checks, metrics and alert rules, and an audit with only the expected
+    findings.
+    """
     (section,) = re.findall(rf"^## {day.name}\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
     log = section.split("```")[1]
     assert set(day.expected.codes) <= set(re.findall(r" status +(?:over: )?(\w+): ", log))

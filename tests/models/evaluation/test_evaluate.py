@@ -1,5 +1,6 @@
-"""`fraud models evaluate`: no leaks from the future, complete reports, least figures on the data of the Fraud
-Detection Handbook.
+"""`fraud models evaluate`: no leaks from the future, and complete reports.
+
+On the data of the Fraud Detection Handbook, the figures reach a given minimum.
 """
 
 import json

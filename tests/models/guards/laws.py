@@ -16,7 +16,7 @@ def law(overlap: float, ratio: float) -> tuple[float, float, float]:
         ratio: card-hours in which the challenger alerts / those in which the champion does; 1 or more.
     """
     both = overlap * min(1.0, 1.0 / ratio)
-    # with a only champion, c only challenger: both + c = ratio (both + a) and both + a + c = 1
+    # both + only challenger = ratio * (both + only champion), and the three shares add up to 1
     champion = (1 - ratio * both) / (1 + ratio)
     return both, champion, 1 - both - champion
 

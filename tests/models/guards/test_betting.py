@@ -27,7 +27,7 @@ Unit = tuple[int, int]
 
 
 def naive(units: list[Unit], ratio: float) -> Fraction:
-    """The wealth in exact arithmetic: the mean over the grid of stakes of the product over the units."""
+    """The wealth in exact arithmetic: for each stake the product over the units; of these, the mean."""
     total = Fraction(0)
     for stake in stakes(ratio).tolist():
         wealth = Fraction(1)
@@ -68,7 +68,7 @@ def test_wealth_is_a_supermartingale_under_every_law_of_the_hypothesis(
         [Fraction(weight, total) for weight in weights] if sum(weights) else [Fraction(1), *[Fraction(0)] * 3]
     )
     drift = sum(p * (x - Fraction(ratio) * y) for p, (x, y) in zip(chances, units, strict=True))
-    if drift > 0:  # outside the hypothesis: move (1, 0), then (1, 1), to (0, 0)
+    if drift > 0:  # outside the hypothesis: (0, 0) gets the chance of (1, 0) and, if needed, that of (1, 1)
         x_alone = units.index((1, 0))
         chances[x_alone] = Fraction(0)
         drift = sum(p * (x - Fraction(ratio) * y) for p, (x, y) in zip(chances, units, strict=True))

@@ -241,7 +241,7 @@ def test_the_open_rollout_names_the_groups_that_applied_it() -> None:
 
 
 def test_an_unusable_rollout_is_reported_until_a_usable_one() -> None:
-    """r1 at 11, 12    r2 set aside at 13    then r1 is withdrawn, r3 follows, or nothing."""
+    """r1 has offsets 11 and 12; r2, at 13, is set aside. Then r1 is withdrawn, r3 follows, or nothing."""
     sidecar, aside = Sidecar(), {"13": "model_refused"}
     installed = [event("r1", 1, "proposed"), event("r1", 2, "promoted")]
     codes = []

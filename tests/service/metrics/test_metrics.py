@@ -133,7 +133,8 @@ def test_rollouts_set_aside_count_until_one_can_be_used() -> None:
         group: progress(1, group, 4, rollouts_set_aside=aside, applied=[{**applied, "offset": offset}])
         for group, offset in enumerate((2, 5, 9))
     }
-    groups[3] = progress(1, 3, 4, rollouts_set_aside=aside)  # of a release that names no events
+    # group 3: a record of a release that does not name applied events
+    groups[3] = progress(1, 3, 4, rollouts_set_aside=aside)
     seen = Scraped(of_groups(groups, NOW))
     assert [seen("fraud_rollouts_set_aside", key_group=str(group)) for group in range(4)] == [3, 2, 0, 3]
 

@@ -28,7 +28,7 @@ pytestmark = [
 KEPT = os.environ.get("PAGE_PICTURES")
 """Directory for the documentation's screenshots; if it is set, run this file alone on a fresh stack."""
 IN_DOCS = {(1280, False), (360, True)}
-"""Widths and colour schemes of the screenshots."""
+"""(width, whether the colours are dark) of each screenshot in the documentation."""
 BUTTONS = "return Array.from(document.querySelectorAll('#trials button'), (one) => one.textContent)"
 FOCUSED = "return document.activeElement.id || document.activeElement.textContent"
 

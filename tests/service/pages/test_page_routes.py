@@ -124,7 +124,7 @@ def test_scripts_import_only_each_other_from_the_package() -> None:
 
 
 def test_the_page_loads_no_foreign_file_and_makes_no_markup_of_text() -> None:
-    """No foreign address, no function that turns text into markup or code, no scripted style, no storage."""
+    """No foreign address, no markup or code made from text, no scripted style, no storage but the tab's."""
     for name, (content, _) in FILES.items():
         text = content.decode().replace("http://www.w3.org/2000/svg", "")
         text = text.replace("/^https?:\\/\\//", "")

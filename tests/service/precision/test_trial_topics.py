@@ -54,7 +54,7 @@ class Log:
         assert self._producer.flush(30) == 0
 
     def alerts(self, *numbers: int, at: int | None = None) -> None:
-        """Alerts of the champion."""
+        """Write alerts of the champion."""
         arrival = self.now if at is None else at
         self.send(self.topics.fraud_alerts, *(alert(n, arrival) for n in numbers), timestamp=arrival)
 

@@ -1,6 +1,7 @@
 """Dead letters as text: no secrets on a screen, everything in a file, clear messages for mistakes."""
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 from feature_store.errors import FraudError
 from streaming_job.contracts import Contract, Reason, validate
 from streaming_job.contracts.topics import Topics
+from streaming_job.dead_letters import commands
 from streaming_job.dead_letters.commands import app
 from streaming_job.dead_letters.finding import LetterFilter
 from streaming_job.dead_letters.letter import Letter, LetterError
@@ -299,3 +301,12 @@ def test_missing_settings_are_reported():
 def test_the_card_of_the_key_is_masked_wherever_it_appears(value):
     assert "tok_0815_4711" not in safe(value, card=b"tok_0815_4711")
     assert "tok_0815" not in safe(b"{'card_id': 'tok_0815_4711'}")
+
+
+def test_the_table_of_dead_letters_masks_the_card_in_every_column(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "400")
+    letter = replace(LETTER, detail="card-0001 has no amount", value=b'{"card_id": "card-0001"')
+    commands._print([letter], Counter({"malformed_json": 1}))
+    output = capsys.readouterr().out
+    assert "has no amount" in output
+    assert "card-0001" not in output

@@ -32,7 +32,7 @@ ROW = st.tuples(
 
 
 def plan(version: str) -> Any:
-    """A plan with the fields that counts need."""
+    """A plan with the fields that `FeatureCounts` reads."""
     digest = version * 64
     return SimpleNamespace(
         champion=SimpleNamespace(model=ModelRef("m", version, f"models:/m/{version}", digest, ("a:1", "b:1")))

@@ -284,7 +284,7 @@ def plans(history: RolloutHistory, *arrivals: int) -> list[tuple[str, int, str, 
 
 
 def test_each_event_applies_to_arrivals_from_its_timestamp_on() -> None:
-    """first at 10; r proposed at 20, in shadow at 30, canary at 40, paused 50, resumed 60, promoted 70."""
+    """`first` in force at 10; `r` proposed 20, shadow 30, canary 40, paused 50, resumed 60, promoted 70."""
     ended = (70, event(Type.PROMOTED, "r", 6))
     history, refused = folded(*events(*installed(), *trial(), ended))
     assert refused == []
@@ -389,7 +389,10 @@ def test_a_withdrawal_event_from_the_beginning_concerns_undecided_transactions()
 
 
 def test_rollouts_of_both_versions_follow_each_other() -> None:
-    """A version-1 record rolls back the open rollout; a later proposal may name its model as champion."""
+    """A version-1 record rolls back the open rollout.
+
+    A later proposal may name the record's model as champion.
+    """
     old = [record(0, 10), *events(*trial(), first=1)]
     history, refused = folded(*old, record(6, 70, "r6", model_ref("4")))
     assert (refused, history.line.open) == ([], None)

@@ -72,7 +72,7 @@ def test_labels_agree_with_the_contract_and_the_oracle(record):
     except ContractError:
         assert isinstance(features, Reason)
     else:
-        # the decoder refuses more than the schema: 1.0 for an integer, and a card other than the key's, c
+        # the decoder refuses more than the schema: 1.0 for an integer, and a card other than the key, c
         has_float = any(isinstance(value, float) for value in record.values())
         assert isinstance(features, Reason) == (record["card_id"] != "c" or has_float)
 

@@ -156,7 +156,7 @@ def check_one(alert: Mapping[str, Any], policy: Policy) -> None:
 
 
 def check(world: World) -> list[dict[str, Any]]:
-    """Check all alerts of a log; returns them."""
+    """Check all alerts of a log; return them."""
     known = policies_of(world)
     cuts = tuple(cut for cut in (40, 90) if cut < len(world.transactions))
     outcomes = world.run(cuts, load_model=load_any)

@@ -135,7 +135,7 @@ class Turns:
         """A log whose third transaction is the first alert; rollouts are the only table.
 
         Args:
-            taken: number of transactions that turn n reads.
+            taken: number of transactions that each turn reads.
         """
         world = World(rollout=False)
         world.rollout("r1", 0, threshold=1.0, max_count_5m=2)

@@ -19,7 +19,9 @@ pytestmark = pytest.mark.integration
 def test_feature_counts_of_an_earlier_window_of_the_search_are_kept(
     stack: Endpoints, topic_names: Callable[[], Topics]
 ) -> None:
-    """Group 1 fills the first window without feature counts; group 0 is found in the second.
+    """The last 100 records, which are searched first, are of group 1, without feature counts.
+
+    The second step of the search finds group 0, and the feature counts of group 1.
 
     offset   0              1          2 ...
     group    1 with counts  0          1 without counts

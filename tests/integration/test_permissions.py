@@ -1,0 +1,42 @@
+"""Missing permissions: what the brokers refuse is named."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from harness.writer_bench import WriterBench
+
+from deploy.local.stack import Endpoints
+from loadtests.faults.acls import grant
+from streaming_job.contracts.permissions import Component, Permission, Resource, needed
+from streaming_job.contracts.topics import Topics
+from streaming_job.transaction.producer import SinkError
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.mark.parametrize(
+    ("resource", "name"),
+    [(Resource.GROUP, "Group"), (Resource.TRANSACTIONAL_ID, "Transactional Id")],
+)
+def test_a_missing_permission_of_a_key_group_is_named(
+    stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Path, resource: Resource, name: str
+) -> None:
+    """The permissions on topics are checked before the start (`preconditions`)."""
+    assert stack.guarded is not None
+    servers, client = stack.guarded
+    bench = WriterBench(stack, topic_names(), tmp_path, bootstrap_servers=servers, kafka=client)
+    job = bench.settings.job_id
+
+    def is_lacking(permission: Permission) -> bool:
+        return permission.resource is resource and permission.name in (job, f"{job}-")
+
+    permissions = needed(Component.JOB, job, bench.topics, facts=False)
+    grant(stack.bootstrap_servers, "job", [one for one in permissions if not is_lacking(one)])
+    try:
+        with pytest.raises(SinkError) as refusal:
+            bench.writer()
+    finally:
+        bench.close()
+    assert f"{name} authorization failed" in str(refusal.value)
+    assert "`fraud job permissions` prints what the job needs" in str(refusal.value)
