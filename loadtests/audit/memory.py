@@ -93,7 +93,7 @@ class Memory:
         self.profiles.drop_before(now - reach)
 
     def save(self, path: Path) -> None:
-        """Write the state to a file atomically, with permissions for this user only."""
+        """Write the state, except the findings, to a file atomically, with permissions for this user only."""
         findings, self.found.findings = self.found.findings, Findings()
         try:
             blob = pickle.dumps((VERSION, self), protocol=5)
@@ -127,9 +127,9 @@ class Memory:
         saved, current = (memory.job_id, memory.share), (settings.job_id, share)
         if saved != current or memory.lateness_ms != settings.allowed_lateness_ms:
             raise MemoryFileError(
-                f"{path} is of job {saved[0]} with a share of {saved[1]}, not of {current[0]} with "
-                f"{current[1]}, or its allowed lateness differs; give another file, or remove it to "
-                "read the log from its beginning"
+                f"{path} is of job {saved[0]}, share {saved[1]}, allowed lateness {memory.lateness_ms} ms; "
+                f"this audit is of job {current[0]}, share {current[1]}, {settings.allowed_lateness_ms} ms; give "
+                "another file, or remove it to read the log from its beginning"
             )
         memory.points.behind_s = behind_s
         return memory

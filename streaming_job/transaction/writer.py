@@ -82,8 +82,8 @@ class GroupWriter:
         self._before: tuple[str | None, int] = (None, 0)
         """Owner and commit_id of the last commit before this writer took the group over."""
         self._fenced_early = False
-        """Whether the last transaction failed because another process created a producer for this group; not
-        because it was open for longer than its timeout, when the brokers fence its producer, too."""
+        """Whether the last transaction failed because a newer producer fenced this one. False if it was open
+        for longer than its timeout: the brokers then report the same error."""
 
     def written(self, *, stable: bool = False) -> Written:
         """Return what the group has written, without fencing a running writer.
@@ -132,7 +132,7 @@ class GroupWriter:
             try:
                 # Step 2. Fence the earlier producers. Their open transactions are committed or aborted then.
                 self._renew()
-                # Step 3. Read again: no other producer can write any more.
+                # Step 3. Read again: the earlier producers cannot write any more.
                 written = self._reader.settled(known)
                 written.require_query(self._query_id)
                 # Step 4. Claim the group: commit its offsets with this writer as owner.
@@ -140,7 +140,9 @@ class GroupWriter:
                 starts = {tp: max(ends.get(tp, 0), written.offsets.get(tp, 0)) for tp in self._own}
                 self._claim(starts, written.commit_id)
                 return Written(starts, written.commit_id, self._owner, self._query_id, written.progress)
-            except KafkaException as fault:  # fenced by the previous writer, or a broker is unreachable
+            except KafkaException as fault:
+                # a broker is unreachable, or the previous writer renewed its producer before the claim was
+                # committed, and so fenced this one
                 error = fault.args[0]
             log.warning("key group %d: not taken over yet: %s", self._group, describe(error))
             self._drop()
@@ -263,7 +265,7 @@ class GroupWriter:
         deadline = time.monotonic() + (CLAIM_S if self._fenced_early else 0.0)
         while True:
             written = ask()
-            # this writer's claim is committed, but may not be visible yet
+            # while this writer's claim is committed but not visible yet, the commit before it is still shown
             unclaimed = written.owner == self._before[0] and written.commit_id <= self._before[1]
             others = written.owner is None and written.commit_id > commit_id
             if others or (written.instance not in (None, self._instance) and not unclaimed):

@@ -20,7 +20,7 @@ TAKEN_BYTES = 1 << 20
 """Value of FRAUD_MAX_BYTES."""
 MEGABYTE = 1_000_000
 NOISE, BLANKS = 200, 1_000
-"""Numbers of records of a megabyte: some cannot be compressed, others shrink to some kilobytes."""
+"""Numbers of records of a megabyte: those of NOISE cannot be compressed, BLANKS shrink to some kilobytes."""
 LARGEST = 3 * MEGABYTE
 """Size of a record, bytes, that exceeds the topic's limit unless it is compressed."""
 ALERTS = 20_000
@@ -36,7 +36,7 @@ def test_floods_of_junk_and_of_alerts_take_no_more_memory(
     topics = topic_names()
     topics = topics.model_copy(update={"profiles": f"profiles-of-{topics.transactions}"})
     installed = Installation(stack, topics, tmp_path, max_bytes=TAKEN_BYTES)
-    installed.roll_out(max_count_5m=1)  # the second transaction in five minutes already alerts
+    installed.roll_out(max_count_5m=1)  # a card's second transaction in five minutes already alerts
     rng = random.Random(7)
     for _ in range(NOISE):
         installed.send_raw([rng.randbytes(MEGABYTE)], rng.randbytes(8))

@@ -175,7 +175,7 @@ def test_each_committed_record_is_read_once_in_any_batches(
     end, start = ends(brokers, *names), from_beginning(*names)
     expected = as_confluent_kafka_reads(brokers, start)
     assert set(expected) == set(start)
-    # the other offsets are those of aborted records and transaction markers
+    # the offsets not read: aborted records, and at least one marker for each of 60 transactions
     assert 100 < sum(map(len, expected.values())) < sum(end.values()) - 60
     assert {row[3] for rows in expected.values() for row in rows} > {None, b""}
     log = follow(start)
@@ -251,7 +251,7 @@ def test_very_large_records_are_bounded_by_their_bytes(
             values += records.values.to_pylist()
             sizes.append(records.values.nbytes)
     assert values == [*large, b"small", b"x" * (18 << 20)]
-    # the size of records is unknown at the first batch
+    # the first batch is read before the size of records is known; the last one has the record of 18 MiB
     assert len(sizes) >= 4
     assert max(sizes[1:-1]) <= (6 + 4 + 1) << 20
 
@@ -262,7 +262,7 @@ def test_a_small_batch_that_unpacks_to_many_bytes_is_returned_in_parts(
     follow: Callable[..., LogFollower],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """40 records of a megabyte of blanks, some kilobytes compressed; a call returns 8 MiB at most."""
+    """40 records of a megabyte of blanks, which compression makes small; `take` returns 8 MiB at most."""
     monkeypatch.setattr(message_batch, "MOST_BYTES", 8 << 20)
     large = {"batch.size": 64 << 20, "message.max.bytes": 64 << 20}
     blanks = Producer({**brokers, "compression.type": "gzip", "linger.ms": 500, **large})
@@ -294,7 +294,7 @@ def test_records_deleted_by_retention_are_an_error(
     assert log.positions[topic, 0] == 3
     with pytest.raises(LogError, match="are gone"):
         log.take(1, ALL, 0.0)
-    # a position beyond the end: the topic was recreated
+    # a position beyond the end, as after the topic was recreated
     with pytest.raises(LogError, match=rf"records of {topic}-0 from offset 21 on are gone"):
         read(follow({(topic, 0): 21}), {(topic, 0): 22})
     with EndOffsets(brokers, (topic,)) as asked:
@@ -452,7 +452,7 @@ def test_end_offsets_are_read_quickly_and_for_new_partitions_too(
 
 
 class OpenTransaction:
-    """A transaction with one record on a topic, as a slow writer leaves it."""
+    """A transaction with one record on a topic, left open as by a slow writer."""
 
     def __init__(self, brokers: dict[str, str], topic: str, value: bytes) -> None:
         self.producer = Producer({**brokers, "transactional.id": f"slow-{uuid.uuid4()}"})
@@ -478,7 +478,7 @@ def read_committed(tables: TableFollower) -> list[bytes]:
 
 @pytest.fixture
 def tables(brokers: dict[str, str], topics: Callable[[], str]) -> Iterator[tuple[TableFollower, str, str]]:
-    """Two tables; open transactions on the first are waited for."""
+    """A follower of two tables, and their topics; it waits for open transactions on the first."""
     awaited, other = topics(), topics()
     follower = TableFollower(
         brokers, (awaited, other), (awaited,), from_beginning(awaited, other), 1_000, ALL

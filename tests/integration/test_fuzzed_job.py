@@ -33,7 +33,7 @@ def test_damaged_records_neither_stop_the_job_nor_get_lost(installed: Installati
                 else seeds(rng, now, cards)
                 for _ in range(CHUNK)
             ]
-            # to the partition of the card that the record names, even if damaged; the last ones to any
+            # damaged or not, a record goes to the partition of the card it names; the last ASTRAY go to any
             installed.send_raw(values[:-ASTRAY])
             installed.send_raw(values[-ASTRAY:], partition=rng.randrange(2))
 

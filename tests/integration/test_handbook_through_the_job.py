@@ -57,7 +57,7 @@ def registered(history: History, fold: Fold, tracking_uri: str) -> ModelRef:
 
 
 def send(installed: Installation, replay: Replay, until_ms: int) -> int:
-    """Send the transactions before a time, and labels a week later; returns the number of transactions."""
+    """Send transactions before a time, each fraud's label a week later; return the number of transactions."""
     arrivals = np.concatenate([batch.arrival for batch in replay.batches()])
     rows = int(np.searchsorted(arrivals, until_ms))
     topics = installed.topics
@@ -90,7 +90,7 @@ def streamed(installed: Installation, first_id: int) -> tuple[np.ndarray, np.nda
 def test_streamed_scores_and_figures_are_those_of_the_evaluation(
     file: Path, stack: Endpoints, topic_names, tmp_path: Path
 ) -> None:
-    """Each fold's model decides its test week: all transactions are alerts; before the first week none is."""
+    """Each fold's model decides its test week, with an alert for each transaction; earlier ones have none."""
     last = WINDOWS.fold(FOLDS - 1)
     source = Source(TransactionFiles(file), Undated(DELAY_MS), None, DELAY_MS)
     history = read(source, WINDOWS.train_start, last.test_start + timedelta(last.test_days))

@@ -78,7 +78,8 @@ def test_a_generator_that_cannot_keep_up_fails_the_run(
         wait_for(running_since(run, 4.0), deadline_s=120, what="four seconds of load")
         os.kill(run.main.pid, signal.SIGSTOP)
         try:
-            time.sleep(8.0)  # longer than the rest of its schedule and the grace period
+            # longer than the rest of the schedule and the second after it in which late records are sent
+            time.sleep(8.0)
         finally:
             os.kill(run.main.pid, signal.SIGCONT)
         result = run.wait()

@@ -1,7 +1,8 @@
 """The path of profiles to the alerts, from a table in Postgres that has a connector of its own.
 
-Every transaction is an alert here, and an alert shows its version of the profile and its features. The tests
-are one story: each continues where the one before ended, and the audit covers all of it.
+Every accepted transaction is an alert here, and an alert shows its features and the version of the profile
+that it was decided with. The tests are one story: each continues where the one before ended, and the audit
+covers all of it.
 """
 
 import json
@@ -91,7 +92,7 @@ def partitions_of(bank: Bank, progress: list[dict[str, Any]], group: int) -> lis
 
 
 def archive(bank: Bank, directory: Path) -> tuple[Path, Path]:
-    """The topics as an archive stores them: transactions and profiles with their arrivals."""
+    """Write both topics as an archive stores them, with arrivals (none for rows of the snapshot)."""
     installed = bank.installed
     transactions = [
         {**json.loads(record.value or b""), "arrival_time": record.timestamp}
@@ -223,7 +224,7 @@ def test_a_lost_slot_is_repaired_by_reading_the_table_again(
     after = bank.use(job, "card-9", "card-lost", "card-2")
     assert after["card-9"]["decision"] == "decline"
     assert after["card-9"]["profile"]["age_ms"] >= 0
-    # visible from now on: earlier decisions do not change
+    # the profile counts from its arrival on: earlier decisions do not change
     assert after["card-lost"]["profile"]["arrival_time"] > before["card-lost"]["arrival_time"]
     assert after["card-2"]["profile"]["status"] == "blocked"
 
@@ -231,4 +232,4 @@ def test_a_lost_slot_is_repaired_by_reading_the_table_again(
 def test_all_outcomes_equal_the_oracles(bank: Bank, job: JobProcess) -> None:
     assert job.runs
     bank.installed.audit()
-    assert bank.installed.reasons().keys() == {"too_late"}  # only of simulated transactions
+    assert bank.installed.reasons().keys() == {"too_late"}  # only simulated transactions can be late

@@ -67,7 +67,7 @@ class Story:
     """An installation with a desk, and the conditions that steps of a rollout wait for."""
 
     def __init__(self, stack: Endpoints, topics: Topics, directory: Path, wait_for: WaitFor) -> None:
-        # so many cards that the canary's tenth is about a tenth of the cards that pay
+        # enough cards that about a tenth of those that pay are the canary's members
         self.cards = World.create(seed=11, cards=20_000, merchants=200)
         self.installed = Installation(stack, topics, directory, self.cards)
         self.settings = ServiceSettings(
@@ -198,7 +198,7 @@ def fitted(table: pa.Table, uri: str, iterations: int) -> Trained:
 
 
 def fitted_without_unknowns(table: pa.Table, uri: str) -> ModelRef:
-    """A model trained without unknown values, which raises an error for rows that have one."""
+    """A model that was trained without unknown values, and raises an error for rows that have any."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -343,7 +343,7 @@ def assert_failures_did_no_harm(story: Story, champion: ModelRef, fails: ModelRe
 
 
 def assert_decisions_are_explained(story: Story) -> None:
-    """`GET /v1/decisions` quotes alerts, also suppressed ones; the plan in force explains other decisions."""
+    """Check that `GET /v1/decisions` quotes all kinds of alerts, and else names the role that decided."""
     topics = story.installed.topics
     history, job = story.desk.look()
 
@@ -386,7 +386,7 @@ def assert_decisions_are_explained(story: Story) -> None:
 
 
 def assert_replay_is_the_same(story: Story, directory: Path) -> None:
-    """Check that another job over the same inputs writes the same bytes, and so chose the same models."""
+    """Check that a new job on the same inputs writes the same alerts and trials: the same models decided."""
     of = story.installed.topics
     names = ("fraud_alerts", "shadow_alerts", "suppressed_alerts")
     fresh = {name: f"{getattr(of, name)}-again" for name in (*names, "dead_letters", "job_progress")}

@@ -18,7 +18,7 @@ SECRET = "not for the screen"
 
 @pytest.fixture(scope="module")
 def probed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Output of the probe, a process of its own, because a JVM lives as long as its Python process."""
+    """Output of the probe, a process of its own: a JVM that pytest started would live until pytest ends."""
     directory = tmp_path_factory.mktemp("session")
     settings = {
         "FRAUD_BOOTSTRAP_SERVERS": "none",

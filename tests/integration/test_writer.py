@@ -284,7 +284,7 @@ def test_an_open_transaction_of_another_group_hides_no_record_from_the_next_proc
     """The groups share the progress topic; a killed job leaves some of their transactions open.
 
     group 1   begin, record ......................................... taken over: aborted
-    group 0            commit 1 (not readable yet), then taken over: must see it
+    group 0            commit 1 (not readable yet), then taken over: must see commit 1
     """
     first = bench.writer("old", group=0)
     other = bench.writer("old", group=1)
@@ -306,7 +306,7 @@ def test_an_open_transaction_of_another_group_hides_no_record_from_the_next_proc
 def test_start_without_offsets_waits_for_the_progress_that_another_group_hides(
     bench: WriterBench, at: At
 ) -> None:
-    """A start reads progress before it takes over; if it missed a commit, the checkpoint would seem ahead.
+    """A start reads progress, then takes over; with a commit missed, the state seems ahead of the output.
 
     group 1             begin, record ....................... taken over: aborted
     group 0   commit 1                 commit 2 (hidden)
@@ -317,7 +317,8 @@ def test_start_without_offsets_waits_for_the_progress_that_another_group_hides(
     with pytest.raises(Killed):
         bench.write(other, 1, group=1)
     bench.write(first, 2)
-    assert bench.new("new", group=0).written().commit_id == 2  # known from its offsets
+    # known from the committed offsets, which are deleted next
+    assert bench.new("new", group=0).written().commit_id == 2
     bench.delete_group()
     with ThreadPoolExecutor(1) as pool:
         later = pool.submit(bench.new("new", group=0).written)
