@@ -128,8 +128,8 @@ class Memory:
         if saved != current or memory.lateness_ms != settings.allowed_lateness_ms:
             raise MemoryFileError(
                 f"{path} is of job {saved[0]}, share {saved[1]}, allowed lateness {memory.lateness_ms} ms; "
-                f"this audit is of job {current[0]}, share {current[1]}, {settings.allowed_lateness_ms} ms; give "
-                "another file, or remove it to read the log from its beginning"
+                f"this audit is of job {current[0]}, share {current[1]}, {settings.allowed_lateness_ms} ms; "
+                "give another file, or remove it to read the log from its beginning"
             )
         memory.points.behind_s = behind_s
         return memory

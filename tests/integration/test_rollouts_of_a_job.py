@@ -6,6 +6,7 @@ One story, driven by the desk, which API and command line use, while transaction
 import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -401,7 +402,7 @@ def assert_replay_is_the_same(story: Story, directory: Path) -> None:
         again.caught_up(job)
     for name in names:
         first, second = (
-            {(record.key, record.value) for record in installed.read(getattr(installed.topics, name))}
+            Counter((record.key, record.value) for record in installed.read(getattr(installed.topics, name)))
             for installed in (story.installed, again)
         )
         assert first == second, name
