@@ -11,23 +11,24 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
+from harness.logins import logged_in, without_login
 from loadtests.audit import endless
 from loadtests.audit.judging import from_registry
 from loadtests.audit.topic_log import TopicLog
 from loadtests.faults.installation import Installation
 from loadtests.oracle import Record
+from streaming_job.contracts.permissions import Component
 from streaming_job.settings import JobSettings
 
 
 def copied_without_the_third(stack: Endpoints, installed: Installation, name: str) -> JobSettings:
-    """Copy the job's alerts, except the third, to another topic; return settings with that topic."""
+    """Copy the job's alerts, except the third, to another topic; return settings for its audit."""
     topics = installed.topics.model_copy(update={"fraud_alerts": f"{installed.topics.fraud_alerts}-{name}"})
-    copied = installed.settings.model_copy(update={"topics": topics})
     broker.create(stack.bootstrap_servers, topics)
-    alerts = alerts_of(installed.settings)
+    alerts = alerts_of(without_login(installed))
     assert len(alerts) > 7
-    write(copied, [*alerts[:2], *alerts[3:]])
-    return copied
+    write(stack, topics.fraud_alerts, [*alerts[:2], *alerts[3:]])
+    return logged_in(installed, Component.AUDIT, topics=topics)
 
 
 def alerts_of(settings: JobSettings) -> list[Record]:
@@ -35,11 +36,11 @@ def alerts_of(settings: JobSettings) -> list[Record]:
     return list(TopicLog(settings.bootstrap_servers, settings.kafka).read(settings.topics.fraud_alerts))
 
 
-def write(settings: JobSettings, alerts: list[Record]) -> None:
+def write(stack: Endpoints, topic: str, alerts: list[Record]) -> None:
     """Append alerts unchanged, as another producer could."""
-    producer = Producer({**settings.kafka, "bootstrap.servers": settings.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": stack.bootstrap_servers})
     for alert in alerts:
-        producer.produce(settings.topics.fraud_alerts, alert.value, alert.key, headers=list(alert.headers))
+        producer.produce(topic, alert.value, alert.key, headers=list(alert.headers))
     assert producer.flush(30) == 0
 
 

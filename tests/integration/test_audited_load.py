@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from harness.followed_audit import alerts_of, copied_without_the_third, followed, scraped, write
 from harness.light_load import BUSY, light
+from harness.logins import logged_in, without_login
 
 from deploy.local.stack import Endpoints
 from loadtests.audit import endless, one_alert
@@ -21,6 +22,7 @@ from loadtests.locust_run.result import HISTOGRAMS
 from loadtests.locust_run.sender import INTENDED_AT
 from loadtests.locust_run.verdict import Audit, failures
 from models import loading
+from streaming_job.contracts.permissions import Component
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 WaitFor = Callable[..., object]
@@ -31,9 +33,10 @@ DECIDED = 2_000
 
 def test_all_alerts_of_a_run_are_seen(installed: Installation, warm_job: JobProcess, tmp_path: Path) -> None:
     plan = light(tmp_path / "run")
-    log = TopicLog(installed.settings.bootstrap_servers, installed.settings.kafka)
+    settings = without_login(installed)
+    log = TopicLog(settings.bootstrap_servers, settings.kafka)
     before = Audit.of(installed.verdict())
-    with LocustProcesses(plan, installed.settings, 2) as run:
+    with LocustProcesses(plan, settings, 2) as run:
         result = run.wait()
     whole = Audit.of(installed.verdict())
     audit = replace(whole, events=whole.events - before.events, alerts=whole.alerts - before.alerts)
@@ -73,7 +76,7 @@ def test_a_lost_and_a_duplicated_alert_are_each_found_once_within_two_minutes(
             deadline_s=FOUND_WITHIN_S,
             what="the lost alert",
         )
-        write(settings, [alerts_of(settings)[5]])
+        write(stack, topic, [alerts_of(settings)[5]])
         wait_for(
             lambda: scraped(address, topic)["fraud_audit_duplicated_total"] == 1,
             deadline_s=FOUND_WITHIN_S,
@@ -87,7 +90,7 @@ def test_a_lost_and_a_duplicated_alert_are_each_found_once_within_two_minutes(
     assert 0 < samples["fraud_audit_lag_seconds"] < FOUND_WITHIN_S
 
     with followed(settings, plan) as address:
-        write(settings, [alerts_of(settings)[0]])
+        write(stack, topic, [alerts_of(settings)[0]])
         wait_for(
             lambda: scraped(address, topic)["fraud_audit_duplicated_total"] == 1,
             deadline_s=FOUND_WITHIN_S,
@@ -100,7 +103,7 @@ def test_a_lost_and_a_duplicated_alert_are_each_found_once_within_two_minutes(
 def test_alerts_of_a_real_job_are_recomputed_byte_for_byte(
     installed: Installation, warm_job: JobProcess
 ) -> None:
-    settings = installed.settings
+    settings = logged_in(installed, Component.AUDIT)
     log = TopicLog(settings.bootstrap_servers, settings.kafka)
     directory = settings.work_dir / "models"
     for alert in alerts_of(settings)[::400]:

@@ -56,7 +56,7 @@ def test_a_lost_and_a_doubled_alert_page_within_two_minutes(
         wait_for(
             lambda: "FraudAlertsMissing" in pages(), deadline_s=FOUND_WITHIN_S, what="the lost alert's page"
         )
-        write(copied, [alerts_of(copied)[5]])
+        write(stack, copied.topics.fraud_alerts, [alerts_of(copied)[5]])
         wait_for(
             lambda: "FraudAlertsDuplicated" in pages(),
             deadline_s=FOUND_WITHIN_S,

@@ -33,6 +33,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 from harness.job_log import AGAIN
+from harness.logins import logged_in
 from harness.records import transaction
 from harness.sidecar_process import SidecarProcess
 from typer.testing import CliRunner
@@ -417,7 +418,7 @@ def test_corrected_dead_letters_are_decided_once(
     whole = [json.dumps(transaction(2)).encode() for _ in range(3)]
     installed.send_raw([value[:-1] for value in whole], card.encode())
     installed.caught_up(job)
-    environment = environment_of(installed, Component.DEAD_LETTERS)
+    environment = logged_in(installed, Component.DEAD_LETTERS).variables()
     file = tmp_path / "mend.jsonl"
     fraud(environment, "dead-letters", "list", "--reason", "malformed_json", "--raw", str(file))
     lines = [json.loads(line) for line in file.read_text().splitlines()]
@@ -490,7 +491,7 @@ def test_transactions_in_a_wrong_partition_are_refused_and_replayed_to_the_right
     for letter in letters.values():
         assert letter["partition"] == 1 - partition
         assert f"in partition {1 - partition}, but the card's partition is {partition}; " in letter["detail"]
-    environment, file = environment_of(installed, Component.DEAD_LETTERS), tmp_path / "wrong.jsonl"
+    environment, file = logged_in(installed, Component.DEAD_LETTERS).variables(), tmp_path / "wrong.jsonl"
     fraud(environment, "dead-letters", "list", "--reason", "wrong_partition", "--raw", str(file))
     assert json.loads(fraud(environment, "dead-letters", "replay", str(file))) == {
         "sent": 2,
@@ -505,12 +506,6 @@ def test_transactions_in_a_wrong_partition_are_refused_and_replayed_to_the_right
     ]
     assert sorted(result) == sorted([(1 - partition, card.encode())] * 2 + [(partition, card.encode())] * 2)
     assert installed.reasons()[Reason.WRONG_PARTITION.value] == 2
-
-
-def environment_of(installed: Installation, component: Component) -> dict[str, str]:
-    """Variables with which a component logs in as its own user, which gets its permissions."""
-    installed.grant(component)
-    return installed.environment(kafka={**installed.settings.kafka, "sasl.username": component.value})
 
 
 def fraud(environment: dict[str, str], *arguments: str) -> str:
@@ -579,19 +574,19 @@ def test_sidecar_and_tools_work_with_their_own_permissions(
     """Each logs in as its own user, to whom the brokers refuse everything else."""
     model = trained(installed.settings.mlflow_tracking_uri)
     asked = [f"{model.ref.name}/{model.ref.version}", "--threshold", "0.5", "--rollout-id", "r-permitted"]
-    owner = environment_of(installed, Component.ROLLOUTS)
+    owner = logged_in(installed, Component.ROLLOUTS).variables()
     fraud(owner, "rollouts", "propose", *asked)
     fraud(owner, "rollouts", "shadow", "r-permitted", "--reason", "test")
     fraud(owner, "rollouts", "verdict", "r-permitted")
 
     alert = json.loads(installed.read(installed.topics.fraud_alerts)[0].value or b"")
     card, transaction_id = alert["card_id"], alert["transaction_id"]
-    analyst = environment_of(installed, Component.LABELS)
+    analyst = logged_in(installed, Component.LABELS).variables()
     kind = ["--kind", "verdict", "--verdict", "fraud"]
     fraud(analyst, "labels", "add", card, transaction_id, *kind, "--source", "ada")
     assert json.loads(fraud(analyst, "labels", "show", card))["record"]["source"] == "ada"
 
-    with SidecarProcess(**environment_of(installed, Component.SIDECAR)) as sidecar:
+    with SidecarProcess(**logged_in(installed, Component.SIDECAR).variables()) as sidecar:
 
         def is_ready() -> bool:
             return sidecar.get("readyz")[0] == 200
@@ -612,7 +607,7 @@ def test_sidecar_and_tools_work_with_their_own_permissions(
 
     report = tmp_path / "report.json"
     auditor = CliRunner().invoke(
-        cli.app, ["verify", "--report", str(report)], env=environment_of(installed, Component.AUDIT)
+        cli.app, ["verify", "--report", str(report)], env=logged_in(installed, Component.AUDIT).variables()
     )
     assert report.exists(), auditor.output
     assert json.loads(report.read_text())["missing"] == 0

@@ -13,6 +13,7 @@ from urllib.error import URLError
 import psutil
 import pytest
 from harness.light_load import BUSY, light
+from harness.logins import without_login
 from thoroughness import only_thorough
 
 from deploy.local.ports import HOST, free_port
@@ -51,7 +52,7 @@ def running_since(run: LocustProcesses, second: float) -> Callable[[], bool]:
 def test_a_job_stopped_for_two_seconds_shows_in_the_latency_tail(
     installed: Installation, warm_job: JobProcess, plan: Plan, wait_for: WaitFor
 ) -> None:
-    with LocustProcesses(replace(plan, for_s=12.0), installed.settings, 1) as run:
+    with LocustProcesses(replace(plan, for_s=12.0), without_login(installed), 1) as run:
         wait_for(running_since(run, 6.0), deadline_s=120, what="six seconds of load")
         family = [psutil.Process(warm_job.process.pid), *warm_job.descendants()]
         for process in family:
@@ -74,7 +75,7 @@ def test_a_job_stopped_for_two_seconds_shows_in_the_latency_tail(
 def test_a_generator_that_cannot_keep_up_fails_the_run(
     installed: Installation, warm_job: JobProcess, plan: Plan, wait_for: WaitFor
 ) -> None:
-    with LocustProcesses(replace(plan, for_s=6.0), installed.settings, 1) as run:
+    with LocustProcesses(replace(plan, for_s=6.0), without_login(installed), 1) as run:
         wait_for(running_since(run, 4.0), deadline_s=120, what="four seconds of load")
         os.kill(run.main.pid, signal.SIGSTOP)
         try:
@@ -95,7 +96,7 @@ def test_a_search_for_the_peak_tries_rates_until_one_fails(
     installed: Installation, warm_job: JobProcess, plan: Plan
 ) -> None:
     bounds = replace(BUSY, p99_ms=60_000.0)
-    target = Target(installed.settings, own_topics=True)
+    target = Target(without_login(installed), own_topics=True)
     search = Search(replace(plan, for_s=4.0), target, bounds, 1, lambda _: None)
     search_result = search.find(300.0, 600.0, 0.05, 4)
     assert [(probe.rate, probe.passed) for probe in search_result.probes] == [(300.0, True), (600.0, True)]
@@ -113,7 +114,7 @@ def test_locusts_web_page_shows_the_run_and_ends_with_it(
 ) -> None:
     port = free_port()
     page = f"http://{HOST}:{port}/"
-    with LocustProcesses(plan, installed.settings, 2, web_port=port) as run:
+    with LocustProcesses(plan, without_login(installed), 2, web_port=port) as run:
         wait_for(running_since(run, 4.0), deadline_s=120, what="four seconds of load")
         assert "locust" in get(page).lower()
         wait_for(
@@ -130,7 +131,7 @@ def test_locusts_web_page_shows_the_run_and_ends_with_it(
 def test_a_dead_worker_ends_the_run_within_seconds(
     installed: Installation, warm_job: JobProcess, plan: Plan, wait_for: WaitFor
 ) -> None:
-    with LocustProcesses(replace(plan, for_s=120.0), installed.settings, 2) as run:
+    with LocustProcesses(replace(plan, for_s=120.0), without_login(installed), 2) as run:
         wait_for(running_since(run, 3.0), deadline_s=120, what="three seconds of load")
         run.workers[1].kill()
         begun = time.monotonic()
