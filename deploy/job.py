@@ -63,7 +63,13 @@ def permissions(
     """Print the permissions that a component needs on the brokers, as commands of Kafka's kafka-acls.sh."""
     settings = environment.settings(JobSettings)
     command = ["kafka-acls.sh", "--bootstrap-server", settings.bootstrap_servers, "--add"]
-    for permission in needed(component, settings.job_id, settings.topics, facts=settings.merchant_facts):
+    for permission in needed(
+        component,
+        settings.job_id,
+        settings.topics,
+        key_groups=settings.key_groups,
+        facts=settings.merchant_facts,
+    ):
         typer.echo(shlex.join([*command, "--allow-principal", principal, *permission.options()]))
 
 

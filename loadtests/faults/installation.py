@@ -115,7 +115,13 @@ class Installation:
             changes: changed settings of the job.
         """
         settings = self.settings.model_copy(update=changes)
-        permissions = needed(component, settings.job_id, settings.topics, facts=settings.merchant_facts)
+        permissions = needed(
+            component,
+            settings.job_id,
+            settings.topics,
+            key_groups=settings.key_groups,
+            facts=settings.merchant_facts,
+        )
         grant(self.stack.bootstrap_servers, component.value, permissions)
 
     def start(self, release: Path | None = None, /, **changes: Any) -> JobProcess:

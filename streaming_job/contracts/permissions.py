@@ -54,18 +54,21 @@ class Permission:
         return [f"--{self.resource.value}", self.name, "--resource-pattern-type", pattern, *operations]
 
 
-def needed(component: Component, job_id: str, topics: Topics, *, facts: bool) -> Iterator[Permission]:
+def needed(
+    component: Component, job_id: str, topics: Topics, *, key_groups: int, facts: bool
+) -> Iterator[Permission]:
     """Yield the permissions of a component.
 
     Args:
         component: the component.
         job_id: id of the job.
         topics: names of the topics.
+        key_groups: number of the job's key groups, each of which has a transactional id.
         facts: whether the job keeps merchant facts.
     """
     match component:
         case Component.JOB:
-            yield from _of_job(job_id, topics, facts)
+            yield from _of_job(job_id, topics, key_groups, facts)
         case Component.SIDECAR:
             yield from _of_sidecar(job_id, topics)
         case Component.ROLLOUTS:
@@ -73,7 +76,7 @@ def needed(component: Component, job_id: str, topics: Topics, *, facts: bool) ->
         case Component.LABELS:
             read = {topics.labels, topics.chargebacks}
             yield from _topics(read=read, write={topics.labels})
-            yield from _ids(writes_as=[_labels_of(topics)], describes=["fraud-labels"])
+            yield from _ids(writes_as_any=[f"fraud-labels-{topics.labels}-"], describes=["fraud-labels"])
         case Component.DEAD_LETTERS:
             inputs = {topics.transactions, *topics.tables, topics.labels, topics.chargebacks}
             read = {*inputs, topics.dead_letters, topics.dead_letter_replays}
@@ -84,7 +87,7 @@ def needed(component: Component, job_id: str, topics: Topics, *, facts: bool) ->
             yield from _ids(describes=[job_id, "fraud-audit"])
 
 
-def _of_job(job_id: str, topics: Topics, facts: bool) -> Iterator[Permission]:
+def _of_job(job_id: str, topics: Topics, key_groups: int, facts: bool) -> Iterator[Permission]:
     write = {*topics.job_topics} - {topics.transactions, *topics.tables}
     yield from _topics(
         read={topics.transactions, topics.job_progress, *topics.folded_tables(facts=facts)},
@@ -92,7 +95,8 @@ def _of_job(job_id: str, topics: Topics, facts: bool) -> Iterator[Permission]:
     )
     yield Permission(Resource.GROUP, job_id, (Operation.READ,))
     yield from _ids(
-        writes_as=[f"{job_id}-"], describes=[f"{job_id}-start", f"{job_id}-bootstrap", "end-offsets"]
+        writes_as=[f"{job_id}-{group}" for group in range(key_groups)],
+        describes=[f"{job_id}-start", f"{job_id}-bootstrap", "end-offsets"],
     )
 
 
@@ -117,12 +121,9 @@ def _of_sidecar(job_id: str, topics: Topics) -> Iterator[Permission]:
         read={topics.transactions, topics.profiles}, write={topics.labels}, describe={topics.heartbeats}
     )
     yield from _ids(
-        writes_as=[_labels_of(topics)], describes=[job_id, f"{job_id}-sidecar", f"{job_id}-decisions"]
+        writes_as_any=[f"fraud-labels-{topics.labels}-"],
+        describes=[job_id, f"{job_id}-sidecar", f"{job_id}-decisions"],
     )
-
-
-def _labels_of(topics: Topics) -> str:
-    return f"fraud-labels-{topics.labels}-"
 
 
 def _topics(
@@ -143,15 +144,20 @@ def _topics(
         yield Permission(Resource.TOPIC, topic, operations)
 
 
-def _ids(writes_as: Collection[str] = (), describes: Collection[str] = ()) -> Iterator[Permission]:
+def _ids(
+    writes_as: Collection[str] = (), writes_as_any: Collection[str] = (), describes: Collection[str] = ()
+) -> Iterator[Permission]:
     """Yield permissions on transactional ids and groups.
 
     Args:
-        writes_as: prefixes of transactional ids.
+        writes_as: transactional ids.
+        writes_as_any: prefixes of transactional ids.
         describes: groups. librdkafka finds the coordinator of each consumer's group, even if the consumer
             never joins it.
     """
-    for prefix in writes_as:
+    for name in writes_as:
+        yield Permission(Resource.TRANSACTIONAL_ID, name, (Operation.WRITE,))
+    for prefix in writes_as_any:
         yield Permission(Resource.TRANSACTIONAL_ID, prefix, (Operation.WRITE,), is_prefix=True)
     for group in describes:
         yield Permission(Resource.GROUP, group, (Operation.DESCRIBE,))

@@ -29,9 +29,9 @@ def test_a_missing_permission_of_a_key_group_is_named(
     job = bench.settings.job_id
 
     def is_lacking(permission: Permission) -> bool:
-        return permission.resource is resource and permission.name in (job, f"{job}-")
+        return permission.resource is resource and permission.name in (job, f"{job}-0")
 
-    permissions = needed(Component.JOB, job, bench.topics, facts=False)
+    permissions = needed(Component.JOB, job, bench.topics, key_groups=2, facts=False)
     grant(stack.bootstrap_servers, "job", [one for one in permissions if not is_lacking(one)])
     try:
         with pytest.raises(SinkError) as refusal:
