@@ -65,20 +65,25 @@ TABLE = (
         "The rollout's phase does not allow the step, another rollout is open, or the champion has changed.",
         "Read the rollout, then retry.",
     ),
-    Row(("last_rollout",), 409, "Without this rollout nothing could decide.", "Promote another model first."),
+    Row(
+        ("last_rollout",),
+        409,
+        "The step is refused, because after it no rollout could decide.",
+        "Promote another model first.",
+    ),
     Row(("race",), 409, "Other writers were faster, six times in a row.", "Read the rollout, then retry."),
     Row(
         ("open_transaction",),
         409,
         "A transaction at the end of model-rollouts is still open.",
-        "Wait for it.",
+        "Wait for its end, then retry.",
     ),
     Row(("if_match_unknown",), 412, "If-Match is not a seq.", "Send the ETag of GET."),
     Row(("body_too_large",), 413, "The body is larger than FRAUD_MAX_BODY_BYTES.", "Send a smaller body."),
     Row(
         ("invalid_request",),
         422,
-        "Parameters or body do not match the description; errors says where.",
+        "Parameters or body do not match the path's OpenAPI description; errors says where.",
         "Correct them.",
     ),
     Row(
@@ -94,20 +99,20 @@ TABLE = (
             "training_scores",
         ),
         422,
-        "The model failed the check; for registry and files the status is 404 if the model does not exist, "
-        "503 if the registry does not answer.",
+        "The model failed the check that the code names. For registry and files the status is 404 if the "
+        "model does not exist, 503 if the registry does not answer.",
         "As the detail says; see docs/rollouts.md.",
     ),
     Row(
         ("policy", "guards", "guards_data", "challenger", "share_bp", "type", "four_eyes", "idempotency_key"),
         422,
-        "The change failed the check.",
+        "The change failed the check that the code names.",
         "As the detail says; see docs/rollouts.md.",
     ),
     Row(
         ("label",),
         422,
-        "A label breaks the contract (docs/labels.md); the answer names the row, nothing was written.",
+        "A label breaks the contract (docs/labels.md); the answer names the row. No label was written.",
         "Correct it.",
     ),
     Row(("if_match_missing",), 428, "The step needs If-Match.", "Send the ETag of GET."),
@@ -129,7 +134,8 @@ TABLE = (
     Row(
         ("brokers", "audit", "too_much_to_read"),
         503,
-        "The brokers did not answer a change or a search, or the search was too long.",
+        "brokers: the brokers did not answer a change or a search. audit: the audit log could not be read, "
+        "so the change was not made. too_much_to_read: the search was too long.",
         "Repeat the change with the same Idempotency-Key; search with a later since.",
     ),
     Row(

@@ -33,5 +33,5 @@ DAY = Gameday(
     ),
     provoke=_provoke,
     mend=_mend,
-    note="`FraudAlertStorm` is not expected: it compares with the previous day, of which there are no data.",
+    note="`FraudAlertStorm` is not expected: it compares with the previous day, when the job did not run.",
 )

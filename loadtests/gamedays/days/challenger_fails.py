@@ -31,7 +31,7 @@ def _mend(scene: Scene) -> None:
 DAY = Gameday(
     name="challenger_fails",
     entries=("guard_breach",),
-    symptom="A challenger raises",
+    symptom="A challenger raises exceptions",
     provoked_by="a model that raises for cards without a profile is proposed and put into shadow",
     mended_by="none: the sidecar rolls the challenger back by itself",
     expected=Expected(

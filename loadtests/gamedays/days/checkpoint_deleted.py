@@ -44,7 +44,10 @@ DAY = Gameday(
     name="checkpoint_deleted",
     entries=("no_commits", "state_rebuilt"),
     symptom="The checkpoint is lost, and the job ends",
-    provoked_by="the job stops for a copy of its checkpoint and continues; then its checkpoint is deleted",
+    provoked_by=(
+        "the job is stopped, its checkpoint is copied, and the job is started again; then the checkpoint is "
+        "deleted"
+    ),
     mended_by="the copy, which is older than the output, is restored, and the job is started",
     expected=Expected(
         codes=("no_commits", "group_silent"),

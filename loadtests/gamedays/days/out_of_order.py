@@ -20,7 +20,7 @@ DAY = Gameday(
     entries=("out_of_order",),
     symptom="Transactions of a card arrive in another order than they happened in",
     provoked_by=f"{SHARE:.0%} of the transactions arrive up to 30 s late, with random delays",
-    mended_by="the sender sends in order again",
+    mended_by="the transactions are sent in order again",
     expected=Expected(
         signs=(Sign("fraud_late_total", 500, grows=True),),
         rules=("FraudOutOfOrder",),

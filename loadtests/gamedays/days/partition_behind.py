@@ -27,7 +27,10 @@ DAY = Gameday(
     name="partition_behind",
     entries=("partition_behind", "no_commits"),
     symptom="One partition is behind, the others are not",
-    provoked_by=f"the job is started with epochs of {LONG_S:.0f} s; then the worker of one key group hangs",
+    provoked_by=(
+        f"the job is started with epochs of {LONG_S:.0f} s, within which key groups do not wait for one "
+        "another; then the worker of one key group hangs"
+    ),
     mended_by="SIGKILL to the worker that hangs: Spark runs its task again in another worker",
     expected=Expected(
         codes=("no_commits",),

@@ -46,7 +46,9 @@ DAY = Gameday(
     entries=("open_transaction",),
     symptom="A producer's transaction does not end",
     provoked_by="a foreign producer writes a record to each partition in a transaction, and does not end it",
-    mended_by="a new producer with the same transactional.id: the brokers abort the open transaction",
+    mended_by=(
+        "a new producer is opened with the same transactional.id, so the brokers abort the open transaction"
+    ),
     expected=Expected(
         codes=("open_transaction",),
         checks=("producers",),
