@@ -10,9 +10,9 @@ its high bits and the merchant's hash in its low bits. Every event that can coun
 window, or be repeated, is by its event time at most the allowed lateness plus one hour old: one short walk
 from the newest event covers both.
 
-The counts of a hot card come from three rings of 60 buckets, aligned to 1970-01-01. A count leaves
-out the oldest bucket (1/60 of the window long), of which only a part is in the window: it misses that part,
-and never exceeds the true count.
+The counts of a hot card come from three rings of 60 buckets, aligned to 1970-01-01. All 60 are counted. The
+window begins within the bucket before them, which is no longer kept: a count misses the events of that part
+of the window, at most 1/60 of it, and never exceeds the true count.
 """
 
 import numpy as np

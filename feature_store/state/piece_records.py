@@ -35,7 +35,7 @@ class PieceRecords:
     """The records of a piece's n cards, one card after another."""
 
     cards: NDArray[np.void]
-    """CARD, shape (n,); all zero where a number is unused."""
+    """CARD, shape (n,), one for each card number; all zero for a card number that is not in use."""
     events: NDArray[np.void]
     """All kept events of hot cards, and those events of other cards that a window can still reach (EVENT).
 
@@ -66,7 +66,7 @@ def is_used(cards: NDArray[np.void]) -> NDArray[np.bool_]:
 def has_record(cards: NDArray[np.void], pointer: str) -> NDArray[np.bool_]:
     """Return which cards (CARD) have the record that a field such as `hot` points to.
 
-    The pointers of unused numbers mean nothing: in a snapshot they are zero.
+    In a snapshot the pointers of unused card numbers are zero, not EMPTY; they point to nothing all the same.
     """
     has: NDArray[np.bool_] = is_used(cards) & (cards[pointer] != EMPTY)
     return has
@@ -76,7 +76,8 @@ def has_record(cards: NDArray[np.void], pointer: str) -> NDArray[np.bool_]:
 def _first_reachable(card: Array, events: Array, lateness_ms: int) -> int:
     """Return the index of the first event that a window can reach; a hot card keeps all its events.
 
-    A hot card keeps them because their number decides when half of them are dropped.
+    A hot card drops the older half of its events when it has MOST_EVENTS, and a rebuilt one has to do so at
+    the same moment.
     """
     first = card.segment
     if card.hot == EMPTY:
@@ -221,8 +222,8 @@ def insert(state: GroupState, piece: int, contents: PieceRecords) -> None:
     """Insert the records of a piece into a state; the caller rebuilds the index afterwards."""
     first = piece * CARDS_PER_PIECE
     state.reserve("cards", 0, first + contents.cards.size)
-    # a segment has room for less than twice its events, or for FIRST_CAPACITY; one free segment of each size
-    # may be left over, together less than 2 * MOST_EVENTS
+    # a segment has room for less than twice its card's events, or for FIRST_CAPACITY; halving larger segments
+    # leaves at most one free segment of each size, together less than 2 * MOST_EVENTS
     state.reserve_events(2 * (contents.events.size + MOST_EVENTS) + FIRST_CAPACITY * contents.cards.size)
     state.reserve("profiles", int(state.counters[PROFILES]), contents.profiles.size)
     state.reserve("alert_hours", int(state.counters[ALERTED]), contents.alert_hours.size)

@@ -165,8 +165,8 @@ def restart(cards: int) -> Iterator[Figure]:
     load, state, store, meta = FeatureLoad(cards), GroupState(MemoryArena()), MemoryPieces(), Meta()
     load.warm(state, KEPT_DAYS, batch=200_000)
     times = []
-    # until every piece has a snapshot newer than the first delta: the store is then as if it had received all
-    # events, warm-up included
+    # the first delta lists all cards of the warm-up, so it is large, and many snapshots are written with it;
+    # go on until each of these is replaced: snapshots and deltas then have their sizes after a long run
     while not meta.pieces or min(meta.pieces) < 2:
         delta = _batch(load, state, SMALL_BATCH)
         start = time.thread_time()

@@ -32,7 +32,11 @@ VENVS = Path(".fraud/compare-venvs")
 
 def compare(
     only: Annotated[
-        str, typer.Option(help="Engines (a,b,...), run in the default's order; the first is the reference")
+        str,
+        typer.Option(
+            help="Engines (a,b,...). They run in the order of the default, whatever order is given; the "
+            "first to run is the reference"
+        ),
     ] = engines.ALL,
     rate: Annotated[float, typer.Option(min=1, help="Transactions per second of the steady load")] = 1_000.0,
     length: Annotated[str, typer.Option("--for", help="Length of the latency measurement: 60s, 5m")] = "45s",

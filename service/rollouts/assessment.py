@@ -153,7 +153,8 @@ def counts(
         for _, record in sorted(groups.items())
     )
     total = Counts.of_groups(Counts.from_json(item) for item in by_group if item is not None)
-    # a challenger that has scored nothing has no shadow alerts, and would seem to agree with the champion
+    # a shadow alert is written only where the models disagree: a challenger that has scored nothing has none,
+    # and would be credited with the champion's alerts
     if labels is None or labels.waiting_for is not None or not total.transactions:
         return total
     labelled = labels.challengers.get(challenger, Labelled())

@@ -37,7 +37,9 @@ def require_sound(proposal: Proposal) -> None:
     if sum(challenger.role == CANARY for challenger in proposal.challengers) > 1:
         raise RefusedError("challenger", "more than one challenger has the role canary; keep one of them")
     if proposal.at_once and len(names) > 1:
-        raise RefusedError("challenger", "only one model can be promoted at once; keep one challenger")
+        raise RefusedError(
+            "challenger", "exactly one model can be promoted without a trial; keep one challenger"
+        )
 
 
 def require_features(ref: ModelRef, computed: list[str] | None, job_id: str) -> None:

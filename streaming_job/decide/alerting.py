@@ -1,6 +1,6 @@
 """The alerts of a block, in log order: counted per card, escalated, suppressed by cooldowns, and built.
 
-Only the rows on which the champion or a challenger alerts are handled one by one.
+Only rows with an alert, and rows at which a card starts afresh, are handled one by one.
 """
 
 from collections.abc import Iterator, Sequence
