@@ -6,9 +6,9 @@ back) counts as equal to it.
 
 An event stores its arrival, modulo 34 years, in the bits that its two hashes leave free: `transaction` has
 the arrival in its high bits and one half of the id's hash in its low bits; `merchant` has the other half in
-its high bits and the merchant's hash in its low bits. Every event that can count in the longest arrival
-window, or be repeated, is by its event time at most the allowed lateness plus one hour old: one short walk
-from the newest event covers both.
+its high bits and the merchant's hash in its low bits. An event whose event time is more than the allowed
+lateness plus one hour before a transaction's arrival can neither be in one of its arrival windows nor be the
+event that it repeats (the repetition would be too late): one short walk from the newest event covers both.
 
 The counts of a hot card come from three rings of 60 buckets, aligned to 1970-01-01. All 60 are counted. The
 window begins within the bucket before them, which is no longer kept: a count misses the events of that part

@@ -40,7 +40,7 @@ FEW_DAYS = 3
 """Days of history for MANY or more cards, whose forty days would exceed a machine's memory."""
 MANY = 1_000_000
 BUSY_CARDS, BUSY_PER_DAY = 20_000, 4_000.0
-"""926 events per second; nine tenths of them are 50,000 per minute."""
+"""926 events per second of all cards; a busy card gets nine tenths of them, 50,000 per minute."""
 RESTART_CARDS = 500_000
 """Cards of one key group of a job with 1,000,000 cards on two cores."""
 
@@ -137,7 +137,7 @@ def _at_rest(cards: int, rounds: int, resolution_ms: int) -> Iterator[Figure]:
             return
         records = CARD.itemsize + per_card * EVENT.itemsize
         yield _bytes("records alone", records, "a card and its events, uncompressed")
-        yield _bytes("working copy", state.arena.nbytes / cards, "size of the mapped files without holes")
+        yield _bytes("working copy", state.arena.nbytes / cards, "allocated size of the sparse mapped files")
         yield _persisting("delta and snapshots, write", times[len(times) // 2 :])
         yield per_item(
             "delta, encode", "us/event", rounds, batch, lambda: _batch(load, state, batch).encode,

@@ -60,7 +60,11 @@ def _feed(rig: Rig, live: Live, usage: JobUsage, say: Say) -> tuple[float, float
         begin = time.time() + live.warm_up_s
         end = begin + live.for_s
         load = f"at {live.rate:,.0f} transactions a second"
-        _wait(rig, begin - 1.0, lambda left: say(f"warming up {load}, {left + live.for_s:.0f} s left"))
+        _wait(
+            rig,
+            begin - 1.0,
+            lambda left: say(f"warming up {load}, {left + live.for_s:.0f} s left with the measurement"),
+        )
         usage.measure_memory()
         _wait(rig, begin, lambda left: None)
         usage.sample()
