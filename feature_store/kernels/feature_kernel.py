@@ -65,7 +65,7 @@ def _touch(cards: Array, events: Array, numbers: NDArray[np.int32], start: int, 
     """Prefetch the cards of rows start..end - 1 and their newest events; return a meaningless sum.
 
     The reads are independent, so their cache misses overlap; the kernel, row by row, would wait for
-    each. With more cards than the caches hold this halves the time of an event.
+    each. With more cards than the processor's caches hold, this halves the kernel's time per row.
     """
     touched = 0
     for row in range(start, end):

@@ -91,7 +91,7 @@ def apply_changes(
         newest = card.profile
         read = change.change == SNAPSHOT or change.change == REREAD
         if read and newest != EMPTY and not _is_newer(change, profiles[newest]):
-            continue  # a snapshot row never overwrites a newer version
+            continue  # a snapshot row becomes a version only if its LSN is newer than the newest version's
         beginning = change.change == SNAPSHOT and newest == EMPTY
         if change.change == TOMBSTONE and newest != EMPTY and profiles[newest].change >= DELETE:
             continue  # the tombstone of a delete that is applied already

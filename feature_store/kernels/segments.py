@@ -1,9 +1,10 @@
 """Kernels that allocate segments of 4 to 512 events to cards: a buddy allocator (Knowlton 1965).
 
 The events array is cut into chunks of MOST_EVENTS. A chunk is halved until a half is just large enough; two
-free halves of the same whole are merged again. So the segment that a growing card leaves is soon part of a
-larger one. Free segments of a size form a doubly linked list in their first records: `when` is the free
-marker, `amount` the next free segment, `transaction` the previous one plus 1 (0: none).
+free halves of the same whole are merged again. So the segment that a growing card leaves becomes part of a
+larger one as soon as the other half of its whole is free. Free segments of a size form a doubly linked list
+in their first records: `when` is the free marker, `amount` the next free segment, `transaction` the previous
+one plus 1 (0: none).
 """
 
 from typing import Any

@@ -2,7 +2,8 @@
 
 The count of a day covers 24 clock hours of arrival. Arrivals of a card never go back, so 24 counters stay
 exact, however late a transaction's event time is. The alerts of a card that starts afresh are reset here, at
-the row of its restart, and not by the feature kernel, which has already processed the whole batch.
+the row of its restart. The feature kernel does not reset them: it processes the whole batch before this
+kernel starts, so the card's rows before the restart would lose their counts, too.
 
 Escalation and cooldown depend on the order of a card's alerts. The count that escalates an alert includes the
 alert itself. An alert that is neither declined nor escalated is suppressed if it arrives within the cooldown

@@ -137,8 +137,8 @@ def walk_windows(
 ) -> tuple[int, int, float]:
     """Compute all windows of a transaction that is not late, walking back from event `last` to `first`.
 
-    Clears LAST_AT_MERCHANT of the newest event at the transaction's merchant, and LAST_IN_COUNTRY of the
-    newest event in its country.
+    Of the events in 30d, the newest at the transaction's merchant loses LAST_AT_MERCHANT, and the newest in
+    its country loses LAST_IN_COUNTRY.
 
     Returns:
         Of the card's other transactions in 30d: count, sum of the amounts, sum of their squared deviations
@@ -249,7 +249,7 @@ def late_flags(events: Array, first: int, at: int, end: int, merchant: np.uint64
         if (events[i].when >> COUNTRY_SHIFT) & COUNTRY_MASK == country:
             flags &= ~LAST_IN_COUNTRY
     for i in range(first, at):
-        # no effect where a later event has the flag already
+        # most have lost their flags to later events before; clearing a flag again changes nothing
         if (events[i].merchant & _MERCHANTS) == merchant:
             events[i].when &= ~LAST_AT_MERCHANT
         if (events[i].when >> COUNTRY_SHIFT) & COUNTRY_MASK == country:

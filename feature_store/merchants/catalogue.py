@@ -47,12 +47,15 @@ MERCHANT_FEATURES: tuple[Feature, ...] = (
     _merchant("count_7d", "1", "Transactions of the merchant in the ripe hours from M - 168 on", 7),
     _merchant("count_30d", "1", "Transactions of the merchant in the ripe hours from M - 720 on"),
     _merchant(
-        "risk_7d", "1", "Reported frauds of the same hours over merchant_count_7d; unknown where that is 0", 7
+        "risk_7d",
+        "1",
+        "Reported frauds of the hours of merchant_count_7d, divided by it; unknown where it is 0",
+        7,
     ),
     _merchant(
         "risk_30d",
         "1",
-        "Reported frauds of the same hours over merchant_count_30d; unknown where that is 0",
+        "Reported frauds of the hours of merchant_count_30d, divided by it; unknown where it is 0",
     ),
     _merchant("unexplained_7d", "1", f"Unexplained: {_UNEXPLAINED}, of hours from M - 168 on", 7),
     _merchant("unexplained_30d", "1", "Unexplained frauds of hours from M - 720 on"),

@@ -38,8 +38,8 @@ REPORT = np.dtype(
         ("spike", "?"),
     ]
 )
-"""One label of a transaction (TRANSACTION_MASK bits of its id's hash): fraud or genuine from `effective_at`
-on, ms."""
+"""One label of a transaction: fraud or genuine from `effective_at` (ms) on. `transaction` is the
+TRANSACTION_MASK bits of the hash of its id."""
 
 
 def merchant_hash(merchants: NDArray[np.uint64]) -> NDArray[np.uint64]:

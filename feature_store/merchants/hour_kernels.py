@@ -109,7 +109,7 @@ def insert(
             continue
         if rows == capacity[number]:
             kept = reachable(hour, first, first + rows, oldest)
-            # at least a quarter, so that later counts repay the copying
+            # only if at least a quarter of the rows is freed, so that later counts repay the copying
             if rows > 0 and (kept - first) * 4 >= rows:
                 copy_rows(hour, count, kept, first + rows, first)
                 rows = first + rows - kept

@@ -73,7 +73,7 @@ def find_card(
             rows = np.flatnonzero((cards["lo"] == lo) & (cards["hi"] == hi))
             if rows.size:
                 snapshots[piece], numbers[piece] = blob, piece * CARDS_PER_PIECE + int(rows[0])
-    # a card that was evicted and added again has two numbers; the later one is valid
+    # a card that was evicted and added again may be found under two numbers; the later one is valid
     candidates = [(meta.pieces[piece], number) for piece, number in numbers.items()]
     for sequence, delta in deltas.items():
         rows = np.flatnonzero((delta.added["lo"] == lo) & (delta.added["hi"] == hi))
@@ -98,7 +98,8 @@ def find_card(
 def describe(card_state: CardState) -> dict[str, object]:
     """Describe a card's state as JSON values; times in ms, amounts in currency units.
 
-    The windows end at the card's latest event time; those of a hot card have the precision of its rings.
+    The windows end at the card's latest event time; those of a hot card are counted in buckets, so they are
+    less precise (see `kernels.hot`).
     """
     arrays = card_state.state.arena.arrays
     card = arrays["cards"][card_state.number]
@@ -151,7 +152,7 @@ def _ring_windows(buckets: NDArray[np.void], card: np.void) -> dict[str, dict[st
         ring = buckets[first + number * RING : first + (number + 1) * RING]
         newest = int(card["max_time"]) // int(WIDTHS[number])
         inside = ring[(ring["index"] > newest - BUCKETS_PER_WINDOW) & (ring["index"] <= newest)]
-        # linear counting, see `hot`
+        # linear counting, see `kernels.hot`
         empty = BITS - _bits(inside["merchants"])
         windows[name] = {
             "count": int(inside["count"].sum()),

@@ -1,9 +1,9 @@
-"""Compression of number columns: subtract the minimum, divide by the common unit, compress byte planes.
+"""Compression of number columns: subtract the minimum, divide by the greatest common divisor, compress bytes.
 
-So a column of amounts in whole cents, or of times in whole seconds, takes the width of cents or seconds.
-Floats are treated as the integers of the same bits. The bytes of a column are compressed one plane at a time
-(all lowest bytes, then all second lowest ...): a plane is either noise or nearly constant, so one table of
-byte frequencies fits all of it.
+So amounts in 1/10,000 that are all whole cents, or times in ms that are all whole seconds, take only the
+bytes that their numbers of cents or seconds need. Floats are treated as the integers of the same bits. The
+bytes of a column are compressed one plane at a time (all lowest bytes, then all second lowest ...): a plane
+is either noise or nearly constant, so one table of byte frequencies fits all of it.
 """
 
 from typing import Any

@@ -32,7 +32,7 @@ class Delta:
     alerted: NDArray[np.bool_]
     """Whether each transaction became an alert, shape (n,)."""
     suppressed: NDArray[np.bool_] | None = None
-    """Which alerts a cooldown suppressed, shape (n,); None: none."""
+    """Whether a cooldown suppressed the alert of each transaction, shape (n,); None if it suppressed none."""
     added: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, dtype=IDENTITY))
     """Cards that are new in this delta (IDENTITY); a replay adds them first. Set by `journal.append`."""
     evicted: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))

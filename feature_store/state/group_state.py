@@ -36,7 +36,7 @@ class Applied:
     late: NDArray[np.bool_]
     """Whether an event of the card with a later event time was accepted before, shape (n,)."""
     version: NDArray[np.int32]
-    """Profile version in force as an index into `GroupState.profiles`, or -1, shape (n,)."""
+    """Profile version in force as an index into `GroupState.profiles`, -1 if there is none, shape (n,)."""
     standing: NDArray[np.uint8]
     """Status of the card by its profile (index into STATUSES), shape (n,).
 
@@ -179,14 +179,15 @@ class GroupState(GroupArrays):
             arrivals: arrival of each, ms, shape (n,).
             alerted: which became alerts, shape (n,).
             restarted: `Applied.restarted`, shape (n,).
-            suppressed: which alerts a cooldown suppressed, shape (n,); None: none.
+            suppressed: which alerts a cooldown suppressed, shape (n,); None if it suppressed none.
 
         Returns:
             suspicious_count of each alert: of the day, shape (alerts,), and in total, shape (alerts,).
         """
         rows = np.flatnonzero(alerted | restarted)
         held = np.zeros(rows.size, dtype=np.bool_) if suppressed is None else suppressed[rows]
-        # these terms suppress exactly the alerts of `suppressed`, so the last alert sent is right, too
+        # these terms suppress exactly the alerts of `suppressed`, so that the state also records the right
+        # time of each card's last alert sent
         terms = AlertTerms(~held, np.zeros(rows.size, np.int64), np.where(held, FOR_EVER, 0))
         counts = self.weigh_alerts(cards[rows], arrivals[rows], alerted[rows], restarted[rows], terms)
         return counts.day[alerted[rows]], counts.total[alerted[rows]]

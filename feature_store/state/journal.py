@@ -7,8 +7,9 @@ Everything persisted goes through a `PieceStore`, a map of names to blobs that t
     s<piece> snapshot of a range of cards, as of the seq that meta names
 
 Nothing rewrites the whole state. `append` writes a delta, the snapshots that are due (MOST_DELTAS), and more
-while the size of the delta allows; `seal` ends an epoch. A delta is removed when every snapshot is newer. To
-rebuild, load the snapshots, then replay the deltas in order, each only for the cards whose snapshot is older.
+while the credit lasts that deltas earn by their size; `seal` ends an epoch. A delta is removed when every
+range has a snapshot that includes it. To rebuild, load the snapshots, then replay the deltas in order, each
+only for the cards whose snapshot is older.
 
 Every delta stores the digest of the previous delta, every snapshot that of the delta after which it was
 written, and meta that of the last delta. So pieces of two different histories of the state are never
@@ -37,7 +38,8 @@ SNAPSHOT_BYTES_PER_APPEND = 64 << 10
 is a limit because alerts wait while snapshots are written. If large deltas pile up, snapshots catch up once
 deltas are small again."""
 MOST_DELTAS = 1_000
-"""Every range of cards gets a new snapshot within this number of deltas: quiet groups recover fast, too."""
+"""Every range of cards gets a new snapshot within this number of deltas, so that a rebuild never replays many
+more, even in a quiet group, whose small deltas earn few snapshots."""
 
 
 class PieceStore(Protocol):

@@ -74,10 +74,10 @@ def has_record(cards: NDArray[np.void], pointer: str) -> NDArray[np.bool_]:
 
 @njit(cache=True)
 def _first_reachable(card: Array, events: Array, lateness_ms: int) -> int:
-    """Return the index of the first event that a window can reach; a hot card keeps all its events.
+    """Return the index of the first event that a window can reach; for a hot card, of its first kept event.
 
-    A hot card drops the older half of its events when it has MOST_EVENTS, and a rebuilt one has to do so at
-    the same moment.
+    A hot card drops the older half of its kept events when it has MOST_EVENTS, and a rebuilt one has to do so
+    at the same moment, so a snapshot includes them all.
     """
     first = card.segment
     if card.hot == EMPTY:
@@ -93,7 +93,7 @@ def _count(
 ) -> tuple[int, int]:
     """Count profile versions and alert records of cards.
 
-    Sets the field `events` of `out_cards` to the number of reachable events.
+    Set the field `events` of `out_cards` to the number of events from `_first_reachable` on.
     """
     versions = alerted = 0
     for i in range(cards.size):
@@ -222,8 +222,9 @@ def insert(state: GroupState, piece: int, contents: PieceRecords) -> None:
     """Insert the records of a piece into a state; the caller rebuilds the index afterwards."""
     first = piece * CARDS_PER_PIECE
     state.reserve("cards", 0, first + contents.cards.size)
-    # a segment has room for less than twice its card's events, or for FIRST_CAPACITY; halving larger segments
-    # leaves at most one free segment of each size, together less than 2 * MOST_EVENTS
+    # a segment has room for less than twice its card's events, or for FIRST_CAPACITY; segments are cut from
+    # chunks of MOST_EVENTS by halving, which leaves at most one free segment of each size, together less than
+    # 2 * MOST_EVENTS
     state.reserve_events(2 * (contents.events.size + MOST_EVENTS) + FIRST_CAPACITY * contents.cards.size)
     state.reserve("profiles", int(state.counters[PROFILES]), contents.profiles.size)
     state.reserve("alert_hours", int(state.counters[ALERTED]), contents.alert_hours.size)

@@ -1,4 +1,4 @@
-"""Labels of transactions, fraud or genuine: from chargebacks, or from a column `label`."""
+"""Labels of transactions, fraud or genuine: read from chargebacks, or from the transactions' own column."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ class LabelError(FraudError):
 
 
 def require_columns(table: pa.Table, names: Sequence[str]) -> None:
-    """Check that a table of labels has columns, and no nulls in them.
+    """Check that a table of labels has the columns `names`, and no nulls in them.
 
     Raises:
         LabelError: a column is missing or has nulls.
@@ -79,7 +79,7 @@ def is_fraud(column: pa.ChunkedArray) -> NDArray[np.bool_]:
         column: "fraud" and "genuine", or 1 and 0, or booleans.
 
     Raises:
-        LabelError: the column is of another type or has other words.
+        LabelError: the column is of another type or has other values.
     """
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -102,7 +102,7 @@ def is_fraud(column: pa.ChunkedArray) -> NDArray[np.bool_]:
 
 
 def identities(cards: pa.ChunkedArray, transactions: pa.ChunkedArray) -> pa.Array:
-    """Join card_id and transaction_id of each of n transactions into one string.
+    """Join card_id and transaction_id into one string for each of n transactions, shape (n,).
 
     Identifiers contain no control characters, so the NUL between them makes the string unambiguous.
     """

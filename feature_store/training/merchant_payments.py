@@ -35,8 +35,8 @@ class MerchantLabels:
 
         Args:
             table: the chargeback contract's columns; without a column `reported_at`, a label becomes known
-                one label delay after the arrival of its transaction. None: the transactions' own column
-                `label`, with the same delay.
+                one label delay after the arrival of its transaction. None: labels come from the transactions'
+                own column `label`, and also become known one label delay after the arrival.
             delay_ms: label delay, at least 0.
 
         Raises:

@@ -2,7 +2,7 @@
 
 The alert is rebuilt by the job's own code, which must give the same bytes, and by the independent oracle,
 which must agree. Without merchant facts, a card's decisions do not depend on other cards, so its own records
-and the rollout events are enough.
+and the rollout events are enough; the command refuses a job that keeps merchant facts.
 """
 
 import json
@@ -38,7 +38,8 @@ LoadModel = Callable[[ModelRef], Scorer]
 SHOWN = 10
 """Number of the card's newest transactions, and of its profile records, whose offsets are listed."""
 EVERYTHING = 1 << 62
-"""Q of the rollout topic, higher than any offset: the job has judged every event, so its refusals apply."""
+"""Q of the rollout topic, higher than any offset: every event counts as judged by an earlier run, so the
+refusals found on the log apply."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def rebuild(log: Log, settings: JobSettings, load: LoadModel, alert_id: str) -> 
 
 
 def _is_same(record: Record, card: CardLog) -> bool:
-    """Return whether an alert is of the card log's transaction; a repetition's alert can have the same id."""
+    """Return whether an alert has the source of `card.alert`; a repeated transaction's can have its id."""
     return bool(json.loads(record.value or b"")["source"] == card.alert["source"])
 
 
@@ -175,7 +176,7 @@ def _as_written(records: Iterable[Record]) -> list[tuple[int, Record]]:
 
 
 def _set_aside(refused: dict[int, str]) -> dict[int, str]:
-    """Return offset -> reason of events refused for their models; other refusals follow from the log."""
+    """Return offset -> reason of events refused for their models; `GroupCore` finds other refusals itself."""
     reasons = {
         reason.value
         for reason in (Reason.MODEL_UNAVAILABLE, Reason.MODEL_REFUSED, Reason.INCOMPATIBLE_FEATURES)

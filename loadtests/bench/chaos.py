@@ -54,7 +54,7 @@ def measure(plan: Plan, say: Say) -> Iterator[Result]:
     """Yield the job's settings, the seconds of each kind of kill and fault, and the audit's counts.
 
     Raises:
-        BenchError: the data directory is not empty and was not made by `fraud bench`.
+        BenchError: the data directory is not empty and not the directory of a stack.
         FaultError: the job ended or makes no progress.
     """
     empty(plan.data_dir)

@@ -207,7 +207,7 @@ def restart(
     cards: Annotated[int, typer.Option(min=1, help="Number of cards")] = 1_000_000,
     events: Annotated[int, typer.Option(min=1, help="Transactions that build up the state")] = 4_000_000,
     rounds: Annotated[
-        int, typer.Option(min=1, help="Restarts of each kind: working copies kept, lost; job under load")
+        int, typer.Option(min=1, help="Restarts of each kind (3): working copies kept; lost; job under load")
     ] = 3,
     profiles: Profiles = True,
     data_dir: DataDir = DATA_DIR,

@@ -64,7 +64,7 @@ def hot(rounds: int) -> Figure:
 
 
 class BusyCard(FeatureLoad):
-    """A load in which one card makes most transactions."""
+    """A load in which one card makes a given share of the transactions."""
 
     def __init__(self, share: float) -> None:
         super().__init__(BUSY_CARDS, per_day=BUSY_PER_DAY)
@@ -129,7 +129,7 @@ def _at_rest(cards: int, rounds: int, resolution_ms: int) -> Iterator[Figure]:
         def size(first: str) -> float:
             return sum(len(blob) for name, blob in store.items() if name.startswith(first)) / cards
 
-        deltas = f"{meta.sequence - meta.oldest + 1} of {batch:,} events"
+        deltas = f"{meta.sequence - meta.oldest + 1} deltas of {batch:,} events"
         yield _bytes(f"persisted, snapshots, {stamps}", size("s"), f"{per_card:.0f} events a card kept")
         yield _bytes(f"persisted, deltas, {stamps}", size("d"), deltas)
         yield _bytes(f"persisted, all, {stamps}", size(""), detail)
@@ -165,8 +165,8 @@ def restart(cards: int) -> Iterator[Figure]:
     load, state, store, meta = FeatureLoad(cards), GroupState(MemoryArena()), MemoryPieces(), Meta()
     load.warm(state, KEPT_DAYS, batch=200_000)
     times = []
-    # the first delta lists all cards of the warm-up, so it is large, and many snapshots are written with it;
-    # go on until each of these is replaced: snapshots and deltas then have their sizes after a long run
+    # the first delta lists all cards of the warm-up, so it is large, and many parts of a snapshot are written
+    # with it; go on until each of these parts is replaced: all sizes are then those after a long run
     while not meta.pieces or min(meta.pieces) < 2:
         delta = _batch(load, state, SMALL_BATCH)
         start = time.thread_time()

@@ -25,7 +25,7 @@ Versions = list[tuple[ModelRef, dict[str, float]]]
 
 @contextmanager
 def refusing(check: str) -> Iterator[None]:
-    """Convert a ModelError into a desk error with the check `check`, unless a refusal names another."""
+    """Convert a ModelError into a desk error; its check is the one that a refusal names, else `check`."""
     try:
         yield
     except ModelMissingError as fault:

@@ -74,7 +74,10 @@ def desk(servers: str, job_id: str, kafka: str, tracking_uri: str = "", four_eye
 
 
 def actor() -> "Actor":
-    """Return the user of the operating system, as admin: with Kafka's credentials no role is enforceable."""
+    """Return the user of the operating system, as admin.
+
+    A lower role could not be enforced: whoever has Kafka's credentials can write to the topic directly.
+    """
     from service.rollouts.requests import Actor
 
     return Actor(getpass.getuser(), origin=socket.gethostname())
@@ -100,7 +103,7 @@ def draft_of(
 
     Raises:
         ModelError: neither a policy file nor a threshold is given, a file is given together with `threshold`,
-            `max_count_5m` or `missing_profile`, the role is unknown, or these three give an invalid policy.
+            `max_count_5m` or `missing_profile`, these three give an invalid policy, or the role is unknown.
         PolicyFileError: the file is invalid.
     """
     from models.policy import SCORE, Policy

@@ -54,7 +54,7 @@ class Job:
 
 
 def job(settings: ServiceSettings) -> Job:
-    """Read the job's newest progress.
+    """Read the job's newest progress; empty if its topic does not exist.
 
     Raises:
         UnansweredError: the brokers do not answer, or the topic cannot be read.
@@ -85,7 +85,7 @@ def history(settings: ServiceSettings, set_aside: Mapping[int, str], since: Hist
     """
     topic, before = settings.topics.model_rollouts, since or History()
     try:
-        # awaited before reading, so that the reading includes all that is written until now
+        # wait first, so that the reading includes everything written before this call
         _await_transactions(settings, TopicPartition(topic, 0))
         name = f"{settings.job_id}-rollouts"
         reader = topic_reader.consumer(settings.bootstrap_servers, settings.kafka, name)

@@ -77,7 +77,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Stop:
-    """A guard watch's request to end a rollout, with the evidence."""
+    """A guard watch's request to end a rollout after a breach, or after the deadline of its guards."""
 
     rollout_id: str
     seq: int

@@ -146,7 +146,7 @@ def verify(values: Iterable[bytes], known_head: str | None = None) -> Verificati
     for value in values:
         records.append(read(value))
         links.append(_link(value, records[-1]))
-    # a changed record still states its old digest: a record that refers to that digest is not misplaced
+    # a changed record still states its old digest: the next record, which refers to that digest, has no fault
     stated = [record["digest"] if record else links[number] for number, record in enumerate(records)]
     first_at: dict[str, int] = {}
     for number, digests in enumerate(zip(links, stated, strict=True)):

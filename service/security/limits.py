@@ -15,7 +15,7 @@ from service.security.roles import CALLER, Caller
 BODY_S = 10.0
 """Time limit for a client to send a body."""
 MOST_CALLERS = 10_000
-"""Maximum number of buckets kept; the least recently used one is dropped first."""
+"""Maximum number of token buckets kept, one per caller; the least recently used is dropped first."""
 
 
 class BodyLimit:

@@ -1,4 +1,4 @@
-"""Check of the listening address: one beyond this machine needs tokens, and TLS or `insecure_http`."""
+"""Check of the listening address: one that other machines can reach needs tokens and, by default, TLS."""
 
 import socket
 import ssl
@@ -13,7 +13,9 @@ class ListenError(FraudError):
 
 
 def check(host: str, settings: ServiceSettings) -> None:
-    """Check the TLS files, and that an address beyond this machine has tokens, and TLS or `insecure_http`.
+    """Check the TLS files, and what an address needs that other machines can reach.
+
+    Such an address needs tokens. It also needs TLS, unless `insecure_http` is set.
 
     Args:
         host: address or name to listen on.

@@ -86,7 +86,8 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def unexpected(request: Request, _: Exception) -> Response:
-        # the server logs the traceback; the client gets none. This answer bypasses all middlewares
+        # the server logs the traceback; the client gets none. This answer bypasses all
+        # middlewares, so the security headers are added here
         detail = "a defect of the sidecar; its log has the traceback"
         return answer(Problem(500, "internal_error", detail, SAFE), _path(request))
 

@@ -1,8 +1,8 @@
 """The plans of rollouts by arrival: which models decide and score from when on.
 
-A plan follows from the steps of the log. Champions and challengers whose features a release does not compute
-are passed over, and so is a champion whose promotion was withdrawn "from the beginning", that is, as if the
-promotion had never happened.
+A plan follows from the accepted events of the rollout topic. Champions and challengers whose features a
+release does not compute are passed over, and so is a champion whose promotion was withdrawn "from the
+beginning", that is, as if the promotion had never happened.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +24,7 @@ class Step:
     champions: tuple[Decides, ...]
     """The stack of champions (`state.Line`), including those that this release cannot compute."""
     plan: Plan | None
-    """The plan that follows from the log, whatever this release can compute."""
+    """The plan that follows from the accepted events so far, whatever this release can compute."""
 
 
 def plans_in_force(steps: Sequence[Step], can_compute: Callable[[ModelRef], bool]) -> list[tuple[int, Plan]]:

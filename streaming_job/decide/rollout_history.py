@@ -94,7 +94,7 @@ class RolloutHistory:
     steps: list[Step] = field(default_factory=list)
     """Accepted events that changed something, in offset order."""
     line: Line = field(default_factory=Line)
-    """The rollouts that follow from the log."""
+    """The rollouts that follow from the accepted events."""
     _proposed: set[str] = field(default_factory=set)
     """rollout_ids of all proposals, including refused ones."""
     _in_force: list[tuple[int, Plan]] = field(default_factory=list)
@@ -241,7 +241,7 @@ class RolloutHistory:
             NoRolloutError: no plan can decide.
         """
         if not self._in_force:
-            aside = f"; {len(self.set_aside)} were set aside, see the dead letters" if self.set_aside else ""
+            aside = f"; see the dead letters of {len(self.set_aside)} proposal(s)" if self.set_aside else ""
             raise NoRolloutError(
                 f"no model has been rolled out that can decide{aside}; run `fraud rollouts promote`, then "
                 "start the job"

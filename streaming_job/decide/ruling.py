@@ -138,7 +138,7 @@ class Ruling:
 
         Returns:
             Contributions of the features, shape (k, c), 0 where there is no explanation; and
-            row -> how the deciding model failed, including UNEXPLAINED.
+            row -> how the deciding model failed: to score, or to explain its score (`guarded.UNEXPLAINED`).
 
         Raises:
             ModelError: the machine, not the model, failed to explain scores of the champion.

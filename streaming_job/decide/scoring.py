@@ -39,7 +39,7 @@ class Answer:
 
 
 def score_batch(scorer: Scorer, features: NDArray[np.float64]) -> Answer:
-    """Score transactions with a champion.
+    """Score transactions with a loaded model.
 
     Args:
         scorer: the model.

@@ -45,7 +45,7 @@ class Facts:
         Args:
             features: shape (n, c); the first columns are those of COLUMN.
             standing: status of the cards (index into `feature_store.layout.STATUSES`), shape (n,).
-            version: profile version in force, or -1, shape (n,).
+            version: profile version in force, -1 if there is none, shape (n,).
         """
         self._features, self.standing, self.without_profile = features, standing, version < 0
         self._counts: dict[str, NDArray[np.float64]] = {}
@@ -70,7 +70,7 @@ class Verdicts:
     """Whether a transaction is an alert by this policy, shape (n,)."""
 
     def rules(self, row: int, day: int) -> tuple[str, ...]:
-        """Return the rules that fired for a row whose alert would be the card's `day`-th within a day."""
+        """Return the rules that fired for a row whose alert would be the card's `day`-th in 24 hours."""
         after = self.policy.escalate_after
         fired = [rule for rule, rows in self.fired.items() if rows[row]]
         if fired and after is not None and day >= after:

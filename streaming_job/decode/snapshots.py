@@ -1,10 +1,10 @@
 """The rule for Debezium's snapshots: which rows of the profile topic belong to the first one.
 
-Rows of the first snapshot are the profiles from before the log began: they count as known from the beginning.
-Rows of later snapshots (incremental ones, or of a recreated connector) count as known from their arrival on,
-like any change. Rows of incremental snapshots say so. Those of a recreated connector look like rows of the
-first snapshot, so their arrival decides: Debezium marks the last row of a snapshot, and snapshot rows that
-arrive after the first such row belong to a later snapshot.
+Rows of the first snapshot are the profiles from before the topic began: they count as known from the
+beginning. Rows of later snapshots (incremental ones, or of a recreated connector) count as known from their
+arrival on, like any change. Rows of incremental snapshots say so. Those of a recreated connector look like
+rows of the first snapshot, so their arrival decides: Debezium marks the last row of a snapshot, and snapshot
+rows that arrive after the first such row belong to a later snapshot.
 """
 
 from typing import Any

@@ -1,7 +1,8 @@
 """Decoder of transactions, an Arrow batch at a time.
 
 One kernel reads all plain records (`plain`). All other records go one by one to `strict`, which is
-authoritative. So bad records are slow, but do not slow down the plain ones.
+authoritative. So a record that is not plain costs more time, but the kernel still reads the plain ones of its
+batch.
 """
 
 from dataclasses import dataclass

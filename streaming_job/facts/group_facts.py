@@ -12,7 +12,8 @@ it takes effect later. So a group that has read the promises of all groups up to
 take effect before that time.
 
 Labels before Q are skipped, because their reports have been written. Transactions before Q are counted again,
-because the counts of hours that are still open have not been written; those of earlier hours are dropped.
+because the counts of hours that were open at Q have not been written; counts of earlier hours are dropped,
+because they have been written.
 """
 
 from collections.abc import Collection
@@ -111,8 +112,8 @@ class GroupFacts:
 
         Args:
             batch: records of TRANSACTION, shape (n,).
-            outcome: receives late facts.
-            silent: whether an earlier run has written the transactions' facts.
+            outcome: receives late facts: counts of transactions that arrived in hours already written.
+            silent: whether an earlier run has decided the transactions, and so written their late facts.
         """
         merchants, arrivals = batch["merchant"], batch["arrival"]
         is_open = arrivals // HOUR_MS >= hour_of(self.promised)

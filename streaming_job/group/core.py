@@ -81,8 +81,8 @@ class GroupCore:
             self.outcome.set_aside = self._rollouts.set_aside
         self._new_rollouts = False
         self._trial = TrialPieces(store, self._rollouts.steps)
-        # the state's `applied` replaces that of the last progress record, which an aborted run from an older
-        # checkpoint may have written
+        # the state's `applied` replaces that of the last progress record: an aborted run may have written the
+        # record from an older checkpoint
         if self._rollouts.steps:
             self.outcome.applied = self._trial.applied.to_json()
         challengers = Challengers(rules.load_challenger or rules.load_model)

@@ -87,8 +87,8 @@ class Gate:
     def settle(self, read_to_ends: Callable[[Collection[str]], Iterator[Records]]) -> None:
         """Write the facts that are due; all released transactions must have been decided.
 
-        The label topics are read to their ends first: labels of both topics become facts in the order of
-        arrival, and a promise must not miss a label that arrived before the group's clock.
+        The topics of labels and chargebacks are read to their ends first: labels of both become facts in the
+        order of arrival, and a promise must not miss a label that arrived before the group's clock.
 
         Args:
             read_to_ends: yields all records of the given tables up to their current ends.

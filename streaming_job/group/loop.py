@@ -31,8 +31,8 @@ DELTA_ROWS = 65_536
 """Number of transactions and changes after which a delta is written: encoding them takes about 30 ms, during
 which nothing is decided."""
 DELTA_S = 1.0
-"""Seconds after which a delta is written: the last delta of an epoch, for which alerts wait, then takes 5 ms
-instead of 100."""
+"""Seconds after which a delta is written, so that the last one of an epoch is small: it holds up alerts for
+5 ms instead of 100."""
 IDLE_S = 0.05
 """Maximum wait for records before the loop checks whether its epoch is over."""
 HELD_S = 0.005

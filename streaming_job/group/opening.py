@@ -1,6 +1,6 @@
 """The opening of a key group by a process: checks that state (P), output (Q) and log belong together.
 
-All checks are made before anything is written, so a start that they refuse does not disturb a running job.
+A start makes all checks before it writes anything, so a start that is refused does not disturb a running job.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""The Spark stateful processor of key groups: one control row for each group and epoch, one MapState."""
+"""The Spark stateful processor of key groups: a control row starts each epoch; the state is one MapState."""
 
 import logging
 import time

@@ -22,7 +22,7 @@ class Rules:
     key_groups: KeyGroups
     limits: TimeLimits
     load_model: LoadModel
-    """Returns the scorer of a model, for rows with the catalogue's columns; retries for a while before it
+    """Returns the scorer of a model, for rows with the columns `computed`; retries for a while before it
     raises ModelUnavailableError."""
     load_challenger: LoadModel | None = None
     """Like `load_model`, but for challengers and without retries; None: `load_model` is used."""

@@ -39,9 +39,9 @@ class TrialPieces:
         self._applied_changed = True
 
     def seal(self, store: PieceStore) -> None:
-        """Write applied events and feature counts if they changed, units unless they are and were empty."""
+        """Write applied events and feature counts if they changed; units unless still empty."""
         units = self.units.encode() if self.units else b""
-        # written even if empty: Spark logs a warning about a missing piece at every opening
+        # an empty piece is written once: without it, Spark would log a warning at every opening
         if units or not self._stored_empty:
             store.put(UNITS, units)
         self._stored_empty = not units

@@ -2,9 +2,9 @@
 
 The next process continues with the same arrays, so they are in mapped files. A copy is valid only for the
 state that its token names; the state store holds the same token. After a failure (a killed worker, a failed
-commit, a lost file) the tokens differ, and the copy is rebuilt from the store. A crash of the machine
-invalidates the copy, too: the files are not synced, so they may mix several epochs. Therefore a token is
-valid only until the machine is booted again.
+commit) the tokens differ, and the copy is rebuilt from the store, as it is if its files are lost. A crash of
+the machine invalidates the copy, too: the files are not synced, so they may mix several epochs. Therefore a
+token is valid only until the machine is booted again.
 """
 
 import fcntl

@@ -79,7 +79,7 @@ class Ledger:
             "enable.sparse.connections": False,  # connect to all brokers, and so to the coordinator, at once
             **kafka,
             "bootstrap.servers": bootstrap_servers,
-            # the partitioner of the replay of dead letters, so that a card's labels are in one partition
+            # the replay of dead letters uses it, too, so all labels of a card are in one partition
             "partitioner": "murmur2_random",
             # unique, so that ledgers do not fence each other; all producers of a ledger share it, so that the
             # next one ends a transaction that the previous one left open
@@ -138,7 +138,7 @@ class Ledger:
 def of_card(settings: LetterSettings, card_id: str) -> Iterator[dict[str, Any]]:
     """Yield the labels of a card, then its chargebacks; each has arrival time, source and record.
 
-    A record whose value is no JSON has `unreadable_bytes`, the value's size, in place of the record.
+    If the value of a record is no JSON, its size is given as `unreadable_bytes`, in place of `record`.
 
     Raises:
         LedgerUnansweredError: a topic cannot be read.

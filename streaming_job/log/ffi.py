@@ -73,9 +73,9 @@ _start = _declare("rd_kafka_consume_start_queue", c_int, c_void_p, c_int32, c_in
 _stop = _declare("rd_kafka_consume_stop", c_int, c_void_p, c_int32)
 _last_error = _declare("rd_kafka_last_error", c_int)
 consume_batch = _declare("rd_kafka_consume_batch_queue", c_ssize_t, c_void_p, c_int, c_void_p, c_size_t)
-"""Function (queue, timeout ms, address of an array of pointers, its size) -> number of messages, or -1.
+"""Function (queue, timeout ms, address of an array of pointers, its size) -> number of messages.
 
-Returns before the timeout only if the array is full."""
+The result is -1 after an error. Returns before the timeout only if the array is full."""
 
 if _version() >> 24 != SUPPORTED:
     raise LibraryError(

@@ -24,8 +24,8 @@ GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaErro
 
 TUNING = {
     "log_level": "2",  # errors are raised
-    # a fetch returns with its first record; only an empty fetch reports the end of the partition, and this
-    # report moves positions past transaction markers
+    # a fetch returns with its first record, or empty after this time. Only an empty fetch reports the end of
+    # the partition, and this report moves positions past transaction markers
     "fetch.wait.max.ms": "50",
     # limits of the queue that all partitions share; each record takes 400 bytes in addition to its size
     "queued.min.messages": "50000",

@@ -36,7 +36,7 @@ def _binary(
 
 
 class MessageBatch:
-    """The messages read from a queue until they are returned together."""
+    """Messages read from a queue, held until their records are returned together."""
 
     def __init__(self, topics: Sequence[str], states: NDArray[np.void]) -> None:
         """Begin empty.
@@ -84,7 +84,10 @@ class MessageBatch:
         return max(read, 0)
 
     def measure(self) -> bool:
-        """Measure the messages read since the last call; return whether one failed or a partition was cut."""
+        """Measure the messages read since the last call; return whether one is an error or cut its partition.
+
+        A cut partition returns no more records until it is started again.
+        """
         records, size, is_troubled = measure(
             self._states, self._messages, self._measured, self.count, self._owners, self._totals, self.size,
             MOST_BYTES,

@@ -31,14 +31,14 @@ which the follower handles (FAILED)."""
 PARTITION_STATE = np.dtype(
     [
         ("topic", np.int64),  # librdkafka's handle
-        ("position", np.int64),  # offset after the last record returned
+        ("position", np.int64),  # offset after the last record returned or passed over
         ("limit", np.int64),  # first offset that must not be returned
         ("rows", np.int64),  # records in this batch; the next two are their bytes
         ("key_bytes", np.int64),
         ("value_bytes", np.int64),
         ("partition", np.int32),
         ("topic_number", np.int32),  # in the order of names
-        ("is_cut", np.bool_),  # after a record left out, or an error: no more are returned until a restart
+        ("is_cut", np.bool_),  # a record was left out, or an error read: none is returned until a restart
         ("is_heard", np.bool_),  # a record or the partition's end was read; the owner resets it
     ]
 )

@@ -46,7 +46,8 @@ class TableFollower:
             most_bytes: limit of bytes of keys and values of a batch; see `LogFollower.take`.
 
         Raises:
-            LogError: the brokers do not answer.
+            LogError: the brokers do not answer, or answer with an error.
+            LibraryError: librdkafka refuses the settings, a topic or a partition.
         """
         self._ends = EndOffsets(client, tuple(topics))
         self._watermarks = EndOffsets(client, tuple(topics), committed=False)

@@ -30,7 +30,7 @@ def consumer(
     return Consumer(
         {
             "log_level": 0,  # errors are raised
-            # librdkafka reports the end of a partition only after an empty fetch
+            # librdkafka reports the end of a partition only after an empty fetch, which takes this time
             "fetch.wait.max.ms": 10,
             # a client that connects to brokers one by one, when it needs them, waits before each
             "enable.sparse.connections": False,

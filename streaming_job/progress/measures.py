@@ -20,7 +20,7 @@ def measure(outcome: Outcome, batch: NDArray[np.void], decisions: Decisions, sta
 
     Args:
         outcome: the outcome, updated in place.
-        batch: records of TRANSACTION, grouped by partition, shape (n,).
+        batch: records of `feature_store.layout.TRANSACTION`, grouped by partition, shape (n,).
         decisions: the decisions on them.
         state: the state after them.
     """
@@ -62,7 +62,13 @@ def _add_times(outcome: Outcome, batch: NDArray[np.void], arrivals: NDArray[np.i
 
 
 def _add_profile_ages(outcome: Outcome, arrivals: NDArray[np.int64], known_from: NDArray[np.int64]) -> None:
-    """Add the ages of the profiles with which transactions were decided; both arrays of shape (n,), ms."""
+    """Add the ages of the profiles with which transactions were decided.
+
+    Args:
+        outcome: the outcome, updated in place.
+        arrivals: arrivals of the transactions, ms, shape (n,).
+        known_from: arrivals of their profiles, ms, shape (n,); a profile with BEGINNING is not counted.
+    """
     aged = known_from != BEGINNING
     ages = np.maximum(arrivals[aged] - known_from[aged], 0)
     outcome.profile_ages = outcome.profile_ages + np.bincount(

@@ -53,7 +53,7 @@ class PartitionTimes:
 
 
 def histogram(values: NDArray[np.generic], bounds: tuple[float, ...]) -> NDArray[np.int64]:
-    """Count values by bucket: above the previous bound, up to the bucket's own; the last bucket is open.
+    """Count values by bucket: each holds values above the previous bound, up to its own; the last is open.
 
     Args:
         values: shape (n,); NaN is not counted.
@@ -85,7 +85,8 @@ class Outcome:
     has_promise: bool = False
     """Whether the facts hold a promise, for which other groups may wait."""
     counts: Counter[str] = field(default_factory=Counter)
-    """The progress record's `counts`, except `records` and lengths of the lists above; also `rebuilds`."""
+    """The progress record's `counts`, except `records` and those that are lengths of the lists above; in
+    addition `rebuilds`, which the record contains in `state`."""
     rules: Counter[str] = field(default_factory=Counter)
     """Alerts by rule."""
     partitions: dict[int, PartitionTimes] = field(default_factory=dict)
@@ -103,8 +104,9 @@ class Outcome:
     sizes: dict[str, int] = field(default_factory=dict)
     """Size of the state: cards, cards_without_profile, events, local_bytes; empty if not measured."""
     rollout: dict[str, Any] | None = None
-    """Of the newest plan of rollouts by which a transaction was decided: `number`, its index, and the
-    `rollout_id` and `model` (a `ModelRef`) of its champion; None: no transaction was decided."""
+    """Of the newest plan of rollouts by which a transaction was decided: its `number`, which grows from plan
+    to plan, and the `rollout_id` and `model` (a `ModelRef`) of its champion; None: no transaction was
+    decided."""
     trials: Trials = field(default_factory=Trials)
     """Counts of challengers and champion on the same transactions."""
     applied: orjson.Fragment | None = None

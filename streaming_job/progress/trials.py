@@ -18,7 +18,7 @@ PAIRED = ("both", "only_champion", "only_challenger")
 NUMBERS = ("transactions", "decided", "failures", *PAIRED, "rows")
 """Plain counts of a challenger; those named in PAIRED count transactions by kind."""
 MAX_TRIALS = 3
-"""Maximum number of trials in totals: the open trial, and the last finished trials."""
+"""Maximum number of rollouts whose trials the totals contain: the newest, open or finished."""
 
 
 @dataclass
@@ -26,8 +26,8 @@ class ChallengerCounts:
     """The counts of one challenger beside the champion."""
 
     numbers: Counter[str] = field(default_factory=Counter)
-    """Counts by name in NUMBERS: `transactions` and `rows` are both the transactions given to the challenger,
-    `failures` those that got no score, `decided` those that the challenger decided as canary."""
+    """Counts by name in NUMBERS: `transactions` is the number of transactions given to the challenger, and so
+    is `rows`; `failures` counts those that got no score, `decided` those that it decided as canary."""
     card_hours: Counter[str] = field(default_factory=Counter)
     """Card-hours by PAIRED; when a card-hour becomes `both`, the count of its earlier kind falls by one."""
     cards: Counter[str] = field(default_factory=Counter)

@@ -62,7 +62,7 @@ class GroupProgress:
                 self._names["label_delay_ms"] = label_delay_ms
         last = last or {}
         self.commit_id = max(commit_id, last.get("commit_id", 0))
-        """`commit_id` of the last record; 0 before the first."""
+        """Number of the group's last Kafka transaction; 0 before the first."""
         self._totals = Totals.from_json(last["totals"]) if last else Totals()
         self._partitions = Partitions(last.get("partitions", ()))
         # a Kafka transaction without decisions repeats the previous values

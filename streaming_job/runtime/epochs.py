@@ -31,8 +31,8 @@ CONNECT_TIMEOUT_S = 20.0
 GREETING_S = 10.0
 """Time in which a client has to send its secret; a task does so at once."""
 MAX_STRANGERS = 64
-"""Maximum number of connections that have not sent the secret yet, in addition to one for each task; beyond
-the sum, the oldest is dropped."""
+"""Of the connections that have not sent the secret yet, the driver keeps at most this number plus the number
+of tasks; if there are more, it drops the oldest."""
 
 
 class EpochError(FraudError):

@@ -1,6 +1,7 @@
 """Records too large for their dead letters are fetched from the log, and named if they are deleted."""
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from streaming_job.log.partitioner import KeyGroups, Partitioner
 pytestmark = pytest.mark.integration
 
 PARTITIONS = 3
+PATIENCE_S = 30.0
 CARD = "card-0001"
 TRANSACTION = json.dumps(
     {
@@ -96,11 +98,15 @@ class Letters:
         assert outcome.exit_code == 0, outcome.exception
         return outcome.stdout
 
-    def sent_again(self, topic: str) -> list[Record]:
-        """The records that a replay has written."""
-        return [
-            record for record in TopicLog(self.servers).read(topic) if "dead_letter" in dict(record.headers)
-        ]
+    def sent_again(self, topic: str, least: int = 1) -> list[Record]:
+        """The records that a replay has written; a commit returns before its records can be read."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            records = TopicLog(self.servers).read(topic)
+            result = [record for record in records if "dead_letter" in dict(record.headers)]
+            if len(result) >= least or time.monotonic() > deadline:
+                return result
+            time.sleep(0.05)
 
 
 @pytest.fixture
@@ -136,9 +142,9 @@ def test_large_records_are_listed_written_whole_and_replayed_whole(letters: Lett
     assert json.loads(output) == {"sent": 2, "sent_before": 0}
     assert json.loads(letters.told("replay", str(file))) == {"sent": 0, "sent_before": 2}
     assert json.loads(letters.told("replay", str(file), "--again")) == {"sent": 2, "sent_before": 0}
-    result = letters.sent_again(topics.model_rollouts)
+    result = letters.sent_again(topics.model_rollouts, least=2)
     assert [(record.key, record.value) for record in result] == [(b"r", value)] * 2
-    result = letters.sent_again(topics.transactions)
+    result = letters.sent_again(topics.transactions, least=2)
     assert [(record.key, record.value) for record in result] == [(LARGE_KEY, TRANSACTION)] * 2
     assert partition not in {record.partition for record in result}
 
@@ -187,7 +193,7 @@ def test_deleted_records_are_reported_and_not_replayed(letters: Letters, tmp_pat
         assert isinstance(outcome.exception, LetterError)
         assert "their records are gone from the log" in str(outcome.exception)
         assert "leave these dead letters out" in str(outcome.exception)
-    assert not letters.sent_again(topics.model_rollouts)
+    assert not letters.sent_again(topics.model_rollouts, least=0)
 
     # as the message says: the first letter gets a value, the others without a record are left out
     line = {**json.loads(lines[0]), "value": rollout(10, "r1").decode()}
