@@ -34,8 +34,8 @@ class FeatureBins:
     """For each of f features: b bins with an upper bound, an open bin above them, and one for unknown values.
 
     Raises:
-        ModelError: shapes or types do not fit; bounds are too many, NaN or not ascending; or a number is
-            negative.
+        ModelError: shapes or types do not fit; bounds are too many, NaN or not ascending; or a count or the
+            index of a column is negative.
     """
 
     upper: np.ndarray

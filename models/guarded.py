@@ -1,8 +1,9 @@
 """Calls to a third-party model, in which a failure affects single rows and does not stop the stream.
 
-A model fails a row if, given that row alone, it raises or returns no probability. A batch that fails is
-therefore halved until the failing rows are alone. The set of failing rows thus depends on the
-rows and the model, not on the batch, and a retried batch produces the same bytes.
+A model fails a row if it returns no probability for the row, or if, given that row alone, it raises or
+returns an array of a wrong shape. A batch for which it raises or returns a wrong shape is therefore halved
+until the failing rows are alone. The set of failing rows thus depends on the rows and the model, not on the
+batch, and a retried batch produces the same bytes.
 
 Errors that another machine or a later attempt may not have (memory, files, libraries) are not failures of the
 model. They stop the batch. The policy's rules alone decide a row that the model fails; if they did so

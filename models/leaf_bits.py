@@ -27,8 +27,8 @@ WIDTHS = {8: np.uint8, 32: np.uint32, 64: np.uint64}
 
 _trailing_zeros: Any = trailing_zeros  # mypy cannot type numba internals
 
-# One signature for each mask width: a read-only batch (from Arrow, for example) must not make numba compile
-# another kernel while the stream runs.
+# One signature for each mask width, compiled at import. Without signatures numba would compile a kernel while
+# the stream runs, and another one at the first read-only batch (from Arrow, for example).
 _ROWS = types.Array(types.float64, 2, "C", readonly=True)
 _SIGNATURES = [
     types.void(
@@ -52,7 +52,8 @@ class LeafBits:
     keeps: np.ndarray
     """uint8, uint32 or uint64[m]: mask of the leaves that are still possible after a passed test."""
     leaves: np.ndarray
-    """float64[t, l]: log-odds of each tree's leaves, depth first with the first kid first, padded with 0."""
+    """float64[t, most leaves of a tree]: log-odds of each tree's leaves, depth first, first kid first; 0 as
+    padding."""
 
     def log_odds(self, x: np.ndarray, baseline: float) -> np.ndarray:
         """Add the trees' outputs to `baseline`, in tree order: float64[n, f] -> float64[n]."""
@@ -66,9 +67,9 @@ def leaf_bits(nodes: np.ndarray, values: np.ndarray, roots: np.ndarray, width: i
 
     Args:
         nodes: NODE[k], checked, as in `trees.Trees`.
-        values: float64[k].
-        roots: uint32[t].
-        width: f.
+        values: float64[k], output of each node in log-odds.
+        roots: uint32[t], first node of each tree.
+        width: number of features.
     """
     # a binary tree of k nodes has (k + 1) / 2 leaves; deep trees must not reach the recursion below
     if len(roots) and (np.diff(np.append(roots, len(nodes))).max() + 1) // 2 > MOST_LEAVES:

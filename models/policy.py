@@ -59,8 +59,8 @@ class Policy:
     closed: str = DECLINE
     """Action for a closed card, as `blocked`."""
     escalate_after: int | None = None
-    """Number of a card's alerts, the current one included, from which alerts are declines; counted are the
-    clock hour of the current arrival and the 23 before it. None: no such rule."""
+    """Number of a card's alerts, the current one included, from which alerts are declines; the alerts of the
+    clock hour of the current arrival and of the 23 hours before it are counted. None: no such rule."""
     cooldown_s: int = 0
     """Seconds, by arrival, after the card's last alert that was not suppressed, within which a review is
     suppressed; 0: never."""

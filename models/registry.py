@@ -160,7 +160,7 @@ def training_scores(ref: ModelRef, tracking_uri: str) -> dict[str, Any] | None:
     """Return the histogram `{le, counts, sum}` of the scores given to `register`; None without scores.
 
     The histogram is a tag. The digest does not cover tags, so the histogram may change later; therefore the
-    desk copies it into the event `proposed` of a rollout that has a guard on drift without a histogram.
+    desk copies it into the event `proposed` if the rollout has a guard on drift that gives no histogram.
 
     Raises:
         ModelMissingError: there is no such version.

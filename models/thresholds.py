@@ -6,7 +6,7 @@ import numpy as np
 def threshold_for_budget(scores: np.ndarray, share: float) -> float:
     """Return the lowest threshold with at most `share` of the transactions at or above it.
 
-    The threshold is 1 if a greater share has a score of 1.
+    Exception: if more than `share` have a score of 1, the threshold is 1 all the same.
 
     Args:
         scores: float64[n].

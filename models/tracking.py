@@ -44,8 +44,8 @@ def registry(tracking_uri: str) -> Iterator[Any]:
         mlflow.MlflowClient.
 
     Raises:
-        ModelMissingError: the registry has no such model.
-        ModelUnavailableError: the registry cannot be reached, or returns an error.
+        ModelMissingError: what the caller's block asks for, a model for example, is not in the registry.
+        ModelUnavailableError: the registry cannot be reached, or returns another error.
     """
     load()
     import mlflow

@@ -8,10 +8,10 @@ walked.
 
 Layout (`tree_layout`): the two kids of a node are adjacent, so a step is `kid + (x[column] > threshold)`,
 without a branch. A leaf has an infinite threshold and is its own kid, so all rows of a block take as many
-steps as the tree is deep, and the processor overlaps them. NaN compares false and takes the first kid, which
-is the side of missing values. Where scikit-learn sends missing values right, the kids are swapped and the
-test uses the negated value, from a second copy of the columns: `x <= t` equals `-x > -nextafter(t)`, and NaN
-again takes the first kid.
+steps as the tree is deep, and the processor overlaps the steps of different rows. NaN compares false and
+takes the first kid, which is the side of missing values. Where scikit-learn sends missing values right, the
+kids are swapped and the test uses the negated value, from a second copy of the columns: `x <= t` equals
+`-x > -nextafter(t)`, and NaN again takes the first kid.
 """
 
 import math

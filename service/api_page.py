@@ -20,7 +20,8 @@ def page(document: dict[str, Any]) -> str:
             f'<title>{title}</title><link rel="stylesheet" href="/docs.css"></head><body><main>',
             f"<h1>{title} {escape(document['info']['version'])}</h1>",
             "<p>Send <code>Authorization: Bearer TOKEN</code>; <code>fraud tokens add</code> makes a token. "
-            "Answers with status 400 or above are problem details (RFC 9457) with a <code>code</code>: see "
+            "Answers with status 400 or above, except 503 of <code>/readyz</code>, are problem details "
+            "(RFC 9457) with a <code>code</code>: see "
             '<a href="#problems">problems</a>. For programs: <a href="/openapi.json">/openapi.json</a>.</p>',
             *_operations(document),
             *_problems(),

@@ -44,7 +44,7 @@ def serve(
         typer.Option(
             envvar="FRAUD_MAX_PROGRESS_AGE_S",
             help="Not ready once transactions wait this many seconds for a key group that decides none, "
-            "or records for a producer to end its transaction",
+            "or once records wait as long for a producer to end its transaction",
         ),
     ] = 60.0,
     kafka: Annotated[

@@ -12,7 +12,7 @@ from streaming_job.log.partitioner import Partitioner
 
 
 class ServiceSettings(BaseSettings):
-    """Settings of the sidecar: the job that it watches, limits, TLS and tokens."""
+    """Settings of the sidecar: the watched job, limits, TLS and tokens."""
 
     model_config = SettingsConfigDict(env_prefix="FRAUD_", env_nested_delimiter="__", extra="forbid")
 
@@ -41,7 +41,7 @@ class ServiceSettings(BaseSettings):
     idle_after_s: Annotated[float, Field(gt=0)] = 60.0
     """Time without new or waiting records after which a partition is idle."""
     runbook: str = "docs/runbook.md"
-    """Address of the runbook; a reason code is an anchor in it."""
+    """Address of the runbook, in which each reason code of the sidecar is an anchor."""
 
     mlflow_tracking_uri: str = ""
     """Address of the model registry; empty: the sidecar can steer rollouts, but not propose any."""

@@ -60,7 +60,8 @@ class JobSettings(BaseSettings):
     epoch_bytes: Annotated[int, Field(ge=1 << 20)] = 64 << 20
     """An epoch ends early after a key group has written this many bytes to its state."""
     max_records: Annotated[int, Field(ge=1)] = 50_000
-    """Maximum number of records in a mini-batch: enough to make a Kafka transaction cheap in a backlog."""
+    """Maximum number of records in a mini-batch. With so many, in a backlog, the cost of the Kafka
+    transaction hardly counts."""
     max_bytes: Annotated[int, Field(ge=1 << 20)] = 32 << 20
     """Maximum bytes of a mini-batch's keys and values; the last few records may exceed it. It bounds
     memory, and the duration of a Kafka transaction, in a flood of large records."""

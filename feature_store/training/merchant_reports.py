@@ -27,7 +27,7 @@ class Undated:
         """Return the fraud spans of n transactions.
 
         Raises:
-            LabelError: the transactions have no labels.
+            LabelError: no labels were given, and the transactions have no column `label`.
         """
         label = rows.label if self._labels is None else self._labels.of(rows.card_id, rows.transaction_id)
         if label is None:
@@ -47,7 +47,7 @@ class Reports:
             table: columns of the chargeback contract with `reported_at` (ms), in any order.
 
         Raises:
-            LabelError: a column is missing, has nulls or is of another type.
+            LabelError: a column is missing, has nulls or is of another type, or `label` has other values.
         """
         require_columns(table, (*COLUMNS, "reported_at"))
         encoded = identities(table["card_id"], table["transaction_id"]).dictionary_encode()

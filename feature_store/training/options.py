@@ -25,8 +25,8 @@ MerchantLabelFeatures = Annotated[
     ),
 ]
 DELAY_HELP = (
-    "Label delay in days: a transaction not reported by then counts as genuine; a fraud whose label has no "
-    "time of its own counts as reported then."
+    "Label delay in days: a transaction not reported this long after its arrival counts as genuine; a fraud "
+    "whose label has no time of its own counts as reported this long after its arrival."
 )
 LabelDelayDays = Annotated[
     float, typer.Option(min=0, help=f"{DELAY_HELP} Give the job's delay (FRAUD_LABEL_DELAY_MS)")

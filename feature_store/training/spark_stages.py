@@ -1,6 +1,7 @@
 """Stages of a training set on Spark, picklable: each maps record batches to record batches.
 
-The last stage also writes one file per partition, and yields only numbers of rows.
+The last stage (`OfCards`, or `OfMerchants` with merchant label features) runs inside `Written`, which writes
+one file per partition and yields only numbers of rows.
 
 Between two stages Spark sends rows to the partition of their card, or of their merchant, and sorts them there
 by arrival.
@@ -132,7 +133,7 @@ class OfMerchants:
 
 @dataclass(frozen=True)
 class Written:
-    """Last stage: runs `stage` on a partition, and writes rows and features into one file."""
+    """Runs the last stage, `stage`, on a partition, and writes rows and features into one file."""
 
     stage: OfCards | OfMerchants
     directory: str

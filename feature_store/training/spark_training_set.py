@@ -33,8 +33,8 @@ from feature_store.training.training_set import CHUNK
 from feature_store.training.transaction_table import TrainingSetError
 
 ROWS_PER_PARTITION = 2_000_000
-"""Greatest number of rows per partition, on average. Spark sorts a partition's rows in memory, or spills
-them: 72 bytes a row and the ids, before the merchants' stage also 8 bytes for each card feature."""
+"""Upper limit of the mean number of rows per partition. Spark sorts a partition's rows in memory, or spills
+them. A row takes 72 bytes and its ids; before the merchants' stage also 8 bytes for each card feature."""
 POLL_S = 0.5
 
 
@@ -57,8 +57,8 @@ def compute(
         progress: called with the number of Spark tasks that are done, and of all tasks.
 
     Raises:
-        TrainingSetError: the input or the labels break the contract (in one process, labels raise LabelError
-            and handbook files HandbookError).
+        TrainingSetError: the input or the labels break the contract. (A run in one process raises LabelError
+            for labels, and HandbookError for handbook files.)
         SparkRunError: Spark did not start, or the run failed, for example because a task cannot write its
             file.
         OutputError: the directory cannot be created or renamed.

@@ -26,7 +26,7 @@ class Rows:
     """n transactions of the input, before their features are computed."""
 
     records: NDArray[np.void]
-    """TRANSACTION; `offset` is the row number in the input, shape (n,)."""
+    """Records of type `layout.TRANSACTION`, shape (n,); `offset` is the row number in the input."""
     transaction_id: pa.Array | pa.ChunkedArray
     card_id: pa.Array | pa.ChunkedArray
     label: NDArray[np.int8] | None

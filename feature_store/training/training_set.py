@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 CHUNK = 50_000
-"""Transactions per chunk: 26 MB of features, a block that malloc reuses."""
+"""Transactions per chunk. Their features take 26 MB; glibc's malloc reuses freed blocks up to 32 MB only."""
 DEFAULT_SKEW_MS = 5 * 60_000
 
 OUTCOMES = ("accepted", "duplicate", "too_late", "future_event_time")

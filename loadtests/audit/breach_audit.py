@@ -18,13 +18,14 @@ class Breached(NamedTuple):
 
 
 Totals = Callable[[int, int], TrialCounts | None]
-"""(key group, commit_id) -> trial totals in the commit's progress record; None if it is not audited."""
+"""(key group, commit_id) -> trial totals in the commit's progress record; None if that is not audited."""
 
 
 def problems(breaches: Iterable[Breached], totals: Totals) -> Iterator[str]:
     """Yield what is wrong with the evidence of breached rollouts.
 
-    Evidence of older releases has no `commits`, so only its verdict is recomputed.
+    Counts are checked only if the evidence names its `commits` (that of older releases does not) and the
+    progress records of all of them are audited; the verdict is always recomputed.
 
     Args:
         breaches: accepted `breached` events, in log order.

@@ -24,7 +24,7 @@ class Commit(NamedTuple):
 
 
 def commit_of(record: Record) -> Commit:
-    """Return the commit that wrote a record; key group and commit id are -1 if its headers name none."""
+    """Return the commit that wrote a record; Commit("", -1, -1) if a header is missing or malformed."""
     headers = dict(record.headers)
     try:
         return Commit(

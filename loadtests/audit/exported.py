@@ -15,7 +15,8 @@ class AuditMetrics:
 
     Args:
         topics: names of the output topics.
-        lag_s: returns the age of the last audited point, seconds; called at every scrape.
+        lag_s: returns the time since the last audited point of the job's progress was read, seconds; called
+            at every scrape.
     """
 
     def __init__(self, topics: Iterable[str], lag_s: Callable[[], float]) -> None:

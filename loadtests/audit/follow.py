@@ -71,8 +71,8 @@ class Follower:
         self.findings = memory.found.findings
         """Findings since this follower was created."""
         self.checked = 0
-        """Transactions judged since this follower was created, except those that only build up cards; dead
-        letters do not count."""
+        """Transactions judged since this follower was created, except dead letters and arrivals before
+        `memory.told_from_ms`."""
         self.point: Point | None = None
         """Settled point of the last completed step."""
         self.audited_until_s = 0.0
@@ -184,7 +184,7 @@ class Follower:
                 memory.found.add_dead_letter(record)
 
     def _is_audited(self, topic: str, partition: int, offset: int) -> bool:
-        """Return whether a dead letter of this record is audited; always True for a rollout event."""
+        """Return whether a dead letter of this record would be audited; always True for a rollout event."""
         return topic == self._topics.model_rollouts or self._sample.has_place(topic, partition, offset)
 
     def _fold_tables(self, point: Point) -> None:
@@ -209,8 +209,8 @@ class Follower:
     def _has_row(self, record: Record) -> bool:
         """Return whether to fold a profile record.
 
-        It is folded if its card may be in the sample, if a dead letter of it is audited, or if it may end the
-        first snapshot.
+        It is folded if its card may be in the sample, if a dead letter of it would be audited, or if it may
+        end the first snapshot.
         """
         if self._sample.has_place(record.topic, record.partition, record.offset):
             return True

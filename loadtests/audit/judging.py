@@ -67,7 +67,7 @@ def partition_ends(ends: Ends, topic: str) -> dict[int, int]:
 def tables(
     log: Log, settings: JobSettings, ends: Ends, load: Load
 ) -> tuple[ProfileLog, RolloutLog, list[Outcome]]:
-    """Return the tables as folded from the log, and the dead letters among their records.
+    """Return the tables as folded from the log, and the dead letters that their refused records cause.
 
     Raises:
         JudgeError: there is no champion, so nothing can have been decided.

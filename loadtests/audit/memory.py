@@ -1,9 +1,9 @@
 """State of a continuous audit between its steps, in memory and in a file; only of the cards in its sample.
 
-By the sizes of the Python objects, a transaction takes about 0.8 kB and a card another 1 kB. A card's
-transactions are kept for 38 days: the longest window (30 days), the allowed lateness (counted as at least 7
-days) and a day. An audit thus needs 0.8 kB for each transaction of its sample in 38 days, and 1 kB for each
-card.
+By the sizes of the Python objects, a transaction takes about 0.8 kB and a card another 1 kB. Of each card,
+the transactions of the last 38 days up to its newest one are kept: the longest window (30 days), the allowed
+lateness (counted as at least 7 days) and a day. A card without transactions for 91 days is dropped. An audit
+thus needs about 0.8 kB for each transaction of its sample in 38 days, and 1 kB for each card.
 """
 
 import io

@@ -33,7 +33,7 @@ def card_precision(scored: Scored, k: int = 100) -> NDArray[np.float64]:
     equal scores, the lower card number comes first.
 
     Returns:
-        One value per day, in order of the days.
+        One value per day that has a transaction in `scored`, in order of the days.
     """
     caught = np.zeros(int(scored.card.max(initial=-1)) + 1, dtype=np.bool_)
     by_day = []

@@ -21,7 +21,7 @@ _EPOCH = date(1970, 1, 1)
 
 @dataclass(frozen=True)
 class Windows:
-    """Consecutive windows: training days, delay days whose labels are not known yet, test days."""
+    """Consecutive windows: training days, delay days (in neither set, as labels come late), test days."""
 
     train_start: date
     train_days: int = 7

@@ -84,7 +84,9 @@ class Counts:
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> "Counts":
-        """Read the counts of one challenger in a progress record's `trials`; unknown fields are ignored.
+        """Read the counts of one challenger from a progress record's `trials` or from a verdict's evidence.
+
+        Unknown fields are ignored. Only evidence has counts by label.
 
         Raises:
             GuardError: a field is missing or invalid.

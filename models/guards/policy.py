@@ -25,7 +25,7 @@ class Guards:
     """The field `guards` of a proposed rollout; the defaults apply to a rollout without this field."""
 
     alpha: float = number(0, 0.2, default=0.01)
-    """Greatest probability of a false breach, per bet."""
+    """Greatest probability, per bet, of a false proof: that a limit is broken, or that it is kept."""
     deadline_h: float = number(0, 8_760, default=72.0)
     """Hours after the start of the shadow at which `insufficient` becomes a rollback."""
     min_card_hours: int = number(0, 1e9, default=100, whole=True)

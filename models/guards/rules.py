@@ -22,7 +22,7 @@ class Limits:
     """Parameters that all guards of a rollout share."""
 
     alpha: float
-    """Greatest probability of a false breach, per bet."""
+    """Greatest probability, per bet, of a false proof: that a limit is broken, or that it is kept."""
     min_card_hours: int
     """Minimum of card-hours with an alert for a pass of `alert_rate` or `disagreement`."""
 

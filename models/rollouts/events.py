@@ -121,7 +121,7 @@ class Event:
         return value
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields of the record, not yet as JSON values."""
+        """Return the fields of the record as Python values, in which lists may still be tuples."""
         common = {
             "schema_version": SCHEMA_VERSION,
             "type": self.type.value,

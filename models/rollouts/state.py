@@ -56,8 +56,8 @@ class Trial:
     """While paused: the phase to resume."""
     challengers: tuple[Challenger, ...]
     canary: str
-    """Name of the challenger in the newest `canary_set`, which decides for its share of the cards while the
-    phase is canary; empty before the first `canary_set`."""
+    """Name of the challenger in the newest `canary_set`; the challenger decides for its share of the cards
+    while the phase is canary. Empty before the first `canary_set`."""
     share_bp: int
     guards: Mapping[str, Any] | None
     line: str
@@ -81,11 +81,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Plan:
-    """The champion and challengers that score, and the cards that each decides for."""
+    """The champion and challengers that score, and the share of the cards for which a canary decides."""
 
     champion: Decides
     challengers: tuple[Decides, ...]
-    """Models that score beside the champion; the one that decides for its members has role canary."""
+    """Models that score beside the champion; at most one has role canary and decides for its members."""
     trial: str | None
     """rollout_id of the challengers; None without challengers."""
     seq: int

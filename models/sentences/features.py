@@ -26,7 +26,8 @@ WORDS = {
 LONGEST = "30d"
 NO_PROFILE = "no profile of the card"
 LEAST_RATE = 0.1
-"""Least rate that is written per hour or per day; a lower rate is written per day or per 30 days."""
+"""A rate of at least this an hour is written per hour; a lower one per day, if it is at least this a day; all
+others per 30 days. No rate is written per a time shorter than the feature's window."""
 
 
 def of_feature(name: str, value: float | None, values: Values, currency: str) -> str:

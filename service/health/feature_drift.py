@@ -20,7 +20,7 @@ RECENT is the newest two clock hours."""
 CALENDAR = frozenset({"hour_of_day", "is_night", "is_weekend"})
 FEWEST = 500
 """Minimum of counted transactions for an index: even without drift, the index of n transactions is about
-10 / n."""
+10 / n, so 0.02 at this minimum and more below it."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class FeatureDrift:
     counted: Mapping[str, int]
     """Window -> number of counted transactions, which are a sample."""
     psi: Mapping[str, Mapping[str, float]]
-    """Window -> feature -> population stability index; no features below FEWEST counted transactions."""
+    """Window -> feature -> population stability index; empty for a window of fewer than FEWEST."""
 
     def greatest(self, most: int) -> list[dict[str, Any]]:
         """Return the `most` features that have drifted most: name, and index by window (None if missing)."""

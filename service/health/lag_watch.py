@@ -130,7 +130,7 @@ class LagWatch(Background):
         stable = _list_offsets(admin, inputs, LATEST, isolation_level=IsolationLevel.READ_COMMITTED)
         offsets = [p for p in answers if p.offset >= 0]
         committed = {(p.topic, p.partition): p.offset for p in offsets}
-        # only of the transactions topic: a table's offsets are committed by key group 0 alone
+        # only of the transactions topic: all key groups commit its offsets, but only group 0 those of tables
         marks = [
             Mark.from_metadata(p.metadata) for p in offsets if p.topic == self._settings.topics.transactions
         ]

@@ -38,7 +38,7 @@ class RecentTotals:
 
     @property
     def rates(self) -> Rates | None:
-        """Rates of the last minute, or of the shorter time seen so far; None before the second look."""
+        """Rates of the last minute, or of the shorter time sampled so far; None before the second sample."""
         if len(self._seen) < 2:
             return None
         (first_s, before, old), (last_s, after, new) = self._seen[0], self._seen[-1]

@@ -73,7 +73,7 @@ def checks(
         waiting_for: why the totals are not complete; None if they are.
         lag: lag of all input partitions, from the brokers' offsets; None before the first answer.
         groups: newest progress record of each group.
-        transactions_topic: name of the topic.
+        transactions_topic: name of the topic of transactions.
         max_age_s: longest time that transactions may wait for a group that decides none, and that records may
             wait for a producer to end its transaction.
         max_silence_s: greatest age of a group's newest record; an idle group writes records, too.

@@ -121,7 +121,11 @@ def _state(view: View) -> dict[str, Any]:
 
 
 def _epoch(view: View) -> dict[str, Any]:
-    """Return the running epochs; the age of the oldest serves as the age of the newest checkpoint."""
+    """Return the running epochs.
+
+    The start of a group's running epoch is taken as the time of the group's newest checkpoint. The age of the
+    job's newest checkpoint is the greatest of these ages.
+    """
     epochs = view.assessment.epochs if view.assessment else {}
     ages = {group: max(0.0, view.now_s - epoch.since_s) for group, epoch in epochs.items()}
     return {

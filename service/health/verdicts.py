@@ -18,7 +18,7 @@ Differences from Burrow:
   (`checkIfRecentLagZero`). Here a commit is due only once a record waits: the time runs from the last commit
   or the start of the wait, whichever is later.
 - Burrow's limit of STOP is the time that its window of ten commits spans, so it depends on how often a
-  consumer commits. Here limits are learned from measured times (`limits`).
+  consumer commits. Here limits are learned from measured times (module `limits`).
 - Burrow does not see a rewind if the lag was zero anywhere in the window, as it is for a healthy consumer
   before an offset reset. Here a rewind is detected at every lag.
 - Burrow warns if the lag is one record at each commit, although that is normal in a steady stream. Here the

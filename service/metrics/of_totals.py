@@ -21,8 +21,8 @@ COUNTS = {
     "late_facts": "Facts about merchants that arrived after their group's promise, and may take effect late",
     "suppressed": "Alerts suppressed because the card had one within the cooldown",
 }
-"""Name in a progress record's `counts` -> help text. Dead letters are exported by reason instead;
-`conflicting_repetition` is not exported."""
+"""Name in a progress record's `counts` -> help text. Two of these counts are left out:
+`dead_letters`, exported by reason, and `conflicting_repetition`, not exported."""
 
 
 def of_totals(totals: Totals) -> list[Metric]:

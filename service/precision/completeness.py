@@ -1,8 +1,9 @@
 """The time since which topics are complete: older records may have been deleted.
 
-Outcomes are derived from several topics: a missing shadow alert means that the models agree, and of the two
-topics with labels (labels, chargebacks), one may have a label that contradicts the other's. So if one topic
-has lost the records of a time that another topic still covers, counts are wrong, not only smaller.
+Outcomes are derived from several topics. A shadow alert records that a challenger disagrees with the
+champion, so a missing one is taken to mean that they agree. There are two topics with labels (labels,
+chargebacks), and one may have a later label that contradicts the other's. So if one topic has lost the
+records of a time that another topic still covers, counts are wrong, not only smaller.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,7 +38,7 @@ class Part:
 
     @property
     def may_lack(self) -> bool:
-        """Whether records since that time may be missing: some were deleted, no earlier record is left."""
+        """Whether records since that time may be missing: some were deleted, and none before it is left."""
         return 0 < self.first == self.start
 
 

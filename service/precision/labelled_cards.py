@@ -9,9 +9,9 @@ shadow alert.
 The unit is a card, because the alerts of a burst are not independent. For each model, a card is counted by
 one label: that of the card's first transaction in the log that has a label and on which the model alerted.
 The counts do not depend on the order in which records are read: positions in the log identify transactions
-and decide which of them exceed a limit, and a transaction's last label by arrival counts. There is one
-exception: a label that is dropped because more than MOST_UNMATCHED labels wait for their alerts is lost if
-its alert is read later.
+and decide which are kept (MOST_ALERTS, MOST_OF_CARD), and a transaction's last label by arrival counts. There
+is one exception: a label that is dropped because more than MOST_UNMATCHED labels wait for their alerts is
+lost if its alert is read later.
 """
 
 from bisect import bisect_left, insort

@@ -1,4 +1,4 @@
-"""A trial whose alerts are counted by label, and these counts. Pure."""
+"""A trial, and the counts of its labelled cards. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -22,7 +22,7 @@ class RolloutAudit:
     """Creator of audit records, each of which holds the digest of the one before.
 
     It may be called only while a `RolloutWriter` is open: an older writer can no longer commit then, so no
-    two records follow the same one.
+    two records hold the digest of the same record.
     """
 
     def __init__(self, settings: ServiceSettings, clock: Callable[[], float]) -> None:

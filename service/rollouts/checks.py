@@ -1,6 +1,6 @@
 """Checks of a change: challengers, features, label delay, guards and their data.
 
-`model_registry` has the other checks.
+`model_registry` has the other checks of a model, and `drawing` those that need the rollouts' history.
 """
 
 from collections.abc import Mapping

@@ -169,7 +169,9 @@ def rollback_command(
 
 @app.command("promote")
 def promote_command(
-    what: Annotated[str, typer.Argument(help="A rollout; or NAME/VERSION, proposed and promoted at once")],
+    what: Annotated[
+        str, typer.Argument(help="A rollout; or NAME/VERSION, to propose and promote it without a trial")
+    ],
     bootstrap_servers: Servers, tracking_uri: TrackingUri = "",
     policy: PolicyFile = None,
     threshold: Threshold = None,

@@ -90,7 +90,7 @@ class Desk:
         """Open a rollout after every check of its models.
 
         Raises:
-            DeskError: a check failed; the error names it.
+            DeskError: a check failed, or brokers or registry do not answer; `check` of the error says which.
         """
         target = proposal.rollout_id or proposal.challengers[0].model
         with self._auditing_refusals("rollout.proposed", target, actor):
@@ -100,7 +100,7 @@ class Desk:
         """Write one more event of a rollout.
 
         Raises:
-            DeskError: a check failed; the error names it.
+            DeskError: a check failed, or the brokers do not answer; `check` of the error says which.
         """
         with self._auditing_refusals(f"rollout.{step.type.value}", step.rollout_id, actor):
             return self._take(step, actor)
@@ -156,7 +156,7 @@ class Desk:
         """End a rollout: write `breached` and `rolled_back` together, or for a deadline `rolled_back` alone.
 
         Raises:
-            DeskError: the rollout has changed meanwhile, or the brokers do not answer.
+            DeskError: the rollout has changed since its assessment, or the brokers do not answer.
         """
 
         def draw(history: History, _job: Job) -> tuple[Event, ...] | Receipt:
@@ -174,9 +174,9 @@ class Desk:
         return None if labelled is None else label_reading.read(self._settings, labelled, self._now_ms())
 
     def _require_evidence(self, history: History, job: Job, event: Event, labels: LabelCounts | None) -> None:
-        """Require that no guard is breached; for a canary, also that each has data.
+        """For a step of JUDGED, require that no guard is breached; for a canary, also that each has data.
 
-        A rollout that is not in trial may be promoted without an assessment.
+        A rollout whose challengers do not score transactions yet may be promoted without an assessment.
         """
         trial = history.line.trials[event.rollout_id]
         if event.type is Type.CANARY_SET:

@@ -1,4 +1,4 @@
-"""From a request and the history of rollouts to the events to write, or to a refusal. Pure."""
+"""Construct the events that a request writes, by the history of rollouts, or refuse the request. Pure."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from service.rollouts.requests import GUARD, Actor, Proposal, Receipt, Refs, Ste
 from streaming_job.contracts import Reason
 
 PROMOTED_KEY = "/promoted"
-"""If a proposal is promoted at once, the promoted event's key is the request's key and this suffix."""
+"""The suffix by which the promoted event's key differs from the request's, if there is no trial."""
 
 
 def proposal(
@@ -30,8 +30,8 @@ def proposal(
 
     Raises:
         StaleError: another rollout is open, or the rollout_id is taken.
-        RefusedError: the idempotency key was used for another request, or the proposal would be promoted at
-            once although its proposer is forbidden to promote it.
+        RefusedError: the idempotency key was used for another request, or the proposal would be promoted
+            without a trial although its proposer is forbidden to promote it.
     """
     if request.at_once and four_eyes:
         raise RefusedError(

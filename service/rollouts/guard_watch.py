@@ -29,7 +29,7 @@ class CurrentVerdict:
 
     assessment: Assessment
     since: int
-    """Log time (`Assessment.log_time`) of the first assessment with this verdict, ms."""
+    """Log time (`Assessment.log_time`) of the assessment since which the outcome has not changed, ms."""
 
 
 class GuardWatch(Background):

@@ -50,8 +50,8 @@ def list_letters(
 ) -> None:
     """List the records that could not be decided, and why; card ids and card numbers are masked.
 
-    A --raw file contains the records whole and unmasked: what is too large for a dead letter is fetched from
-    the log.
+    A --raw file contains the records whole and unmasked. If a key or value is too large for a dead letter, it
+    is fetched from the log.
     """
     settings = environment.settings(LetterSettings)
     letters_found = find(settings, _filter(reason, topic, since, until, offsets))
@@ -94,7 +94,7 @@ def replay(
     """Send the records of dead letters again: corrected ones of a file, or those that the options select.
 
     All of them are sent, or none. Letters that have been sent before are left out, unless --again is given.
-    What is too large for a dead letter is fetched from the log.
+    If a key or value is too large for a dead letter, it is fetched from the log.
     """
     settings = environment.settings(LetterSettings)
     selection = (reason, topic, since, until, offsets)

@@ -114,8 +114,8 @@ class Letter:
     def raw(self) -> str:
         """Return a line of a file, with key and value whole: as text if they are UTF-8, else in base64.
 
-        A key or value that the letter does not contain is replaced by its size and SHA-256 (null would be a
-        tombstone).
+        A key or value that is still left out is replaced by its size and SHA-256; null would mean that the
+        record has none.
         """
         return json.dumps(
             {

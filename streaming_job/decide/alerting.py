@@ -89,7 +89,7 @@ def alert(
 
 
 def _terms(n: int, rulings: Sequence[Ruling], rows: NDArray[np.int64]) -> AlertTerms:
-    """Return the terms of the deciding policies for some of a block's n rows."""
+    """Return, for some of a block's n rows, the policy's escalation and cooldown, and whether it declines."""
     declined = np.zeros(n, np.bool_)
     escalate_after, cooldown_ms = np.zeros(n, np.int64), np.zeros(n, np.int64)
     for ruling in rulings:

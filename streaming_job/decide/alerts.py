@@ -63,9 +63,9 @@ class AlertContext(NamedTuple):
     conflicting: bool
     """Whether the transaction id had been accepted before, with other content."""
     suspicious_day: int
-    """Alerts of the card in the last 24 clock hours; this transaction counts as one of them."""
+    """Alerts of the card in the last 24 clock hours, and this transaction, whether it is an alert or not."""
     suspicious_total: int
-    """Alerts of the card since it (re)started; this transaction counts as one of them."""
+    """Alerts of the card since it (re)started, and this transaction, whether it is an alert or not."""
 
 
 def build(
@@ -159,7 +159,7 @@ def _profile(profile: np.void, seen_at: int) -> dict[str, Any]:
         "status": STATUSES[int(profile["status"])],
         "partition": int(profile["partition"]),
         "offset": int(profile["offset"]),
-        # a first snapshot's row counts as known from the beginning
+        # a row of Debezium's first snapshot counts as known from the beginning
         "arrival_time": max(known_from, 0),
         "age_ms": None if known_from == BEGINNING else max(seen_at - known_from, 0),
     }

@@ -27,7 +27,7 @@ class FeatureCounts:
     """Counts of the transactions that the champion scored, one in SAMPLED, by feature and bin."""
 
     reign: int = -1
-    """Number of the plan with which the model became champion; -1 before any."""
+    """Number of the plan with which the model became champion; -1: not known (yet)."""
     model: Mapping[str, str] = field(default_factory=dict)
     """The model's name, version and digest; empty if the model has no bins: then nothing is counted."""
     features: tuple[str, ...] = ()
@@ -68,8 +68,8 @@ class FeatureCounts:
         """Return the number of the plan with which a plan's champion became champion."""
         known = plans[self.reign].champion.model if 0 <= self.reign < len(plans) else None
         if self.model and (known is None or known.digest != self.model["digest"]):
-            # a release leaves out champions whose features it does not compute, so after a change of release
-            # the plans may have other numbers
+            # `plans` leaves out champions whose features this release of the job does not compute, so another
+            # release may have numbered the plans differently
             self.reign = -1
         digest = plans[number].champion.model.digest
         while number and plans[number - 1].champion.model.digest == digest:

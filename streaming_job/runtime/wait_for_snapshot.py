@@ -36,7 +36,7 @@ class Profiles:
     """Whether the first snapshot is over."""
 
     def __str__(self) -> str:
-        return f"{self.records} records, the last row not among them" if self.records else "it is empty"
+        return f"{self.records} records, the last row not among them" if self.records else "an empty topic"
 
 
 def ends_wait(value: bytes | None) -> bool:

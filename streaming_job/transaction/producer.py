@@ -219,7 +219,7 @@ class TransactionalProducer:
 
 
 def describe(error: object) -> str:
-    """Return a Kafka error as text; if a permission is missing, name the command that prints them all."""
+    """Return a Kafka error as text; if a permission is missing, name the command that lists all needed."""
     if not isinstance(error, KafkaError):
         return str(error)
     hint = " (`fraud job permissions` prints what the job needs)" if error.code() in FORBIDDEN else ""

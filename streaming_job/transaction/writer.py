@@ -112,7 +112,8 @@ class GroupWriter:
             ends: by partition of the group: the offset at which to begin if no greater one is committed.
             from_others: whether the group may belong to another instance. True when the job starts; later,
                 another owner means that this instance has been replaced.
-            known: the group's last progress record according to the state; saves reading the topic.
+            known: the group's last progress record according to the state; if it is the newest, the progress
+                topic is not read.
 
         Returns:
             What the group has written so far; no other process can add to it.
@@ -120,7 +121,7 @@ class GroupWriter:
         Raises:
             FencedError: the group belongs to another instance although `from_others` is False.
             OtherQueryError: the output is of another query.
-            SinkError: several attempts failed, or the brokers do not answer.
+            SinkError: several attempts failed, the brokers do not answer, or a transaction stays open.
         """
         error: KafkaError | None = None
         for _ in range(ATTEMPTS):
@@ -156,8 +157,8 @@ class GroupWriter:
 
         Raises:
             FencedError: another instance of the job has taken the group over.
-            SinkError: the transaction failed in several attempts, or a newer task attempt of this instance
-                has the group.
+            SinkError: the transaction failed in several attempts; or a newer task attempt of this instance
+                has the group; or the brokers do not answer, or another transaction stays open.
         """
         for _ in range(ATTEMPTS):
             # Step 1. After a doubtful or slow transaction: check the owner, renew the producer, read what is
@@ -260,7 +261,8 @@ class GroupWriter:
 
         Raises:
             FencedError: another instance owns the group.
-            SinkError: a newer task attempt of this instance owns it, or the brokers do not answer.
+            SinkError: a newer task attempt of this instance owns it, the brokers do not answer, or another
+                transaction stays open.
         """
         deadline = time.monotonic() + (CLAIM_S if self._fenced_early else 0.0)
         while True:

@@ -1,8 +1,8 @@
 """What a key group has written, read from the brokers: its owner, its last transaction's number, and Q.
 
-Each transaction commits the group's offsets and one progress record. The offsets' metadata names the owner.
-But tools may move or delete offsets, and brokers let them expire. So offsets and progress record are both
-read, and the greater position of each partition counts.
+Each transaction commits the group's offsets and one progress record (only offsets, if it claims the group for
+a new writer). The offsets' metadata names the owner. But tools may move or delete offsets, and brokers let
+them expire. So offsets and progress record are both read, and the greater position of each partition counts.
 """
 
 import json

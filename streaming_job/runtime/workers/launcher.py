@@ -3,7 +3,7 @@
 Spark starts several interpreters, each for a module whose imports take a second or two. A forked process has
 these imports already. The shim passes arguments, environment, working directory and standard streams to the
 forked process, and exits when that process exits; killing the shim ends the process. The shim imports little,
-to start quickly. Without a server, or without `-m`, it becomes the interpreter itself.
+to start quickly. Without `-m`, or if the server is gone or cannot fork, it becomes the interpreter itself.
 """
 
 import json

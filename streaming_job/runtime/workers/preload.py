@@ -50,7 +50,7 @@ def preload() -> None:
 
 
 class _ZeroClassifier:
-    """A classifier whose scores are all 0."""
+    """A `models.scoring.Classifier` whose scores are all 0."""
 
     def score(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """See `Classifier`."""

@@ -100,7 +100,7 @@ def _connect(partition: int) -> socket.socket | None:
 
 
 def _is_ours(peer: socket.socket) -> bool:
-    """Return whether a process of this user is at the other end: any user can connect to abstract names."""
+    """Return whether a process of this user is at the other end: abstract names are open to all users."""
     credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
     return bool(CREDENTIALS.unpack(credentials)[1] == os.getuid())
 
