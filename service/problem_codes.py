@@ -68,7 +68,7 @@ TABLE = (
     Row(
         ("last_rollout",),
         409,
-        "The step is refused, because after it no rollout could decide.",
+        "The withdrawal is refused, because it would leave no model that decides.",
         "Promote another model first.",
     ),
     Row(("race",), 409, "Other writers were faster, six times in a row.", "Read the rollout, then retry."),
@@ -141,7 +141,7 @@ TABLE = (
     Row(
         ("labels_topic",),
         503,
-        "The brokers have not confirmed the labels, or the topic labels does not exist.",
+        "The brokers have not confirmed the labels, or there is no topic named labels.",
         "Check the brokers; run fraud job topics. Repeat the request.",
     ),
     Row(

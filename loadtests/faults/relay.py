@@ -57,12 +57,12 @@ class Relay:
         self.installed.send(events, **DISTURBED)
 
     def hang_at(self, step: Step) -> psutil.Process:
-        """Send transactions until a process of the job hangs at a step; returns that process.
+        """Send transactions before and after arming a step; return the process that hangs there.
 
         Raises:
             FaultError: the job ended, does not catch up, or no process reaches the step.
         """
-        # send some before the step is armed: if an epoch ends right after that, it has something to save
+        # send some before the step is armed, so that an epoch that ends right afterwards has state to save
         self.burst(BURST // 2)
         # wait until they are decided, so that the job does not hang before it has read a transaction
         self.installed.caught_up(self.job)

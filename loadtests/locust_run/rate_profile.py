@@ -136,6 +136,7 @@ def profile(
     elif shape == "soak":
         pieces = [Piece(for_s * SOAK_RAMP, low, rate), Piece(for_s * (1 - SOAK_RAMP), rate, rate)]
     else:
-        raise LoadTestError(f"no shape {shape!r}; give one of {', '.join(SHAPES)}")
+        profiled = ", ".join(name for name in SHAPES if name != "replay")
+        raise LoadTestError(f"shape {shape!r} has no rate profile; give one of {profiled}")
     first = pieces[0].first
     return RateProfile([Piece(warm_up_s, min(low, first), first), *pieces])

@@ -5,7 +5,7 @@ from typing import Any
 
 
 def bets(wealth: dict[str, Any], target: float) -> dict[str, Any]:
-    """Return the evidence of bets as decimal logarithms: the wealth itself may overflow float64.
+    """Return the evidence of a guard's bets (decision 40) as decimal logarithms: wealth may overflow float64.
 
     Args:
         wealth: natural logarithm of the wealth, by name of the bet.

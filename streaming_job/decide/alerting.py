@@ -1,6 +1,7 @@
 """The alerts of a block, in log order: counted per card, escalated, suppressed by cooldowns, and built.
 
-Only rows with an alert, and rows at which a card starts afresh, are handled one by one.
+Only these rows are handled one by one: those with an alert, those at which a challenger's verdict differs
+from the champion's, and those at which a card starts afresh.
 """
 
 from collections.abc import Iterator, Sequence
@@ -130,7 +131,7 @@ def _contexts(
 def _explain(
     rulings: Sequence[Ruling], alerted: NDArray[np.bool_]
 ) -> tuple[dict[int, list[dict[str, Any]]], dict[int, str]]:
-    """Return, by block row of each alert, its `reasons` and the deciding model's failure."""
+    """Return by block row the `reasons` of each alert, and how the deciding model failed, where it did."""
     top_features: dict[int, list[dict[str, Any]]] = {}
     failures: dict[int, str] = {}
     for ruling in rulings:

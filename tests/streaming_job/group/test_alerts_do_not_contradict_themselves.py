@@ -115,8 +115,8 @@ def check_reasons(alert: Mapping[str, Any]) -> None:
     assert base_of(model) + raised.sum() == pytest.approx(math.log(score / (1 - score)), abs=1e-9)
     strongest = sorted(raised[raised > 0].tolist(), reverse=True)[:REASONS]
     assert contributions == strongest
-    # a score above the model's mean has reasons; if they are fewer than REASONS, no contribution that
-    # raises it is left out, so their sum is at least that of all contributions
+    # a score above the model's mean has reasons; if there are fewer than REASONS of them, only
+    # contributions that do not raise the score are left out, so the reasons' sum is at least that of all
     if math.log(score / (1 - score)) > base_of(model):
         assert reasons
         assert len(strongest) == REASONS or sum(contributions) >= raised.sum() - 1e-9
