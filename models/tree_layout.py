@@ -1,12 +1,12 @@
 """The array layout of compiled trees, and the checks that they must pass before a kernel walks them.
 
-Kernels check no bounds: a forged index in a file would read, and in explanations write, anywhere in the
-worker's memory. So `trees.Trees` checks its arrays here, in less than a millisecond for a usual model.
+Kernels check no bounds: with a forged index in a file, a kernel would read anywhere in the worker's memory,
+and the kernel of explanations would write there. So `trees.Trees` checks its arrays here, in less than a millisecond for a usual model.
 
 A node is 16 bytes: threshold, column, first kid. Trees are stored one after another, each breadth first: the
 k-th inner node of a tree, counted from 0, has its first kid at the root's index + 1 + 2k, and the second kid
-next to it. A leaf has an infinite threshold and is its own kid. Of f features, column number f + j is column
-j, negated.
+next to it. A leaf has an infinite threshold and is its own kid. A row of f features
+has 2f columns: column f + j is column j, negated.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ MOST_TREES = 10_000
 """Maximum number of trees: over thirty times the default of `fraud models train`; the bit masks (`leaf_bits`)
 of a block of 64 rows then take 5 MB."""
 MOST_NODES = 1 << 20
-"""Maximum number of nodes: 32 MiB in each worker."""
+"""Maximum number of nodes: with a value and a mean for each, 32 bytes, so 32 MiB in each worker."""
 MOST_STEPS = 1 << 17
 """Maximum number of steps from root to deepest leaf, summed over all trees: about a millisecond per
 transaction."""

@@ -52,7 +52,7 @@ MERCHANT_SLOTS = 1 << 10  # twice the events of the longest walk
 
 
 def scratch() -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
-    """Allocate scratch memory of `apply`: merchants seen, the walk that saw each, last walk by country."""
+    """Allocate scratch memory of `apply`: merchants seen, and the last walk that saw each merchant and country."""
     return (
         np.zeros(MERCHANT_SLOTS, dtype=np.uint64),
         np.zeros(MERCHANT_SLOTS, dtype=np.int64),
@@ -249,7 +249,7 @@ def late_flags(events: Array, first: int, at: int, end: int, merchant: np.uint64
         if (events[i].when >> COUNTRY_SHIFT) & COUNTRY_MASK == country:
             flags &= ~LAST_IN_COUNTRY
     for i in range(first, at):
-        # most have lost their flags to later events before; clearing a flag again changes nothing
+        # a newer event has already taken the flag of most of these; clearing it again changes nothing
         if (events[i].merchant & _MERCHANTS) == merchant:
             events[i].when &= ~LAST_AT_MERCHANT
         if (events[i].when >> COUNTRY_SHIFT) & COUNTRY_MASK == country:

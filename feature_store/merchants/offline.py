@@ -38,7 +38,8 @@ def features_as_of(
     """Compute the merchant label features of n transactions, each as of its arrival.
 
     Args:
-        facts: at least all that the features need; for each transaction, facts after its arrival are ignored.
+        facts: at least all that the features need; for each transaction, those that take effect after its
+            arrival are ignored.
         merchant: hashes, shape (n,).
         arrival: ms, shape (n,).
         delay_ms: label delay, at least 0.

@@ -166,7 +166,7 @@ class Proxy:
                 self._connections.discard(connection)
                 connection.cut()
                 await back
-        except (*_GONE, asyncio.CancelledError):  # `_close` cancels; nothing reads the result
+        except (*_GONE, asyncio.CancelledError):  # `_close` cancels, and ignores how a task ends
             writer.transport.abort()
         finally:
             self._tasks.discard(task)

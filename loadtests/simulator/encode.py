@@ -72,7 +72,7 @@ def _not_finite_as_json(text: pa.Array) -> pa.Array:
 
 
 def as_records(table: pa.Table, rows: np.ndarray) -> list[dict[str, Any]]:
-    """Return some rows as dicts with the fields of `encode`, for malformed records."""
+    """Return some rows as dicts with the fields of `encode`; the caller makes malformed records of them."""
     names = [name for name in (*REQUIRED, *OPTIONAL) if name in table.column_names]
     records: list[dict[str, Any]] = table.select(names).take(pa.array(rows)).to_pylist()
     return records

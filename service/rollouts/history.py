@@ -1,4 +1,4 @@
-"""History of the rollout topic: every event, and the resulting line of champions and trials."""
+"""History of the rollout topic: every event, and the resulting state of champions and trials (`Line`)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -84,7 +84,7 @@ class History:
 
 
 def _folded(line: Line, entries: Iterable[Entry], set_aside: Mapping[int, str]) -> tuple[Line, list[Entry]]:
-    """Return the line after the entries, and the entries with `refused` and `repeats` set."""
+    """Apply entries to a line; return the new line, and the entries with `refused` and `repeats` set."""
     folded = []
     for entry in entries:
         refused, repeats = set_aside.get(entry.offset, ""), False

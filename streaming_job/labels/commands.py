@@ -50,7 +50,7 @@ def import_(
 
 @app.command()
 def show(card_id: Annotated[str, typer.Argument(help="A card")]) -> None:
-    """Show the labels and chargebacks of a card's transactions, one JSON object a line."""
+    """Show a card's records on the topics of labels and of chargebacks, one JSON object a line."""
     for record in ledger.of_card(environment.settings(LetterSettings), card_id):
         typer.echo(json.dumps(record))
 

@@ -84,7 +84,7 @@ class MessageBatch:
         return max(read, 0)
 
     def measure(self) -> bool:
-        """Measure the messages read since the last call; return whether one is an error or cut its partition.
+        """Measure the messages read since the last call; return whether there is an error or a cut partition.
 
         A cut partition returns no more records until it is started again.
         """
