@@ -1,7 +1,8 @@
 """The array layout of compiled trees, and the checks that they must pass before a kernel walks them.
 
 Kernels check no bounds: with a forged index in a file, a kernel would read anywhere in the worker's memory,
-and the kernel of explanations would write there. So `trees.Trees` checks its arrays here, in less than a millisecond for a usual model.
+and the kernel of explanations would write there. So `trees.Trees` checks its arrays here, in less than a
+millisecond for a usual model.
 
 A node is 16 bytes: threshold, column, first kid. Trees are stored one after another, each breadth first: the
 k-th inner node of a tree, counted from 0, has its first kid at the root's index + 1 + 2k, and the second kid

@@ -52,7 +52,7 @@ MERCHANT_SLOTS = 1 << 10  # twice the events of the longest walk
 
 
 def scratch() -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
-    """Allocate scratch memory of `apply`: merchants seen, and the last walk that saw each merchant and country."""
+    """Allocate scratch memory of `apply`: merchants seen, last walk that saw each merchant and country."""
     return (
         np.zeros(MERCHANT_SLOTS, dtype=np.uint64),
         np.zeros(MERCHANT_SLOTS, dtype=np.int64),
