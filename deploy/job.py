@@ -11,7 +11,7 @@ import typer
 
 from feature_store.errors import FraudError
 from streaming_job import environment
-from streaming_job.contracts.permissions import Component, needed
+from streaming_job.permissions import Component, needed
 from streaming_job.settings import JobSettings
 
 log = logging.getLogger(__name__)
@@ -63,13 +63,7 @@ def permissions(
     """Print the permissions that a component needs on the brokers, as commands of Kafka's kafka-acls.sh."""
     settings = environment.settings(JobSettings)
     command = ["kafka-acls.sh", "--bootstrap-server", settings.bootstrap_servers, "--add"]
-    for permission in needed(
-        component,
-        settings.job_id,
-        settings.topics,
-        key_groups=settings.key_groups,
-        facts=settings.merchant_facts,
-    ):
+    for permission in needed(component, settings):
         typer.echo(shlex.join([*command, "--allow-principal", principal, *permission.options()]))
 
 

@@ -12,6 +12,7 @@ from deploy.local.console import Progress
 from deploy.local.errors import StackError
 from deploy.local.ports import HOST
 from deploy.local.processes import Server
+from streaming_job.permissions import Component
 
 PATIENCE_S = 120.0
 LOGGING_FILE = Path(__file__).with_name("log4j2.properties")
@@ -65,10 +66,8 @@ super.users=User:ANONYMOUS
 """Added with the guarded listener, whose user may only do what ACLs allow."""
 
 LOGIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
-USERS = ("job", "sidecar", "rollouts", "labels", "dead-letters", "audit")
-"""Users of the guarded listener, one for each component (`streaming_job.contracts.permissions`)."""
 PASSWORD = "of-the-embedded-stack"
-"""Not secret: the other listeners of this broker need no password."""
+"""Password of each component's user. Not secret: only the guarded listener of this broker needs it."""
 
 HEAP = ("-Xms192m", "-Xmx512m", "-XX:+UseParallelGC", "-XX:MaxDirectMemorySize=256m")
 
@@ -91,7 +90,7 @@ def start(data_dir: Path, ports: Mapping[str, int], progress: Progress) -> Serve
             advertised=advertised,
             controller=ports["controller"],
             login=LOGIN_MODULE,
-            users=" ".join(f'user_{user}="{PASSWORD}"' for user in USERS),
+            users=" ".join(f'user_{user}="{PASSWORD}"' for user in Component),
         )
     )
     class_path = jars.class_path("kafka", progress)
@@ -150,7 +149,7 @@ def guarded(ports: Mapping[str, int]) -> tuple[str, dict[str, str]] | None:
     return f"{HOST}:{ports['guarded']}", {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanisms": "PLAIN",
-        "sasl.username": USERS[0],
+        "sasl.username": Component.JOB.value,
         "sasl.password": PASSWORD,
     }
 

@@ -14,20 +14,20 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from loadtests.faults.errors import FaultError
-from streaming_job.contracts.permissions import Permission
+from streaming_job.permissions import Component, Permission
 
 TIMEOUT_S = 30.0
 POLL_S = 0.02
 
 
-def bindings(user: str, permissions: Iterable[Permission]) -> list[AclBinding]:
-    """Return ACLs that allow a user the operations, one for each operation."""
+def bindings(component: Component, permissions: Iterable[Permission]) -> list[AclBinding]:
+    """Return ACLs that allow a component's user the operations, one for each operation."""
     return [
         AclBinding(
             ResourceType[permission.resource.name],
             permission.name,
             ResourcePatternType.PREFIXED if permission.is_prefix else ResourcePatternType.LITERAL,
-            f"User:{user}",
+            f"User:{component}",
             "*",
             AclOperation[operation.name],
             AclPermissionType.ALLOW,
@@ -37,12 +37,12 @@ def bindings(user: str, permissions: Iterable[Permission]) -> list[AclBinding]:
     ]
 
 
-def grant(bootstrap_servers: str, user: str, permissions: Iterable[Permission]) -> None:
-    """Allow a user the operations, and wait until the broker does.
+def grant(bootstrap_servers: str, component: Component, permissions: Iterable[Permission]) -> None:
+    """Allow a component's user the operations, and wait until the broker does.
 
     Args:
         bootstrap_servers: a listener that needs no login.
-        user: the user.
+        component: the component; its user has the same name.
         permissions: the permissions, which may exist already.
 
     Raises:
@@ -50,23 +50,23 @@ def grant(bootstrap_servers: str, user: str, permissions: Iterable[Permission]) 
         FaultError: the broker does not apply them.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    wanted = bindings(user, permissions)
+    wanted = bindings(component, permissions)
     for result in admin.create_acls(wanted).values():
         result.result(TIMEOUT_S)
     # the controller has accepted them; the broker learns of them a little later
     deadline = time.monotonic() + TIMEOUT_S
-    while not set(wanted) <= set(admin.describe_acls(_all_of(user)).result(TIMEOUT_S)):
+    while not set(wanted) <= set(admin.describe_acls(_all_of(component)).result(TIMEOUT_S)):
         if time.monotonic() > deadline:
-            raise FaultError(f"the broker does not apply the permissions of {user}; see its log")
+            raise FaultError(f"the broker does not apply the permissions of {component}; see its log")
         time.sleep(POLL_S)
 
 
-def _all_of(user: str) -> AclBindingFilter:
+def _all_of(component: Component) -> AclBindingFilter:
     return AclBindingFilter(
         ResourceType.ANY,
         None,  # type: ignore[arg-type]
         ResourcePatternType.ANY,
-        f"User:{user}",
+        f"User:{component}",
         None,  # type: ignore[arg-type]
         AclOperation.ANY,
         AclPermissionType.ANY,

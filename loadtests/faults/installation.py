@@ -33,8 +33,8 @@ from models.policy import Policy
 from models.registry import ModelRef
 from models.rollouts.events import installation
 from models.rollouts.publishing import publish
-from streaming_job.contracts.permissions import Component, needed
 from streaming_job.contracts.topics import Topics
+from streaming_job.permissions import Component, needed
 from streaming_job.settings import JobSettings
 
 RATE = 500.0
@@ -107,23 +107,6 @@ class Installation:
         """Return the settings as FRAUD_... variables, with changes such as `checkpoint=...`."""
         return self.settings.model_copy(update=changes).variables()
 
-    def grant(self, component: Component = Component.JOB, **changes: Any) -> None:
-        """Give a component's Kafka user the permissions that the component needs, and no others.
-
-        Args:
-            component: the component.
-            changes: changed settings of the job.
-        """
-        settings = self.settings.model_copy(update=changes)
-        permissions = needed(
-            component,
-            settings.job_id,
-            settings.topics,
-            key_groups=settings.key_groups,
-            facts=settings.merchant_facts,
-        )
-        grant(self.stack.bootstrap_servers, component.value, permissions)
-
     def start(self, release: Path | None = None, /, **changes: Any) -> JobProcess:
         """Start the job.
 
@@ -131,8 +114,9 @@ class Installation:
             release: directory of a release, whose packages run; default: the packages of this process.
             changes: changed settings.
         """
-        if "sasl.username" in self.settings.kafka:
-            self.grant(Component.JOB, **changes)
+        settings = self.settings.model_copy(update=changes)
+        if "sasl.username" in settings.kafka:
+            grant(self.stack.bootstrap_servers, Component.JOB, needed(Component.JOB, settings))
         return JobProcess(self.environment(**changes), self.directory, release=release)
 
     def roll_out(self, *, model: ModelRef | None = None, max_count_5m: int = 15) -> RolledOut:

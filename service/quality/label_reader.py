@@ -40,5 +40,5 @@ class LabelReader(TopicFollower):
             except Rejected:
                 continue  # a dead letter of the job
             if fraud is not None:
-                order = record.timestamp()[1], record.topic() or "", record.offset() or 0
-                self._outcomes.label(card_id, transaction_id, order, fraud)
+                position = record.timestamp()[1], record.topic() or "", record.offset() or 0
+                self._outcomes.label(card_id, transaction_id, position, fraud)

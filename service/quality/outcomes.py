@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from service.precision.labelled_cards import Label, LabelPosition
+
 RULE, MODEL, ROLLOUT = "rule", "model", "rollout"
 FRAUD, GENUINE, OPEN = "fraud", "genuine", "open"
 OUTCOMES = (FRAUD, GENUINE, OPEN)
@@ -22,8 +24,6 @@ Transaction = tuple[str, str]
 """Card id and transaction id."""
 Group = tuple[str, str]
 """RULE, MODEL or ROLLOUT, and a name."""
-Order = tuple[int, str, int]
-"""Arrival in ms, topic and offset of a label, by which the labels of a transaction are ordered."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class Outcomes:
         """
         self._most_alerts, self._most_labels = most_alerts, most_labels
         self._alerts: dict[Transaction, tuple[Group, ...]] = {}
-        self._labels: dict[Transaction, tuple[Order, bool]] = {}
-        """Order of the transaction's last label, and whether it says fraud."""
+        self._labels: dict[Transaction, Label] = {}
+        """The transaction's last label."""
         self._groups: dict[tuple[Group, ...], tuple[Group, ...]] = {}
         """Interned: many alerts have the same groups."""
         self._counts: Counter[tuple[Group, str]] = Counter()
@@ -78,21 +78,21 @@ class Outcomes:
                 self._count(oldest, -1)
                 del self._alerts[oldest]
 
-    def label(self, card_id: str, transaction_id: str, order: Order, fraud: bool) -> None:
+    def label(self, card_id: str, transaction_id: str, position: LabelPosition, fraud: bool) -> None:
         """Record a label; a transaction's last label counts.
 
         Args:
             card_id: of the transaction.
             transaction_id: of the transaction.
-            order: of the label.
+            position: of the label.
             fraud: whether it says fraud.
         """
         key = card_id, transaction_id
         with self._lock:
             previous = self._labels.get(key)
-            if previous is not None and previous[0] > order:
+            if previous is not None and previous[0] > position:
                 return
-            self._set(key, (order, fraud))
+            self._set(key, (position, fraud))
             if len(self._labels) > self._most_labels:
                 self._set(next(iter(self._labels)), None)
 
@@ -110,7 +110,7 @@ class Outcomes:
         for group in self._alerts[key]:
             self._counts[group, outcome] += by
 
-    def _set(self, key: Transaction, label: tuple[Order, bool] | None) -> None:
+    def _set(self, key: Transaction, label: Label | None) -> None:
         """Replace a transaction's label, or remove it."""
         is_alert = key in self._alerts
         if is_alert:
@@ -122,5 +122,5 @@ class Outcomes:
             self._count(key, 1)
 
 
-def _outcome(label: tuple[Order, bool] | None) -> str:
+def _outcome(label: Label | None) -> str:
     return OPEN if label is None else FRAUD if label[1] else GENUINE

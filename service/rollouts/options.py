@@ -76,7 +76,7 @@ def desk(servers: str, job_id: str, kafka: str, tracking_uri: str = "", four_eye
 def actor() -> "Actor":
     """Return the user of the operating system, as admin.
 
-    A lower role could not be enforced: whoever has Kafka's credentials can write to the topic directly.
+    A lower role could not be enforced: Kafka's credentials are enough to write to the topic directly.
     """
     from service.rollouts.requests import Actor
 

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from loadtests.faults.acls import grant
 from loadtests.faults.installation import Installation
-from streaming_job.contracts.permissions import Component
+from streaming_job.permissions import Component, needed
 from streaming_job.settings import JobSettings
 
 
@@ -15,9 +16,9 @@ def logged_in(installed: Installation, component: Component, **changes: Any) -> 
         component: the component.
         changes: changed settings of the job.
     """
-    installed.grant(component, **changes)
-    kafka = {**installed.settings.kafka, "sasl.username": component.value}
-    return installed.settings.model_copy(update={**changes, "kafka": kafka})
+    settings = installed.settings.model_copy(update=changes)
+    grant(installed.stack.bootstrap_servers, component, needed(component, settings))
+    return settings.model_copy(update={"kafka": {**settings.kafka, "sasl.username": component.value}})
 
 
 def without_login(installed: Installation) -> JobSettings:

@@ -7,9 +7,11 @@ import pytest
 from harness.writer_bench import At, WriterBench
 
 from deploy.local.stack import Endpoints
+from loadtests.faults.acls import grant
 from loadtests.faults.installation import Installation
 from loadtests.faults.job_process import JobProcess
 from streaming_job.contracts.topics import Topics
+from streaming_job.permissions import Component, needed
 from streaming_job.runtime.failpoints import Step
 from streaming_job.transaction import writer as writer_module
 
@@ -23,7 +25,7 @@ def installed(
     servers, client = stack.guarded
     directory = tmp_path_factory.mktemp("installed")
     installation = Installation(stack, topic_names(), directory, bootstrap_servers=servers, kafka=client)
-    installation.grant()
+    grant(stack.bootstrap_servers, Component.JOB, needed(Component.JOB, installation.settings))
     installation.roll_out()
     return installation
 

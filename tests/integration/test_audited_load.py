@@ -22,7 +22,7 @@ from loadtests.locust_run.result import HISTOGRAMS
 from loadtests.locust_run.sender import INTENDED_AT
 from loadtests.locust_run.verdict import Audit, failures
 from models import loading
-from streaming_job.contracts.permissions import Component
+from streaming_job.permissions import Component
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 WaitFor = Callable[..., object]

@@ -8,8 +8,8 @@ from harness.writer_bench import WriterBench
 
 from deploy.local.stack import Endpoints
 from loadtests.faults.acls import grant
-from streaming_job.contracts.permissions import Component, Permission, Resource, needed
 from streaming_job.contracts.topics import Topics
+from streaming_job.permissions import Component, Permission, Resource, needed
 from streaming_job.transaction.producer import SinkError
 
 pytestmark = pytest.mark.integration
@@ -31,8 +31,9 @@ def test_a_missing_permission_of_a_key_group_is_named(
     def is_lacking(permission: Permission) -> bool:
         return permission.resource is resource and permission.name in (job, f"{job}-0")
 
-    permissions = needed(Component.JOB, job, bench.topics, key_groups=2, facts=False)
-    grant(stack.bootstrap_servers, "job", [one for one in permissions if not is_lacking(one)])
+    permissions = needed(Component.JOB, bench.settings)
+    allowed = [permission for permission in permissions if not is_lacking(permission)]
+    grant(stack.bootstrap_servers, Component.JOB, allowed)
     try:
         with pytest.raises(SinkError) as refusal:
             bench.writer()

@@ -35,15 +35,20 @@ def client_of(writer: Ledger) -> TestClient:
     return TestClient(as_operator)
 
 
+def create(stack: Endpoints, topics: Topics) -> None:
+    """Create the two topics of labels."""
+    admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
+    for name in (topics.labels, topics.chargebacks):
+        admin.create_topics([NewTopic(name, 2, 1)])[name].result(30)
+
+
 def test_labels_are_written_all_or_none(stack: Endpoints, topic_names: Callable[[], Topics]) -> None:
     topics = topic_names()
     settings = LetterSettings(bootstrap_servers=stack.bootstrap_servers, topics=topics)
     client = client_of(Ledger(stack.bootstrap_servers, {}, topics.labels))
     answer = client.post("/v1/labels", json={"labels": [LABEL_EXAMPLE]})
     assert (answer.status_code, answer.json()["code"]) == (503, "labels_topic")
-    admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
-    for name in (topics.labels, topics.chargebacks):
-        admin.create_topics([NewTopic(name, 2, 1)])[name].result(30)
+    create(stack, topics)
 
     without_reason = {name: value for name, value in LABEL_EXAMPLE.items() if name != "reason"}
     answer = client.post("/v1/labels", json={"labels": [LABEL_EXAMPLE, without_reason]})
@@ -67,9 +72,7 @@ def test_labels_whose_commit_gets_no_answer_are_not_called_unwritten(
 ) -> None:
     topics = topic_names()
     settings = LetterSettings(bootstrap_servers=stack.bootstrap_servers, topics=topics)
-    admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
-    for name in (topics.labels, topics.chargebacks):
-        admin.create_topics([NewTopic(name, 2, 1)])[name].result(30)
+    create(stack, topics)
     client = client_of(Ledger(stack.bootstrap_servers, {}, topics.labels))
     request = {"labels": [LABEL_EXAMPLE]}
     assert client.post("/v1/labels", json=request).status_code == 201

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.quality.outcomes import Order, Outcomes, Quality
+from service.precision.labelled_cards import LabelPosition
+from service.quality.outcomes import Outcomes, Quality
 
 pytestmark = pytest.mark.unit
 
@@ -37,7 +38,7 @@ def names(one: dict[str, Any]) -> set[tuple[str, str]]:
 
 
 def recount(
-    alerts: list[tuple[str, str]], labels: list[tuple[tuple[str, str], Order, bool]]
+    alerts: list[tuple[str, str]], labels: list[tuple[tuple[str, str], LabelPosition, bool]]
 ) -> list[Quality]:
     """Counts that `Outcomes.qualities` must return."""
     last = {key: (order, fraud) for key, order, fraud in sorted(labels)}

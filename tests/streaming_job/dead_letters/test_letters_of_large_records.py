@@ -1,7 +1,6 @@
 """Records too large for their dead letters are fetched from the log, and named if they are deleted."""
 
 import json
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,7 +26,6 @@ from streaming_job.log.partitioner import KeyGroups, Partitioner
 pytestmark = pytest.mark.integration
 
 PARTITIONS = 3
-PATIENCE_S = 30.0
 CARD = "card-0001"
 TRANSACTION = json.dumps(
     {
@@ -51,6 +49,7 @@ class Letters:
 
     servers: str
     topics: Topics
+    wait_for: Callable[..., object]
 
     def send(self, topic: str, partition: int, key: bytes | None, value: bytes) -> Message:
         """Write a record."""
@@ -100,20 +99,22 @@ class Letters:
 
     def sent_again(self, topic: str, least: int = 1) -> list[Record]:
         """The records that a replay has written; a commit returns before its records can be read."""
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
+        result: list[Record] = []
+
+        def are_readable() -> bool:
             records = TopicLog(self.servers).read(topic)
-            result = [record for record in records if "dead_letter" in dict(record.headers)]
-            if len(result) >= least or time.monotonic() > deadline:
-                return result
-            time.sleep(0.05)
+            result[:] = [record for record in records if "dead_letter" in dict(record.headers)]
+            return len(result) >= least
+
+        self.wait_for(are_readable, what="the records that were sent again")
+        return result
 
 
 @pytest.fixture
-def letters(stack: Endpoints, topic_names: Callable[[], Topics]) -> Letters:
+def letters(stack: Endpoints, topic_names: Callable[[], Topics], wait_for: Callable[..., object]) -> Letters:
     topics = topic_names()
     broker.create(stack.bootstrap_servers, topics, partitions=PARTITIONS)
-    return Letters(stack.bootstrap_servers, topics)
+    return Letters(stack.bootstrap_servers, topics, wait_for)
 
 
 def wrong_partition(partitioner: Partitioner) -> int:

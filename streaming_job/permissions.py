@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from streaming_job.contracts.topics import Topics
+from streaming_job.settings import JobSettings
 
 
 class Resource(StrEnum):
@@ -54,29 +55,28 @@ class Permission:
         return [f"--{self.resource.value}", self.name, "--resource-pattern-type", pattern, *operations]
 
 
-def needed(
-    component: Component, job_id: str, topics: Topics, *, key_groups: int, facts: bool
-) -> Iterator[Permission]:
+def needed(component: Component, settings: JobSettings) -> Iterator[Permission]:
     """Yield the permissions of a component.
 
     Args:
         component: the component.
-        job_id: id of the job.
-        topics: names of the topics.
-        key_groups: number of the job's key groups, each of which has a transactional id.
-        facts: whether the job keeps merchant facts.
+        settings: settings of the job that it belongs to.
     """
+    topics, job_id = settings.topics, settings.job_id
     match component:
         case Component.JOB:
-            yield from _of_job(job_id, topics, key_groups, facts)
+            yield from _of_job(settings)
         case Component.SIDECAR:
-            yield from _of_sidecar(job_id, topics)
+            yield from _of_rollouts(job_id, topics)
+            yield from _topics(read={topics.transactions, topics.profiles}, describe={topics.heartbeats})
+            yield from _ids(describes=[job_id, f"{job_id}-sidecar", f"{job_id}-decisions"])
+            yield from _writing_labels(topics)
         case Component.ROLLOUTS:
             yield from _of_rollouts(job_id, topics)
         case Component.LABELS:
-            read = {topics.labels, topics.chargebacks}
-            yield from _topics(read=read, write={topics.labels})
-            yield from _ids(writes_as_any=[f"fraud-labels-{topics.labels}-"], describes=["fraud-labels"])
+            yield from _topics(read={topics.labels, topics.chargebacks})
+            yield from _ids(describes=["fraud-labels"])
+            yield from _writing_labels(topics)
         case Component.DEAD_LETTERS:
             inputs = {topics.transactions, *topics.tables, topics.labels, topics.chargebacks}
             read = {*inputs, topics.dead_letters, topics.dead_letter_replays}
@@ -87,15 +87,16 @@ def needed(
             yield from _ids(describes=[job_id, "fraud-audit"])
 
 
-def _of_job(job_id: str, topics: Topics, key_groups: int, facts: bool) -> Iterator[Permission]:
+def _of_job(settings: JobSettings) -> Iterator[Permission]:
+    topics, job_id = settings.topics, settings.job_id
     write = {*topics.job_topics} - {topics.transactions, *topics.tables}
     yield from _topics(
-        read={topics.transactions, topics.job_progress, *topics.folded_tables(facts=facts)},
-        write=write | {topics.merchant_facts} if facts else write,
+        read={topics.transactions, topics.job_progress, *settings.tables},
+        write=write | {topics.merchant_facts} if settings.merchant_facts else write,
     )
     yield Permission(Resource.GROUP, job_id, (Operation.READ,))
     yield from _ids(
-        writes_as=[f"{job_id}-{group}" for group in range(key_groups)],
+        writes_as=[f"{job_id}-{group}" for group in range(settings.key_groups)],
         describes=[f"{job_id}-start", f"{job_id}-bootstrap", "end-offsets"],
     )
 
@@ -115,15 +116,11 @@ def _of_rollouts(job_id: str, topics: Topics) -> Iterator[Permission]:
     )
 
 
-def _of_sidecar(job_id: str, topics: Topics) -> Iterator[Permission]:
-    yield from _of_rollouts(job_id, topics)
-    yield from _topics(
-        read={topics.transactions, topics.profiles}, write={topics.labels}, describe={topics.heartbeats}
-    )
-    yield from _ids(
-        writes_as_any=[f"fraud-labels-{topics.labels}-"],
-        describes=[job_id, f"{job_id}-sidecar", f"{job_id}-decisions"],
-    )
+def _writing_labels(topics: Topics) -> Iterator[Permission]:
+    yield from _topics(write={topics.labels})
+    # each writer has an id of its own (`labels.ledger`)
+    prefix = f"fraud-labels-{topics.labels}-"
+    yield Permission(Resource.TRANSACTIONAL_ID, prefix, (Operation.WRITE,), is_prefix=True)
 
 
 def _topics(
@@ -144,20 +141,15 @@ def _topics(
         yield Permission(Resource.TOPIC, topic, operations)
 
 
-def _ids(
-    writes_as: Collection[str] = (), writes_as_any: Collection[str] = (), describes: Collection[str] = ()
-) -> Iterator[Permission]:
+def _ids(writes_as: Collection[str] = (), describes: Collection[str] = ()) -> Iterator[Permission]:
     """Yield permissions on transactional ids and groups.
 
     Args:
         writes_as: transactional ids.
-        writes_as_any: prefixes of transactional ids.
         describes: groups. librdkafka finds the coordinator of each consumer's group, even if the consumer
             never joins it.
     """
     for name in writes_as:
         yield Permission(Resource.TRANSACTIONAL_ID, name, (Operation.WRITE,))
-    for prefix in writes_as_any:
-        yield Permission(Resource.TRANSACTIONAL_ID, prefix, (Operation.WRITE,), is_prefix=True)
     for group in describes:
         yield Permission(Resource.GROUP, group, (Operation.DESCRIBE,))
