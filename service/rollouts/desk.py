@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 from models.rollouts.events import Event, Type
 from models.rollouts.state import TRIED, Trial
@@ -29,6 +31,7 @@ from service.rollouts.topic import KafkaRollouts, Rollouts
 from service.settings import ServiceSettings
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 Draw = Callable[[History, Job], tuple[Event, ...] | Receipt]
 JUDGED = frozenset({Type.CANARY_SET, Type.RESUMED, Type.PROMOTED})
 """Steps that need the guards' assessment."""
@@ -185,11 +188,7 @@ class Desk:
             checks.require_no_breach(trial, assess(history, trial, job.groups, labels))
 
     def _write(self, draw: Draw, actor: Actor, history: History, job: Job) -> Receipt:
-        for attempt in range(ATTEMPTS - 1):
-            with suppress(FencedError):
-                return self._write_once(draw, actor, history, job)
-            time.sleep(random.uniform(0.0, PAUSE_S * 2**attempt))
-        return self._write_once(draw, actor, history, job)
+        return _repeat_while_fenced(lambda: self._write_once(draw, actor, history, job))
 
     def _write_once(self, draw: Draw, actor: Actor, history: History, job: Job) -> Receipt:
         write = self._rollouts.open()
@@ -210,10 +209,19 @@ class Desk:
             raise
         except DeskError as refusal:
             try:
-                self._rollouts.note_refusal(action, target, actor, refusal)
+                _repeat_while_fenced(partial(self._rollouts.note_refusal, action, target, actor, refusal))
             except DeskError as fault:
                 log.error("the refusal of %s of %s has no audit record: %s", action, target, fault)
             raise
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)
+
+
+def _repeat_while_fenced(write: Callable[[], T]) -> T:
+    """Call a function again, after a random pause, while other desks fence its writer; raises its errors."""
+    for attempt in range(ATTEMPTS - 1):
+        with suppress(FencedError):
+            return write()
+        time.sleep(random.uniform(0.0, PAUSE_S * 2**attempt))
+    return write()

@@ -1,9 +1,9 @@
 """A rollout log in memory with one writer at a time, as with a broker; proposals and a model registry."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from service.rollouts.model_registry import ModelRegistry
 from service.rollouts.requests import Actor, Draft, Proposal
 from service.rollouts.topic import Write
 
+T = TypeVar("T")
 START = 1_763_870_000_000
 ADA, BOB = Actor("ada", "operator", "127.0.0.1"), Actor("bob", "admin", "127.0.0.1")
 
@@ -82,7 +83,7 @@ class MemoryRollouts:
         self.refusals: list[tuple[str, str, str, str]] = []
         """(action, target, actor, check) of each refused step."""
         self.before_write: Callable[[], None] = lambda: None
-        """Called when the writer is open, before it writes: another writer may intervene here."""
+        """Called when a writer is open, before it commits: another writer may intervene here."""
         self._writer, self._lock = 0, threading.Lock()
         if champion is not None:
             self.put(*events.installation(ref(champion), Policy(0.5, 6), f"r{champion}", "test", START))
@@ -107,19 +108,25 @@ class MemoryRollouts:
 
     def open(self) -> Write:
         """See Rollouts."""
+        commit = self._open()
+        return lambda new, _actor: commit(lambda: self.put(*new))
+
+    def note_refusal(self, action: str, target: str, actor: Actor, refusal: DeskError) -> None:
+        """See Rollouts."""
+        commit = self._open()
+        commit(lambda: self.refusals.append((action, target, actor.name, refusal.check)))
+
+    def _open(self) -> Callable[[Callable[[], T]], T]:
+        """Fence the previous writer; return the function that commits, unless a newer writer was opened."""
         with self._lock:
             self._writer += 1
             mine = self._writer
 
-        def write(new: Sequence[Event], _actor: Actor) -> list[int]:
+        def commit(append: Callable[[], T]) -> T:
             self.before_write()
             with self._lock:
                 if self._writer != mine:
                     raise FencedError
-                return self.put(*new)
+                return append()
 
-        return write
-
-    def note_refusal(self, action: str, target: str, actor: Actor, refusal: DeskError) -> None:
-        """See Rollouts."""
-        self.refusals.append((action, target, actor.name, refusal.check))
+        return commit

@@ -167,6 +167,20 @@ def test_a_writer_of_another_rollout_does_not_stop_a_request() -> None:
     assert desk.take(step(Type.SHADOW_STARTED, "s", expected_seq=1), ADA).seq == 2
 
 
+def test_a_refusal_that_another_writer_interrupts_is_still_audited() -> None:
+    log = MemoryRollouts()
+    desk_of(log).propose(proposal(), ADA)
+
+    def other() -> None:
+        log.before_write = lambda: None
+        log.open()
+
+    log.before_write = other
+    with pytest.raises(StaleError):
+        desk_of(log).take(step(Type.PAUSED, "p", expected_seq=7), BOB)
+    assert log.refusals == [("rollout.paused", "r2", "bob", "seq")]
+
+
 def test_four_eyes_keep_the_proposer_from_promoting() -> None:
     log = MemoryRollouts()
     desk = desk_of(log, judged(), four_eyes=True)
