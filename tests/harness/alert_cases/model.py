@@ -36,6 +36,15 @@ def aside(*numbers: float) -> Series:
     return {f'fraud_rollouts_set_aside{{key_group="{group}"}}': many for group, many in enumerate(numbers)}
 
 
+def of_two_sidecars(series: Series) -> Series:
+    """The series of one sidecar, and the same of a second one."""
+    second = {
+        f'{name.rstrip("}")}{"," if "{" in name else "{"}instance="sidecar-2:8000"}}': value
+        for name, value in series.items()
+    }
+    return {**series, **second}
+
+
 def psi(recent: float, champion: float = 0.05) -> Series:
     """PSI of two features; that of `amount` stays small."""
     name = "fraud_feature_psi"
@@ -66,13 +75,16 @@ CASES = (
     ),
     Case(
         "FraudAlertStorm",
-        counts(alerts=20, transactions=10_000),
-        counts(alerts=300),
+        of_two_sidecars(counts(alerts=20, transactions=10_000)),
+        of_two_sidecars(counts(alerts=300)),
         fires_after=1,
         quiet_after=1,
         labels=JOB_ONLY,
         # 1: four times as many per transaction; 2: eleven times as many per transaction, but few in all
-        almost=[counts(alerts=80), counts(alerts=45, transactions=2_000)],
+        almost=[
+            of_two_sidecars(counts(alerts=80)),
+            of_two_sidecars(counts(alerts=45, transactions=2_000)),
+        ],
         before=300,
         during=10,
         after=10,
