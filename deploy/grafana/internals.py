@@ -6,7 +6,9 @@ from deploy.grafana.queries import JOB, ahead, gauge, quantile, quantiles, rate
 GROUP = "group {{key_group}}"
 PHASES = Panel(
     "Where time goes",
-    "Seconds per second that all key groups spend in a phase. Growth after a rollout is due to the model.",
+    "Seconds per second that all key groups spend in a phase; `take` includes the wait for records, and "
+    "`epoch` is the wait for Spark. If "
+    "`score` grows after a rollout, the cause is its model.",
     "s",
     "falling_behind",
     (Query(rate("fraud_phase_seconds_total", "phase"), "{{phase}}"),),
@@ -38,7 +40,7 @@ _TIME = Row(
         PHASES,
         Panel(
             "Phases of the newest commit",
-            "Seconds by key group and phase; a group that differs has a hot card or a slow machine.",
+            "Seconds by key group and phase; a group that differs may have a hot card or a slow machine.",
             "s",
             "partition_behind",
             (Query(gauge("fraud_group_phase_seconds", "key_group, phase"), GROUP + " {{phase}}"),),
@@ -54,8 +56,8 @@ _TIME = Row(
         ),
         Panel(
             "Learned limits",
-            "Durations above which a verdict reports slowness: ten times the 99th percentile of the newest "
-            "measured ones, within bounds.",
+            "Longest time that counts as normal, by kind: ten times the 99th percentile of the newest "
+            "measured times, within bounds.",
             "s",
             "falling_behind",
             (Query(gauge("fraud_limit_seconds", "limit"), "{{limit}}"),),

@@ -5,6 +5,7 @@ from deploy.grafana.overview import DEAD_LETTERS, LAG_RECORDS, LAG_SECONDS, LATE
 from deploy.grafana.panels import Dashboard, Panel, Query, Row
 from deploy.grafana.queries import JOB, gauge, rate
 
+WORKING = 'phase!="take"'
 DASHBOARD = Dashboard(
     "fraud-load-test",
     "Card fraud: load test",
@@ -19,12 +20,12 @@ DASHBOARD = Dashboard(
                 PHASES,
                 Panel(
                     "Load of a key group",
-                    "Mean share of time that a key group works; at 1 every group's core is fully used.",
+                    "Mean share of time in which a key group does not wait for records; 1 is its capacity.",
                     "percentunit",
                     "falling_behind",
                     (
                         Query(
-                            f"sum({rate('fraud_phase_seconds_total', 'phase')})"
+                            f"sum({rate('fraud_phase_seconds_total', 'phase', WORKING)})"
                             f" / {gauge('fraud_key_groups')}",
                             "mean",
                         ),

@@ -13,7 +13,9 @@ from loadtests.bench.rig import BenchError, Rig, Say
 from loadtests.plotting import latency_curve
 
 PERCENTILES = (50, 90, 99, 99.9)
-PHASES = ("take", "tables", "decode", "features", "score", "decide", "transaction", "persist")
+PHASES = (
+    "take", "tables", "decode", "features", "score", "decide", "measure", "transaction", "persist", "epoch",
+)  # fmt: skip
 SAMPLE_S = 5.0
 """Time between two samples of the job's processes, seconds."""
 

@@ -42,7 +42,6 @@ class GroupCommitter:
         self._rebuilds = rebuilds
         self._notes = notes
         self._begun_ms = _now_ms()
-        self._took_ms = 0.0
         self._epoch = 0
         self.summary: dict[str, int] = {}
         """Counts of the running epoch: commits, transactions, alerts, dead_letters."""
@@ -63,8 +62,6 @@ class GroupCommitter:
         for alerts in (outcome.alerts, outcome.suppressed, outcome.shadow_alerts):
             alerts.sort(key=lambda alert: (alert.partition, alert.offset))
         outcome.counts["rebuilds"], self._rebuilds = self._rebuilds, 0
-        if self._took_ms:  # duration of the previous transaction: this one's is not known yet
-            outcome.phases["transaction"] += self._took_ms  # type: ignore[assignment]
         now = _now_ms()
         progress = self._progress.record(
             outcome,
@@ -76,7 +73,6 @@ class GroupCommitter:
             transactions_topic=self._topic,
             table_lag=table_lag,
         )
-        begun = time.perf_counter()
         self._writer.write(
             Output(
                 self._progress.commit_id,
@@ -89,7 +85,6 @@ class GroupCommitter:
                 outcome.facts,
             )
         )
-        self._took_ms = 1000 * (time.perf_counter() - begun)
         self._notes |= {COMMIT_ID: self._progress.commit_id, LAST: progress.decode()}
         self._starts, self._begun_ms = ends, now
         self.summary["commits"] += 1

@@ -297,6 +297,7 @@ class GroupCore:
         self._trial.seal(store)
         save_positions(self._meta, positions)
         seal(store, self._meta)
+        self.watch.lap("persist")
 
 
 def _letter(records: Records, row: int, reason: Reason, detail: str) -> DeadLetter:

@@ -152,6 +152,7 @@ class Follower:
                 transactions committed in it stay.
         """
         core, written = self.core, 0
+        core.watch.lap("epoch")
         begun = persisted = self._clock()
         while self._clock() - begun < LEAST_S or not epoch.is_over():
             if self._tables.lag():
@@ -233,4 +234,5 @@ class Follower:
         # committed offsets never go back behind Q: all output before Q is written
         ends = {tp: max(offset, self.core.silent_before.get(tp, 0)) for tp, offset in positions.items()}
         self._committer.commit(self.core.take_outcome, ends, self._tables.lag())
+        self.core.watch.lap("transaction")  # of the next outcome: this one has been written
         self._committed, self._last_commit = positions, self._clock()

@@ -1,7 +1,9 @@
 """The loop of an epoch: when it commits; output equal to one uninterrupted pass, whatever is killed."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from feature_store.state.card_view import CardState, describe
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import MemoryPieces, Meta, load_meta, rebuild
 from loadtests.oracle import Record
+from streaming_job.decide import decider
 from streaming_job.decide.applied_events import AppliedEvents
 from streaming_job.group import loop
 from streaming_job.group.core import GroupCore
@@ -204,3 +207,35 @@ def test_an_epoch_that_has_written_much_asks_for_its_end(monkeypatch):
     assert Turns([1, 1, 1]).run(epoch_bytes=1).asked_for_end
     assert not Turns([1, 1, 1]).run().asked_for_end
     assert not Turns([1]).run(epoch_bytes=1).asked_for_end
+
+
+class TimedTurns(Turns):
+    """Turns on a clock of their own: reading takes 10 ms, a Kafka transaction 20 ms, all else nothing."""
+
+    now_ms = 0.0
+
+    def __init__(self, taken: list[int]) -> None:
+        super().__init__(taken)
+        self.phases: Counter[str] = Counter()
+        """Milliseconds by phase of the outcomes committed so far."""
+
+    def take(self, most: int, most_bytes: int, wait_s: float, linger_s: float) -> list[Records]:
+        self.now_ms += 10
+        return super().take(most, most_bytes, wait_s, linger_s)
+
+    def commit(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
+        self.phases.update(take_outcome().phases)
+        self.now_ms += 20
+
+
+def test_each_moment_of_a_group_is_in_one_phase(monkeypatch):
+    clock = SimpleNamespace(perf_counter=lambda: 0.0)
+    monkeypatch.setattr(decider, "time", clock)
+    turns = TimedTurns([1, 0, 0, 1, 1])
+    clock.perf_counter = lambda: turns.now_ms / 1000
+    turns.now_ms += 500  # the time between two epochs
+    turns.run()
+    turns.phases.update(turns.core.outcome.phases)
+    spent = {name: round(ms) for name, ms in turns.phases.items() if round(ms)}
+    assert spent == {"epoch": 500, "take": 5 * 10, "transaction": 2 * 20}
+    assert sum(spent.values()) == turns.now_ms
