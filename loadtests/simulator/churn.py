@@ -11,7 +11,7 @@ import psycopg
 
 from loadtests.simulator import profiles
 from loadtests.simulator.pacing import Clock, Pace, SystemClock
-from loadtests.simulator.profiles import COLUMNS, ProfileError
+from loadtests.simulator.profiles import COLUMNS
 from loadtests.simulator.randomness import generator
 from loadtests.simulator.scenarios import STOLEN, Campaigns, FraudMix
 from loadtests.simulator.world import World
@@ -155,7 +155,7 @@ class ProfileFeed:
         self._dsn, self._churn = dsn, churn
         self._pace, self._clock = pace or Pace.live(), clock or SystemClock()
         self._stopped = threading.Event()
-        self._fault: ProfileError | None = None
+        self._fault: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="profile-feed", daemon=True)
         self.applied = 0
         """Number of executed statements."""
@@ -169,13 +169,14 @@ class ProfileFeed:
 
         Raises:
             ProfileError: the connection or a change failed.
+            Exception: any other error that ended the thread.
         """
         self._stopped.set()
         self._thread.join()
         self.check()
 
     def check(self) -> None:
-        """Raise the ProfileError of a failed connection or change, if any."""
+        """Raise the error that ended the thread, if any; that of a connection or change is a ProfileError."""
         if self._fault is not None:
             raise self._fault
 
@@ -193,3 +194,5 @@ class ProfileFeed:
                     self.applied += 1
         except psycopg.Error as error:
             self._fault = profiles.profile_error(error)
+        except Exception as error:  # a thread's error would otherwise be printed, and the run would go on
+            self._fault = error

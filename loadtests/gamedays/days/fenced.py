@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import suppress
 
 from loadtests.faults.errors import FaultError
 from loadtests.faults.job_process import JobProcess
@@ -10,7 +11,7 @@ from loadtests.gamedays.scene import Scene
 from loadtests.gamedays.sight import Expected, Sign
 
 RESTARTS = 3
-"""Number of attempts of the first instance to catch up; the second may have fenced it before the remedy."""
+"""How often to wait for the first instance to catch up: fenced before the remedy, it may end once more."""
 RESTART_S = 2.0
 """Time in which a supervisor starts the next instance."""
 
@@ -48,7 +49,7 @@ class Supervisor:
     def _run(self) -> None:
         while not self._stop.wait(0.2):
             if not self.job.runs:
-                error = self.job.error or self.job.log.strip().splitlines()[-1]
+                error = self.job.error or (self.job.log.strip() or "its log is empty").splitlines()[-1]
                 self._scene.journal.add(self._name, f"exit status {self.job.exit_code()}: {error[:160]}")
                 self.job = self._start()
 
@@ -62,19 +63,27 @@ class _Pair:
         self._second = Supervisor(scene, "second")
 
     def mend(self, scene: Scene) -> None:
-        """Stop the second supervisor and its instance, wait for the first job, and stop its supervisor."""
+        """Stop the second supervisor and its instance.
+
+        When the first instance has caught up, stop its supervisor too; the instance runs on.
+        """
         self._second.stop()
         self._second.join()
         self._second.job.kill()
-        for _ in range(RESTARTS):  # if the second instance has begun an epoch, the first one ends once more
-            try:
-                scene.installed.caught_up(self._first.job)
-                break
-            except FaultError:
-                time.sleep(RESTART_S)
-        self._first.stop()
-        self._first.join()
+        try:
+            self._wait_for_first(scene)
+        finally:
+            self._first.stop()
+            self._first.join()
         scene.job = self._first.job
+
+    def _wait_for_first(self, scene: Scene) -> None:
+        for _ in range(RESTARTS):  # an epoch begun by the second instance ends the first once more
+            with suppress(FaultError):
+                scene.installed.caught_up(self._first.job)
+                return
+            time.sleep(RESTART_S)
+        scene.installed.caught_up(self._first.job)
 
 
 _pair = _Pair()
