@@ -54,7 +54,7 @@ def topics(
 @app.command()
 def permissions(
     principal: Annotated[
-        str, typer.Argument(help="Principal to allow them to, for example User:card-fraud.")
+        str, typer.Argument(help="Principal that gets the permissions, for example User:card-fraud.")
     ],
     component: Annotated[
         Component, typer.Option("--of", help="Program that the principal runs.")

@@ -2,8 +2,9 @@
 
 `FEATURES` is the source of the kernel's output columns, the training set's columns, the model's signature,
 the documentation page and the identities (name:version) that a model asks for. The column number of a feature
-is its position here. A new feature needs one entry here and a few lines in `kernels.arrivals`,
-`kernels.card_features` or `kernels.windows`.
+is its position here. A new feature needs one entry here, a few lines in `kernels.arrivals`,
+`kernels.card_features` or `kernels.windows`, a sentence in `models.sentences` and a definition in the
+oracle.
 """
 
 import hashlib
@@ -37,9 +38,9 @@ repetition of its transaction is too late by then, even if the transaction was d
 MEDIAN_OF = 15
 """Number of previous amounts that the median is taken over."""
 SPIKE_RATIO = 2.5
-"""An amount above this many robust means is a spike."""
+"""An amount above this many times the card's robust mean (defined at `ratio_robust`) is a spike."""
 CLIP_RATIO = 3.0
-"""Amounts count for at most this many robust means when the robust mean is updated."""
+"""When the robust mean is updated, a greater amount counts as this many times the robust mean."""
 ROBUST_MEMORY = 64
 """Memory of the robust mean: each new amount weighs at least 1 / ROBUST_MEMORY."""
 
@@ -100,8 +101,8 @@ FEATURES: tuple[Feature, ...] = (
         "amount_tail",
         Key.TRANSACTION,
         "currency",
-        "Amount rounded half to even to a whole number, clipped to 150..400: few values, so that "
-        "histogram-binned trees can cut there",
+        "Amount rounded half to even to a whole number, clipped to 150..400: "
+        "histogram-binned trees can cut between any two of these 251 values",
     ),
     Feature("hour_of_day", Key.TRANSACTION, "h", "Hour of t in UTC, 0..23"),
     Feature("is_night", Key.TRANSACTION, "1", "1 from 00:00 to 06:59 UTC, else 0"),
@@ -157,8 +158,8 @@ FEATURES: tuple[Feature, ...] = (
         "zscore_30d",
         Key.CARD,
         "1",
-        f"(amount - m) / s with m and s the mean and population standard deviation of {_BEFORE_30D}; "
-        "unknown below two or where s is 0",
+        "(amount - m) / s, with m and s the mean and population standard deviation of the amounts of "
+        f"{_BEFORE_30D}; unknown below two amounts or where s is 0",
         window_ms=30 * DAY_MS,
     ),
     Feature(
@@ -166,15 +167,16 @@ FEATURES: tuple[Feature, ...] = (
         Key.CARD,
         "1",
         "Amount divided by the card's robust mean r before it, unknown where r is 0; r starts as the first "
-        f"amount a > 0, then moves by (min(a, {CLIP_RATIO:g} r) - r) / min(n, {ROBUST_MEMORY}) "
-        "at the card's n-th amount",
+        f"amount above 0; the card's n-th amount x then moves it by (min(x, {CLIP_RATIO:g} r) - r) / "
+        f"min(n, {ROBUST_MEMORY})",
     ),
     Feature(
         "ratio_median",
         Key.CARD,
         "1",
-        f"Amount divided by the median of up to {MEDIAN_OF} previous amounts by event time, within 30d; "
-        "the lower one of two middle amounts; unknown where that is 0 or there is none",
+        f"Amount divided by the median of the {MEDIAN_OF} previous amounts that are newest by event time "
+        "(fewer if the 30 days before have fewer); the median is the lower one of two middle amounts; "
+        "unknown where it is 0 or there is no such amount",
         window_ms=30 * DAY_MS,
     ),
     Feature(

@@ -36,8 +36,8 @@ def features(
     profiles: Annotated[
         Path | None,
         typer.Option(
-            help="Parquet, the profile contract's columns; arrival_time (ms, optional): "
-            "when a row becomes visible"
+            help="Parquet with the profile contract's columns and, optionally, arrival_time: "
+            "when a row becomes visible, ms"
         ),
     ] = None,
     labels: LabelFile = None,

@@ -1,9 +1,10 @@
 """`njit` for this project's kernels, with a compile cache that depends on all their sources.
 
 Numba's own cache depends only on the file of the compiled function: if a constant in another file changed,
-old machine code would still be used. So the name of the cache directory, one per user, contains a digest of
-numba's version, the sources of all modules with kernels, and those of the project's modules that these
-import. A release that changes one of them starts with an empty cache.
+old machine code would still be used. So the cache directory, in the user's cache folder, is named
+by a digest of numba's version, the sources of all modules with kernels, and those of the project's modules
+that these import. A release that changes one of them starts with an empty cache. If NUMBA_CACHE_DIR is set,
+numba uses that directory instead, without the digest.
 """
 
 import hashlib

@@ -53,7 +53,8 @@ def verify(
     state: Annotated[
         Path | None,
         typer.Option(
-            help="File with the audit's state, for restarts; default: read the log again; with --follow."
+            help="File with the audit's state, from which a restart continues; default: a restart reads "
+            "the log from its beginning; with --follow."
         ),
     ] = None,
 ) -> None:
@@ -115,8 +116,8 @@ def run_endlessly(settings: JobSettings, plan: endless.Plan) -> None:
     """Audit until SIGINT or SIGTERM, then save the state.
 
     Raises:
-        FraudError: a model cannot be loaded, transactions were deleted before they were audited, or the file
-            with the state cannot be used.
+        FraudError: a model cannot be loaded, transactions were deleted before they were audited, a topic
+            cannot be read at the start, or the file with the state cannot be used.
     """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     stop = Event()
@@ -137,8 +138,8 @@ def run(settings: JobSettings, *, console: Console | None = None) -> audit.Verdi
     """Audit a job, with a progress bar on a terminal.
 
     Raises:
-        FraudError: the job has committed nothing, there is no champion, a topic cannot be read, or a model
-            cannot be loaded.
+        FraudError: the job has committed nothing, there is no champion, a topic cannot be read, a model
+            cannot be loaded, or a judging process ended unexpectedly.
     """
     columns = (
         SpinnerColumn(),

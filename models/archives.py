@@ -50,5 +50,5 @@ def _require_size(size: int, verb: str) -> None:
     if size > MOST_BYTES:
         raise ModelError(
             f"the model's files {verb} {size / 2**20:,.1f} MiB, more than {MOST_BYTES >> 20}; "
-            "train a smaller one"
+            "train a smaller model"
         )

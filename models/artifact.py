@@ -1,11 +1,12 @@
 """The extra files of a model's artifact, and the checks that make them safe to load.
 
-`extra_files/scorer.json` lists the model's input columns, and has the kind of its classifier and its label
-delay. `extra_files/scorer.npz` holds the training medians of the columns; golden rows, which are scored at
-every load, with their recorded scores; quantiles of the evaluation scores; the features' training
-distribution; and, if the model is boosted trees, the compiled trees. Any other estimator is read from
-`model.skops`. All these files are part of the artifact, so its digest covers them. A worker loads a model
-without MLflow and, if its trees are compiled, without scikit-learn.
+`extra_files/scorer.json` holds the format's number, the kind of classifier, the names and versions of the
+input columns, and the label delay. `extra_files/scorer.npz` holds the training medians of the columns; golden
+rows, which are scored at every load, with their recorded scores; quantiles of the evaluation scores; the
+features' training distribution; and, for a HistGradientBoostingClassifier that `trees.can_compile` accepts,
+the compiled trees. Any other estimator is read from `model.skops`. All these files are part of the artifact,
+so its digest covers them. A worker loads a model without MLflow and, if its trees are compiled, without
+scikit-learn.
 
 The digest proves that these are the files that a rollout pins. It does not prove that they are harmless:
 every user who may register models can write them. So the files name no code to run, and every number that
@@ -187,7 +188,7 @@ def read(directory: Path) -> Content:
     """Read the files in a model's directory; the caller has verified the directory's digest.
 
     Raises:
-        ModelError: the files were not written by `write`, or were written by a newer release.
+        ModelError: the files were not written by `write`, were written by a newer release, or are too large.
     """
     try:
         description = json.loads((directory / EXTRA / "scorer.json").read_text())

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from models.train import Quality
 
 _HEAD = """\
-# {name}: probability of fraud of a card transaction
+# {name}: fraud score of a card transaction
 
 ## Intended use
 Ranks card transactions on arrival, for alerts that a fraud analyst reads. Runs in jobs of this project \
@@ -27,7 +27,7 @@ _LIMITS = """
 precision of alerts, and train again when they get worse.
 - A transaction without a label counts as genuine, so unreported fraud is learnt as genuine.
 - The threshold was chosen on the hold-out, so precision and recall there are slightly optimistic. The \
-hold-out is one stretch of time: other weeks differ (`fraud models evaluate`).
+hold-out is one stretch of time: other weeks differ; `fraud models evaluate` shows by how much.
 - No feature describes a person, but some compare the country of a payment with the card's home country: \
 cards of people who live in two countries may get more alerts. Check the precision of alerts by country.
 """

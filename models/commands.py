@@ -42,7 +42,7 @@ def train_command(
         typer.Option(
             min=0,
             help="Cost of an alert, in the currency of the amounts; if given, the threshold minimises the "
-            "cost of alerts plus the amounts of missed frauds",
+            "cost of alerts plus the amounts of missed frauds, and --alert-budget is ignored",
         ),
     ] = None,
     learner: Learner = USUAL,

@@ -46,7 +46,7 @@ ESTIMATORS = TREES | {
     # only as a pass-through: a file with a function is refused
     "sklearn.preprocessing._function_transformer.FunctionTransformer",
 }
-"""Estimator classes that may be loaded; gradient-boosted trees (`trees.Trees`) have a format of their own."""
+"""Estimator classes that may be loaded; `models.trees` compiles a HistGradientBoostingClassifier instead."""
 PLAIN = {
     "DictNode": {"builtins.dict"},
     "DTypeNode": {"numpy.dtype"},
@@ -97,10 +97,10 @@ class _Reader:
         loader, name = str(node["__loader__"]), f"{node['__module__']}.{node['__class__']}"
         if name not in PLAIN.get(loader, ()):
             raise ModelError(
-                f"the model holds a {name} ({loader}), which workers do not load; make it of "
-                f"{', '.join(sorted(path.rpartition('.')[2] for path in ESTIMATORS))}, and give "
-                "numbers as random_state; or use gradient-boosted trees for two classes without categorical "
-                "features"
+                f"the model holds a {name} ({loader}), which workers do not load; build the "
+                f"model of {', '.join(sorted(path.rpartition('.')[2] for path in ESTIMATORS))}, and give "
+                "numbers as random_state; or train a HistGradientBoostingClassifier on two classes, without "
+                "categorical features"
             )
         match loader:
             case "DictNode":

@@ -30,9 +30,9 @@ class Component(StrEnum):
 
     JOB = "job"
     SIDECAR = "sidecar"
-    """With rollouts, labels and all guards."""
+    """Its permissions suffice for rollouts, labels and all guards."""
     ROLLOUTS = "rollouts"
-    """`fraud rollouts`, of model owners."""
+    """`fraud rollouts`, which model owners run."""
     LABELS = "labels"
     DEAD_LETTERS = "dead-letters"
     AUDIT = "audit"

@@ -111,8 +111,8 @@ def system(options: Options, run: Run, steps: Steps) -> Iterator[System]:
     )
     progress = ProgressReader(watched)
     lag = LagWatch(watched, lambda: end_offsets(progress.groups))
-    # an admin client crashes if it asks for a group's offsets while the group has no coordinator (librdkafka
-    # #5040); the consumer of TopicLog waits for the coordinator instead
+    # wait until the job's consumer group has a coordinator: TopicLog retries until then, whereas LagWatch
+    # takes the error for a broker that does not answer, and makes new clients
     TopicLog(settings.bootstrap_servers).committed(settings.job_id, watched.inputs)
     progress.start()
     lag.start()

@@ -79,7 +79,8 @@ def demo(
 
     A killed demo is continued by the next call, which recovers Kafka's logs and the job's state and verifies
     everything since the beginning. After a finished demo the next call starts from the beginning. The exit
-    status is 0 only if nothing is missing, duplicated or unexpected, and job-progress agrees.
+    status is 0 only if the audit finds no output missing, duplicated or unexpected, and no disagreement with
+    job-progress.
     """
     from deploy.demo import compromise
     from deploy.demo.run import Demo

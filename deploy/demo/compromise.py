@@ -29,7 +29,8 @@ START_MS, DAYS = 20_089 * DAY_MS, 30
 TRAINING_DAYS = 90
 """Length of the history that trains the model, days; it ends where the archive begins."""
 LABEL_DELAY_MS = 3 * DAY_MS
-"""Label delay of the model and of the job; labels arrive one to three days after their transactions."""
+"""Training and job count a transaction as genuine once it has had no label for this long; labels arrive one
+to three days after their transactions."""
 ALERT_BUDGET = 0.02
 MIX = FraudMix(
     share=0.02,

@@ -16,8 +16,8 @@ COMPRESSED_EPOCHS = 5
 """Number of short epochs after a start with `--merchant-labels`; few, because the log runs so fast there that
 each pause between epochs lasts hours of log time."""
 OF_THE_MACHINE = ("driver_java_options", "warm_up_epochs")
-"""Settings that the demo's job takes from the caller's FRAUD_ variables: resources, not data. With
-`--merchant-labels` COMPRESSED_EPOCHS replaces `warm_up_epochs`."""
+"""Settings that the demo's job takes from the caller's FRAUD_ variables: they suit the machine and change no
+alert. With `--merchant-labels` COMPRESSED_EPOCHS replaces `warm_up_epochs`."""
 
 
 def forget_callers_settings() -> None:
@@ -30,7 +30,7 @@ def forget_callers_settings() -> None:
 
 
 def tracking_uri(data_dir: Path) -> str:
-    """Return the tracking URI of MLflow in this directory's stack; create the directory."""
+    """Return the tracking URI of the demo's MLflow; create MLflow's directory, `data_dir/mlflow`."""
     home = data_dir / "mlflow"
     home.mkdir(parents=True, exist_ok=True)
     return f"sqlite:///{home / 'mlflow.db'}"

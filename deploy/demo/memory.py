@@ -1,4 +1,4 @@
-"""Memory of the whole demo: all its processes with their children, shared pages counted once."""
+"""Memory of the whole demo: all its processes with their children; on Linux, shared pages count once."""
 
 import threading
 from collections.abc import Callable, Iterable

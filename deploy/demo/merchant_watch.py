@@ -50,7 +50,7 @@ class Shares:
 
 
 class MerchantWatch:
-    """Observer of the fed labels and of the alerts, which reports one merchant in detail.
+    """Observer of the fed labels and of the alerts, which follows one merchant in detail.
 
     Args:
         archive: file of `compromise.write`; its column `scenario` identifies the frauds.

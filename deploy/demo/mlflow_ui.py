@@ -21,7 +21,7 @@ def start(data_dir: Path, run: Run) -> str:
     """Start the server, wait until it listens, and return its URL.
 
     Raises:
-        DemoError: the server ended, or does not listen in time.
+        DemoError: a process of the demo ended, or the server does not listen in time.
         StackError: the server's process cannot be created.
     """
     port = free_port()

@@ -18,7 +18,7 @@ class Options:
     """Absolute path of the directory of all files of this demo."""
     for_s: float | None = None
     """How long to feed, seconds; None: until Ctrl-C, or the end of the replayed file or of the trials of
-    `rollouts`. The trials are completed even if they take longer than a given time."""
+    `rollouts`. The trials are completed even if they take longer than `for_s`."""
     rate: float = 500.0
     """Simulated transactions per second."""
     seed: int = 0

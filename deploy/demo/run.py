@@ -36,8 +36,8 @@ class Demo:
         """Run the demo; return whether the audit found nothing wrong.
 
         Raises:
-            FraudError: a part ended or failed; everything is stopped.
-            KeyboardInterrupt: Ctrl-C before the load, or a second Ctrl-C; everything is stopped.
+            FraudError: the data directory cannot be used; or a part ended or failed: everything is stopped.
+            KeyboardInterrupt: Ctrl-C or SIGTERM before the load, or a second one; everything is stopped.
         """
         environment.forget_callers_settings()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -87,7 +87,7 @@ class Demo:
         return verdict.is_clean
 
     def _signalled(self, number: int, frame: FrameType | None) -> None:
-        """End the load at the first Ctrl-C; end the demo at the second, or at one before the load."""
+        """End the load at the first SIGINT or SIGTERM, the demo at a second, or at one before the load."""
         if not self._may_end_gently or self._enough.is_set():
             raise KeyboardInterrupt
         self._enough.set()

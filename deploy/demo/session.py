@@ -109,7 +109,7 @@ class Session:
             self._alerts.stop()
 
     def _is_over(self) -> bool:
-        """Return whether the load is over: at its end or, with a tour, after the tour and the demo's time."""
+        """Return whether to stop feeding: the load has ended, or both the tour and `for_s` are over."""
         if self._tour is None:
             return self._load.is_over
         enough = time.time() - self._load.begun_at >= (self._options.for_s or 0.0)

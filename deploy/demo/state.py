@@ -22,7 +22,7 @@ class Run:
     """Recorded state of one run, saved at every step that a later start depends on."""
 
     story: dict[str, Any]
-    """Options that must stay the same: `Options.story`."""
+    """Options that a continued run must not change: `Options.story`."""
     begun: float
     """Wall clock of the first start, seconds since 1970-01-01 UTC."""
     finished: bool = False
@@ -71,7 +71,7 @@ def exclusive(data_dir: Path) -> AbstractContextManager[None]:
 
 
 def clear(data_dir: Path) -> None:
-    """Stop the servers of a data directory and empty it.
+    """Stop the servers of a data directory, and remove everything in it but the lock files.
 
     Raises:
         DemoError: the directory was not made by a demo.

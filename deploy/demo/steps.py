@@ -46,5 +46,5 @@ class Steps:
         self.print_line(f"  [green]✓[/] {name:<58} {time.monotonic() - begin:6.1f} s")
 
     def print_line(self, text: str) -> None:
-        """Print a line between the steps."""
+        """Print a line on the console."""
         self._console.print(text, soft_wrap=True)

@@ -17,7 +17,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class Measured:
-    """Measurements that the demo made while it ran; the audit cannot make them from the log."""
+    """Measurements that the demo made while it ran, and that the audit does not make."""
 
     latency: Percentiles | None
     """Latency from arrival to alert; None for replays, whose arrivals are in the past, and without alerts."""
@@ -32,7 +32,7 @@ class Measured:
     declined_after_change: int
     """Alerts of cards that were blocked in Postgres after the profiles had been loaded."""
     profile_changes: int
-    """Profile changes that this run made in Postgres."""
+    """Profile changes made in Postgres since the last start of the demo."""
     restarts: int
     """How often this run was continued after a kill."""
     merchants: Mapping[str, Any] | None = None
@@ -75,7 +75,9 @@ def show(console: Console, verdict: Verdict, measured: Measured) -> None:
     """Print the report as a table."""
     totals = report(verdict, measured)
     table = Table(
-        title="Verified from the log by an independent recomputation", show_header=False, min_width=72
+        title="Verified by an independent recomputation from the input topics",
+        show_header=False,
+        min_width=72,
     )
     table.add_column()
     table.add_column(justify="right")
@@ -84,7 +86,7 @@ def show(console: Console, verdict: Verdict, measured: Measured) -> None:
     table.add_row("alerts", f"{totals['alerts']:,}")
     for rule, count in sorted(measured.rules.items()):
         table.add_row(f"  by {rule}", f"{count:,}")
-    table.add_row("  of cards blocked in Postgres meanwhile", f"{measured.declined_after_change:,}")
+    table.add_row("  of cards blocked in Postgres during the demo", f"{measured.declined_after_change:,}")
     if measured.merchants is not None:
         _add_merchants(table, measured.merchants)
     for name, trial in measured.rollouts.items():

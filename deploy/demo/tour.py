@@ -32,7 +32,7 @@ GUARDS: dict[str, Any] = {
         {"name": "failures", "max_share": 0.01},
     ],
 }
-"""Guards that suit a demo, in which a hundred or more cards a minute have alerts. A few dozen card-hours
+"""Guards for a demo of a few minutes: a hundred or more cards a minute have alerts. A few dozen card-hours
 prove or refute that a challenger alerts twice as often as the champion; the usual ratio, 1.5, needs more of
 them. The omitted guards need hours of traffic, or cards with a history."""
 
@@ -74,9 +74,9 @@ class Tour:
         try:
             self._end_open_rollout()
             self._print_line(
-                "  rollouts: a demo has few alerts, so its guard lets a challenger alert in up to twice as "
-                "many card-hours as the champion (usually: 1.5 times), and judges from "
-                f"{GUARDS['min_card_hours']} card-hours on (usually: 100)"
+                "  rollouts: a demo is short, so its guard alert_rate passes a challenger from "
+                f"{GUARDS['min_card_hours']} card-hours with an alert on (usually: 100), if the challenger "
+                "alerts in at most twice as many card-hours as the champion (usually: 1.5 times)"
             )
             self._try_better()
             self._try_trigger_happy()
@@ -105,7 +105,7 @@ class Tour:
         after = self._counts(rollout_id)
         decided, transactions = (after[name] - before[name] for name in ("decided", "transactions"))
         self._print_line(f"  rollouts: {BETTER} decided {decided:,} of {transactions:,} transactions")
-        rollout = self._step(rollout_id, "promoted", "as good in canary as in shadow", seq)
+        rollout = self._step(rollout_id, "promoted", "no guard was breached in canary", seq)
         offsets = ", ".join(f"{part}@{offset}" for part, offset in rollout["events"][-1]["held_from"].items())
         self._print_line(
             f"  rollouts: {BETTER} is promoted: it decides for every card, from partition@offset {offsets} on"
@@ -129,7 +129,7 @@ class Tour:
             f"  rollouts: {TRIGGER_HAPPY} is rolled back after {seconds:.0f} s and {card_hours:,} card-hours "
             f"with an alert, by the guard itself: {rolled_back['reason']}"
         )
-        self._print_line("  rollouts: it never decided; the champion went on for every card")
+        self._print_line(f"  rollouts: {TRIGGER_HAPPY} never decided; the champion decided for every card")
         self.results[TRIGGER_HAPPY] = {
             "rollout_id": rollout_id, "phase": rollout["phase"], "seconds": seconds,
             "guard": breached["guard"], "reason": rolled_back["reason"], "card_hours": card_hours,
@@ -150,7 +150,7 @@ class Tour:
         rollout = self._step(rollout_id, "shadow_started", "tour of the demo", 1)
         self._print_line(
             f"  rollouts: {name} ({model.ref.name}/{model.ref.version}, AUC ROC {model.auc_roc:.3f}, alerts "
-            f"from {model.threshold:.3f} on) scores every transaction in shadow"
+            f"from score {model.threshold:.3f} on) scores every transaction in shadow"
         )
         return rollout_id, rollout["seq"]
 

@@ -19,7 +19,7 @@ HISTORY = 200_000
 FILE_SHARE = 0.25
 """Maximum share of a replayed file to train on."""
 FEWEST_FRAUDS = 100
-"""Least number of labelled frauds in a file; with fewer, the model is trained on simulated history."""
+"""Least number of labelled frauds in the part of a file to train on; with fewer, the history is simulated."""
 RATE = 0.999
 """Share of the genuine transactions that stay within the velocity limit."""
 FEWEST_IN_5M = 10
@@ -103,7 +103,7 @@ def train(
     """Train and register the models, and choose their policies.
 
     Args:
-        replay: file to train on, if it has enough labelled frauds.
+        replay: file to train on, if its beginning has at least FEWEST_FRAUDS labelled frauds.
         seed: seed of the simulated world and of training.
         cards: number of cards in the simulated world.
         rate: rate of the simulated history, transactions per second.

@@ -22,7 +22,7 @@ class Moment:
     elapsed_s: float
     """Time since the start of the load."""
     sent: int
-    """Transactions fed by this run."""
+    """Transactions fed since the last start."""
     sent_per_s: float
     decided: int
     """Transactions decided since the first start, dead letters and repetitions included."""
@@ -81,7 +81,7 @@ def _flow(now: Moment) -> Panel:
     table.add_row("in", f"{now.sent_per_s:,.0f}/s")
     table.add_row("decided", f"{now.decided_per_s:,.0f}/s")
     table.add_row("lag", _count(now.lag))
-    table.add_row("events", f"{now.decided:,}")
+    table.add_row("decided so far", f"{now.decided:,}")
     table.add_row("p50 event to alert", f"{now.recent.p50:,.0f} ms" if now.recent else "-")
     table.add_row("p99 event to alert", f"{now.recent.p99:,.0f} ms" if now.recent else "-")
     return Panel(table, title="flow", border_style="blue")
@@ -92,7 +92,7 @@ def _outcome(now: Moment) -> Panel:
     table.add_row("alerts", f"[bold]{now.alerts:,}[/]")
     for rule in ("score", "velocity_5m", "blocked_card"):
         table.add_row(f"  by {rule}", f"{now.rules.get(rule, 0):,}")
-    table.add_row("  card blocked meanwhile", f"{now.declined_after_change:,}")
+    table.add_row("  blocked during demo", f"{now.declined_after_change:,}")
     table.add_row("repeated / late", f"{now.duplicates:,} / {now.late:,}")
     return Panel(table, title="decisions", border_style="blue")
 

@@ -53,8 +53,8 @@ def wait_until_caught_up(
 def have_loaded_the_tables(groups: Mapping[int, Mapping[str, Any]]) -> bool:
     """Return whether every key group has read the tables.
 
-    The lag does not show this: it comes from committed offsets, and only one group commits those of the
-    tables.
+    The lag does not prove this: only one group commits the offsets of the tables, and a group that has
+    written no progress record does not count in their lag.
 
     Args:
         groups: newest progress record of each key group that has written any.

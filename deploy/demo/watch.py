@@ -31,7 +31,7 @@ class Percentiles:
     alerts: int
     """Number of measured alerts."""
     left_out_s: float = 0.0
-    """Duration of the warm-up, whose alerts are not measured."""
+    """Duration of the warm-up, whose alerts are left out; 0 if all alerts count."""
 
     @staticmethod
     def of(latencies: Sequence[float] | deque[float], left_out_s: float = 0.0) -> "Percentiles | None":
@@ -73,7 +73,7 @@ class AlertWatch:
         """Alerts by rule."""
         self.declined_after_change = 0
         """Alerts of cards that were blocked in Postgres after the profiles had been loaded."""
-        self._latencies: list[tuple[float, float]] = []  # seconds since the load began, ms
+        self._latencies: list[tuple[float, float]] = []  # (arrival in s since the load began, latency in ms)
         self.recent: deque[float] = deque(maxlen=RECENT)
         """Latencies of the latest alerts, warm-up included, ms."""
         self.fault: str | None = None
@@ -128,7 +128,7 @@ class AlertWatch:
         if self._merchants is not None:
             self._merchants.see_alert(alert)
         since_ms = alert["arrival_time"] - self._begun_ms
-        if since_ms >= 0:  # alerts of a killed run do not count
+        if since_ms >= 0:  # arrivals before the load, of a killed start or a replay, do not count
             latency = now_ms - alert["arrival_time"]
             self.recent.append(latency)
             self._latencies.append((since_ms / 1_000, latency))

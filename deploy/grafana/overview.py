@@ -138,7 +138,8 @@ _OBJECTIVES = Row(
         Panel(
             "Burn of the error budgets",
             "Slow transactions and time with stale records in the last hour, relative to the budgets of 30 "
-            "days: 1 uses up the budget in 30 days; from 14.4 on, on-call is paged.",
+            "days: 1 uses up the budget in 30 days. On-call is paged if a value is above 14.4, and that of "
+            "the last 5 minutes is, too.",
             "short",
             "freshness_budget",
             (

@@ -2,8 +2,8 @@
 
     python -m deploy.grafana.pictures http://127.0.0.1:9090 docs/images
 
-Layout, titles, units and thresholds are those of the panels; everything else differs from Grafana. Panels
-without data are listed, and the exit status is then 1.
+Layout and titles are those of the panels, and so are the units and thresholds of time series; everything else
+may differ from Grafana. Panels without data are listed, and the exit status is then 1.
 """
 
 import math
@@ -49,7 +49,7 @@ class Answered:
     series: list[tuple[str, Series]]
     """(legend, series)."""
     end_s: float
-    """End of the range, seconds since 1970-01-01 UTC."""
+    """End of range queries and time of instant ones, seconds since 1970-01-01 UTC."""
 
     @property
     def has_data(self) -> bool:
@@ -68,7 +68,8 @@ def answered(dashboard: Dashboard, prometheus: Prometheus, job: str, end_s: floa
         dashboard: the dashboard.
         prometheus: a server that scrapes the sidecar.
         job: name of the scrape job.
-        end_s: end of the range, seconds since 1970-01-01 UTC.
+        end_s: end of range queries, which span MINUTES, and time of instant ones; seconds since 1970-01-01
+            UTC.
 
     Raises:
         OSError: the server does not answer, or refuses a query.

@@ -19,14 +19,14 @@ def filled(expression: str, job: str) -> str:
 
 
 def rate(metric: str, by: str = "", where: str = "") -> str:
-    """Build the rate per second of a counter, for each value of the labels `by`."""
+    """Build the rate per second of a counter, for each value of the labels `by`; `where`: label matchers."""
     selector = f'{{job="$job"{"," + where if where else ""}}}'
     grouping = f"max by ({by})" if by else "max"
     return f"{grouping} (rate({metric}{selector}[$__rate_interval]))"
 
 
 def gauge(metric: str, by: str = "", where: str = "") -> str:
-    """Build the value of a gauge, for each value of the labels `by`."""
+    """Build the value of a gauge, for each value of the labels `by`; `where`: label matchers."""
     selector = f'{{job="$job"{"," + where if where else ""}}}'
     grouping = f"max by ({by})" if by else "max"
     return f"{grouping} ({metric}{selector})"

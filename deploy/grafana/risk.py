@@ -77,7 +77,8 @@ _ALERTS = Row(
         ),
         Panel(
             "Labels and facts",
-            "Labels whose transaction was found, and merchant facts that came after their group's promise.",
+            "Labels whose transaction was found in its card's history, and merchant facts that came after "
+            "their group's promise.",
             "ops",
             "clock_skew",
             (

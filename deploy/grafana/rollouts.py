@@ -38,7 +38,8 @@ _NOW = Row(
         ),
         Panel(
             "Events applied",
-            "Number of the last event that each key group has applied; the lines meet within seconds.",
+            "Number of a rollout's last event that a key group has applied; the rollout's lines meet within "
+            "seconds.",
             "short",
             "groups_disagree",
             (

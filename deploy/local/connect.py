@@ -40,7 +40,7 @@ offset.storage.partitions=1
 status.storage.partitions=1
 # a killed worker sends again what it sent since its last flush
 offset.flush.interval.ms=1000
-# a single worker need not wait for others, nor long for its own killed predecessor
+# the only worker need not wait for others; if it is killed, its session ends soon, and a new one can join
 scheduled.rebalance.max.delay.ms=0
 session.timeout.ms=6000
 heartbeat.interval.ms=1000
@@ -56,7 +56,7 @@ def start(data_dir: Path, ports: Mapping[str, int], progress: Progress) -> Serve
     """Start the worker; its connectors and offsets are stored in Kafka.
 
     Raises:
-        StackError: Java or Connect's jars are missing.
+        StackError: Java or Connect's jars are missing, or the worker cannot be started.
     """
     home = data_dir / "connect"
     home.mkdir(parents=True, exist_ok=True)
@@ -82,8 +82,8 @@ def wait(data_dir: Path, server: Server, ports: Mapping[str, int]) -> None:
     """Wait for the worker, configure the connector and wait until it runs.
 
     Raises:
-        StackError: the worker ended, the worker or the connector is not ready at its deadline, or the port
-            belongs to another program.
+        StackError: the worker ended, the worker or the connector is not ready at its deadline, Connect's
+            port belongs to another program, or the file with the password of Postgres is missing.
     """
     log = data_dir / "logs" / "connect.log"
     config = connector_config(data_dir, ports)
@@ -127,11 +127,12 @@ def connector_config(data_dir: Path, ports: Mapping[str, int]) -> dict[str, str]
         "tombstones.on.delete": "true",
         # how long a change may wait for a batch; half a second by default
         "poll.interval.ms": "100",
-        # a failing status update reveals a loss of Postgres (default interval: 10 s); then retry soon, and
-        # forever
+        # a failing status update reveals the loss of Postgres (by default only after 10 s); then the task is
+        # restarted after 1 s, as often as necessary
         "status.update.interval.ms": "1000",
         "retriable.restart.connector.wait.ms": "1000",
         "errors.max.retries": "-1",
+        # each start of the task tries for a minute to connect to the slot
         "slot.max.retries": "60",
         "slot.retry.delay.ms": "1000",
         # a heartbeat when nothing changes; Connect creates the heartbeat's topic
@@ -151,7 +152,7 @@ def connector_states(ports: Mapping[str, int]) -> list[str]:
 
 
 def failure(ports: Mapping[str, int]) -> str | None:
-    """Return the first line of a failed connector's trace; None while it has not failed."""
+    """Return the first line of the trace of a failed connector or task; None without failure or answer."""
     status, answer = _request(ports, "GET", f"/connectors/{CONNECTOR}/status")
     parts = [answer["connector"], *answer["tasks"]] if status == 200 else []
     failed = [part for part in parts if part["state"] == "FAILED"]

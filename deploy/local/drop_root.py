@@ -3,7 +3,7 @@
 Postgres does not start as root, so it runs under the system account `nobody`. That account often cannot reach
 Postgres's files, because the checkout is under root's private home directory. So the program keeps one
 capability, which bypasses file permissions. This capability makes Postgres's superuser as powerful as root,
-so clients do not get the superuser's password, but that of a lesser role (postgres.USER).
+so clients do not get the superuser's password, but that of a lesser role (`USER` in postgres.py).
 """
 
 import ctypes

@@ -86,8 +86,8 @@ def ensure(group: Group, *, cache: Path | None = None, progress: Progress = sile
         progress: called with each download step.
 
     Raises:
-        StackError: no Java, no PySpark (which brings Ivy), no network, no disk space, or an archive with
-            another checksum than the pinned one.
+        StackError: no Java, no PySpark (which brings Ivy), no network, no disk space, a damaged jars.lock, or
+            an archive with another checksum than the pinned one.
     """
     cache = cache or cache_directory()
     wanted = [jar for jar in parse(LOCK_FILE.read_text()) if group in jar.groups]

@@ -60,14 +60,14 @@ num.recovery.threads.per.data.dir=2
 
 AUTHORISER = """\
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
-# the broker, the controller and clients of the other listeners do not log in: each is User:ANONYMOUS
+# the broker, the controller and clients of unguarded listeners do not log in: each is User:ANONYMOUS
 super.users=User:ANONYMOUS
 """
-"""Added with the guarded listener, whose user may only do what ACLs allow."""
+"""Added to PROPERTIES if there is a guarded listener; its users may do only what ACLs allow."""
 
 LOGIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 PASSWORD = "of-the-embedded-stack"
-"""Password of each component's user. Not secret: only the guarded listener of this broker needs it."""
+"""Password of each component's user. Not secret: it opens only the guarded listener, which tests use."""
 
 HEAP = ("-Xms192m", "-Xmx512m", "-XX:+UseParallelGC", "-XX:MaxDirectMemorySize=256m")
 
@@ -76,7 +76,8 @@ def start(data_dir: Path, ports: Mapping[str, int], progress: Progress) -> Serve
     """Start the broker on `data_dir`/kafka; format that directory first if it is new.
 
     Raises:
-        StackError: Java or Kafka's jars are missing, or the directory cannot be formatted.
+        StackError: Java or Kafka's jars are missing, the directory cannot be formatted, or the broker cannot
+            be started.
     """
     home = data_dir / "kafka"
     home.mkdir(parents=True, exist_ok=True)
@@ -143,7 +144,7 @@ def bootstrap_servers(ports: Mapping[str, int]) -> str:
 
 
 def guarded(ports: Mapping[str, int]) -> tuple[str, dict[str, str]] | None:
-    """Return the address of the guarded listener and the client settings for it; None without one."""
+    """Return the guarded listener's address and the settings to log in there as the job; None without one."""
     if "guarded" not in ports:
         return None
     return f"{HOST}:{ports['guarded']}", {

@@ -64,7 +64,7 @@ def choose(wanted: Ports, previous: Mapping[str, int], names: frozenset[str]) ->
 def is_free(port: int) -> bool:
     """Return whether a server could listen on this port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # as servers set it: a port in TIME_WAIT counts as free
+        # servers set SO_REUSEADDR, too: with it, a port in TIME_WAIT counts as free
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))

@@ -54,7 +54,7 @@ def start(data_dir: Path, ports: Mapping[str, int]) -> Server:
     """Start Postgres on `data_dir`/postgres; create the cluster first if there is none.
 
     Raises:
-        StackError: the wheel is not installed, or the cluster cannot be created.
+        StackError: the wheel is not installed, the cluster cannot be created, or Postgres cannot be started.
     """
     home = data_dir / "postgres"
     cluster = home / "data"
@@ -80,7 +80,7 @@ def wait(data_dir: Path, server: Server, ports: Mapping[str, int]) -> None:
     """Wait until Postgres accepts connections; create role, database and table if they are missing.
 
     Raises:
-        StackError: Postgres ended, or the deadline passed.
+        StackError: Postgres ended, the deadline passed, or a password file is missing.
     """
 
     def answers() -> bool:
@@ -207,5 +207,5 @@ def _give_to_nobody(*paths: Path) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """Return this process's environment without PG... variables, which server and clients would obey."""
+    """Return this process's environment in locale C, without PG... variables: Postgres would obey them."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PG")} | {"LC_ALL": "C"}

@@ -23,7 +23,7 @@ LOG_LIMIT = 16 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Server:
-    """A process that the stack or a demo started, as recorded in stack.json or demo.json."""
+    """A process that `spawn` started; stack.json records those of the stack, demo.json those of a demo."""
 
     pid: int
     created: float
@@ -140,7 +140,7 @@ def _reap(server: Server, family: Sequence[psutil.Process], patience_s: float) -
 
 
 def _is_zombie(process: psutil.Process) -> bool:
-    """Return whether a process has ended, even if its parent (or an idle init) has not reaped it yet."""
+    """Return whether a process has ended, even if its parent (such as a container's init) never reaps it."""
     try:
         return bool(process.status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

@@ -87,7 +87,7 @@ def up(
         services: the services to start; connect needs the other two.
         replay: input topics take their timestamps from the producer, see `Topics.configs`.
         partitions: partitions of new topics that are keyed by card.
-        proxied: give Kafka a second listener for clients behind a proxy (`Endpoints.proxied`).
+        proxied: give Kafka a second listener, for clients that connect through a proxy (`Endpoints.proxied`).
         guarded: give Kafka a listener with user and password (`Endpoints.guarded`).
         topic_names: names and settings of the topics.
         progress: called with each step.

@@ -26,7 +26,7 @@ GENTLE: dict[Service, signal.Signals] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """Work of one call of `up`."""
+    """Work of one call of `stack.up`."""
 
     data_dir: Path
     state: State
@@ -85,7 +85,7 @@ def bring_up(plan: Plan) -> None:
             for future in wait(futures, return_when=FIRST_EXCEPTION).done:
                 future.result()
         except BaseException:
-            # one failed, or Ctrl-C: stopping the servers ends the threads that wait for them
+            # a service failed, or Ctrl-C: stopping the servers ends the threads that wait for them
             cancelled.set()
             while wait(futures, timeout=0.1).not_done:
                 with writing:

@@ -98,7 +98,7 @@ def create(
 def _wait_for_broker(
     client: AdminClient, wanted: Mapping[str, Mapping[str, str | None]]
 ) -> dict[str, TopicMetadata]:
-    """Wait until the broker applies the settings that its controller accepted; then all records obey them.
+    """Wait until the broker applies the settings that its controller accepted: later records obey them all.
 
     Returns:
         The metadata of all topics, by name.

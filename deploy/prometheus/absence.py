@@ -107,7 +107,7 @@ def used() -> list[str]:
 
 
 def text() -> str:
-    """Render the file."""
+    """Render absence.yml."""
     entries = []
     for metric in used():
         witness = WITNESSES.get(metric, ALWAYS)

@@ -6,13 +6,18 @@ back) counts as equal to it.
 
 An event stores its arrival, modulo 34 years, in the bits that its two hashes leave free: `transaction` has
 the arrival in its high bits and one half of the id's hash in its low bits; `merchant` has the other half in
-its high bits and the merchant's hash in its low bits. An event whose event time is more than the allowed
-lateness plus one hour before a transaction's arrival can neither be in one of its arrival windows nor be the
-event that it repeats (the repetition would be too late): one short walk from the newest event covers both.
+its high bits and the merchant's hash in its low bits.
 
-The counts of a hot card come from three rings of 60 buckets, aligned to 1970-01-01. All 60 are counted. The
-window begins within the bucket before them, which is no longer kept: a count misses the events of that part
-of the window, at most 1/60 of it, and never exceeds the true count.
+An accepted event arrives at most the allowed lateness after its event time. So an event whose event time is
+more than the allowed lateness plus one hour before a transaction's arrival arrived more than an hour before
+it, outside all arrival windows. Nor can the transaction repeat that event: a repetition has the same event
+time, so it would be too late. Hence one short walk from the newest event finds all that is counted or
+repeated.
+
+The counts of a hot card (one with too many events to walk over, see `hot`) come from three rings of 60
+buckets, aligned to 1970-01-01. All 60 are counted. The window begins within the bucket before them, which is
+no longer kept: a count misses the events of that part of the window, at most 1/60 of it, and never exceeds
+the true count.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Kernels of the features of the transaction alone, its card's statistics, its newest events, its profile."""
+"""Kernels of the features of the transaction alone and of its card's statistics, newest events, profile."""
 
 import math
 

@@ -3,7 +3,8 @@
 The index is an open-addressed hash table of card numbers. Events of a card lie in one segment (see
 `segments`), sorted by event time (equal times in order of acceptance). When a segment is full, its events
 that no window can reach any more are dropped, if there are enough of them; otherwise its events move to a
-segment of twice the size. A card that needs more than MOST_EVENTS becomes hot.
+segment of twice the size. A card that needs more than MOST_EVENTS becomes hot: rings of buckets then count
+its events (see `hot`), and a full segment of MOST_EVENTS drops its older half.
 """
 
 import numpy as np
@@ -79,7 +80,7 @@ def set_up(card: Array, lo: np.uint64, hi: np.uint64) -> None:
 
 @njit(cache=True)
 def adopt(cards: Array, added: Array) -> None:
-    """Set up those of the added cards whose records are still unused: `lo` and `hi` are 0."""
+    """Set up the cards that a delta added, except those whose records are in use (`lo` or `hi` is not 0)."""
     for card in added:
         if cards[card.number].lo == 0 and cards[card.number].hi == 0:
             set_up(cards[card.number], card.lo, card.hi)

@@ -1,11 +1,12 @@
 """Kernels that evict cards whose next transaction would find them forgotten (see `forgetting`).
 
-A card starts afresh with the first transaction that arrives after its silence. Removing the card before that
+A card's silence is the time without transactions after which it is forgotten; a stranger's is shorter. The
+card starts afresh with the first transaction that arrives after its silence. Removing the card before that
 transaction frees memory and changes nothing else. The card may be removed once its partition has delivered an
 arrival more than MARGIN_MS past the end of the silence: within a partition arrivals go back by less than that
-margin, so the card's next transaction will come after the silence. Tables are read before transactions, so
-every profile that arrived within the silence is in the state by then. So it makes no difference when, how
-often and how far the state is swept.
+margin, so the card's next transaction will come after the silence. A profile that arrives within the silence
+makes the card no stranger; tables are read before transactions, so such a profile is in the state by then.
+So it makes no difference when, how often and how far the state is swept.
 """
 
 import numpy as np

@@ -50,7 +50,7 @@ class Client(threading.Thread):
         self.fault: str | None = None
 
     def run(self) -> None:
-        """Send all requests."""
+        """Send the requests, up to the first that fails."""
         connection = http.client.HTTPConnection(self._address, timeout=ANSWER_S)
         try:
             for number, intended in enumerate(self._times.tolist()):

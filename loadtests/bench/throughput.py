@@ -89,7 +89,7 @@ def _figures(commits: list[Commit], backlog: Backlog) -> Iterator[Figure]:
         by_second[(commit.written_at - begin) // 1000] += commit.decided + commit.repeated
     yield Figure(
         THROUGHPUT, events / seconds, "events/s", tuple(by_second[at] for at in range(int(seconds))),
-        f"{events:,} events in {len(measured):,} commits; rounds: each whole second",
+        f"{events:,} events in {len(measured):,} commits; rounds: events of each second",
     )  # fmt: skip
     yield Figure("events of a commit", events / len(measured), "", (), "the mean")
     for name in PHASES:

@@ -35,13 +35,13 @@ def compare(
         str,
         typer.Option(
             help="Engines (a,b,...). They run in the order of the default, whatever order is given; the "
-            "first to run is the reference"
+            "others' alerts must agree with those of the first to run"
         ),
     ] = engines.ALL,
     rate: Annotated[float, typer.Option(min=1, help="Transactions per second of the steady load")] = 1_000.0,
     length: Annotated[str, typer.Option("--for", help="Length of the latency measurement: 60s, 5m")] = "45s",
     warm_up: Annotated[str, typer.Option(help="Warm-up at --rate before the measurement")] = "30s",
-    backlog: Annotated[int, typer.Option(min=1, help="Transactions of the backlog, sent at once")] = 150_000,
+    backlog: Annotated[int, typer.Option(min=1, help="Transactions of the backlog, sent together")] = 150_000,
     prime: Annotated[int, typer.Option(min=1, help="Transactions before the measurements")] = 50_000,
     cards: Annotated[int, typer.Option(min=100, help="Number of cards")] = 20_000,
     profiles: Annotated[bool, typer.Option(help="With profiles, fed through Postgres and Debezium")] = True,

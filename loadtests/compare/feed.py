@@ -1,4 +1,4 @@
-"""Sender of a tape, the recorded input: some parts at once, then each later transaction at its own time."""
+"""Sender of a tape, the recorded input: parts, each in one Kafka transaction, then the rest in real time."""
 
 import time
 from collections.abc import Callable
@@ -50,10 +50,10 @@ class Feed:
         self._check()
 
     def live(self, start: float, meanwhile: Callable[[float], None]) -> None:
-        """Send the rest, each transaction at its time (an open loop).
+        """Send the rest at the pace of the tape's arrivals, without waiting for the engine (an open loop).
 
         Args:
-            start: intended time of the first transaction, seconds since 1970-01-01 UTC.
+            start: intended time of the first transaction of the rest, seconds since 1970-01-01 UTC.
             meanwhile: called at most once a second, with the seconds since `start`.
 
         Raises:

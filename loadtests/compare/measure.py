@@ -24,8 +24,9 @@ PATIENCE_S = 180.0
 POLL_S = 0.01
 SAY_S = 2.0
 LOOK_S = 1.5
-"""Processes are sampled at most this long before the warm-up ends, seconds. Sampling delays the feed, so it
-must not happen after the warm-up, when latency is measured."""
+"""At the steady rate, processes are first sampled at most this long before the warm-up ends, seconds.
+Sampling delays the feed, so it must not happen while latency is measured; the second sample follows the last
+send."""
 LEAD_S = 0.5
 """Time before the first transaction of the steady rate, seconds."""
 SHARED = ("profiles", "model_rollouts")
@@ -39,7 +40,7 @@ class Run:
     variant: Variant
     alerts: Alerts
     backlog_per_s: float
-    """Transactions per second, from the backlog's appearance to the commit of its last offset."""
+    """Transactions per second, from when consumers can read the backlog to the commit of its last offset."""
     backlog_cpu_us: float
     """CPU time of the engine per transaction of the backlog, microseconds."""
     latencies_ms: npt.NDArray[np.float64]
@@ -64,8 +65,8 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
     """Run an engine over the tape.
 
     Raises:
-        FraudError: the engine does not start, ends early, makes no progress, writes no alert, or does not
-            stop; or records were not delivered.
+        FraudError: the engine does not start, ends early, makes no progress, writes no alert in the
+            measured time, or does not stop; or records were not delivered.
     """
     servers, topics = deployment.bootstrap_servers, deployment.topics
     broker.create(servers, topics, replay=True)
@@ -121,7 +122,7 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
 
 
 class _Live:
-    """Sampler of the processes at the steady rate. It samples only twice, as sampling delays the feed."""
+    """Sampler of the processes at the steady rate: near the end of the warm-up, and after the last send."""
 
     def __init__(
         self, engine: Engine, engine_usage: JobUsage, broker_usage: JobUsage, load: Load, title: str, say: Say

@@ -38,7 +38,7 @@ class Position:
         return [max(0, end - marked) for end in ends]
 
     def behind(self, targets: list[int]) -> int:
-        """Count the records before `targets` that are not yet committed."""
+        """Count the uncommitted records before `targets`; count all while the broker loads the offsets."""
         try:
             committed = self._consumer.committed(self._partitions, TIMEOUT_S)
         except KafkaException as fault:

@@ -27,6 +27,7 @@ class Load:
     warm_up_s: float
     """Time at that rate before the measurement, seconds."""
     for_s: float
+    """Time at that rate after the warm-up, in which latency is measured, seconds."""
 
     @property
     def live_s(self) -> float:

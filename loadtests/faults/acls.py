@@ -1,4 +1,4 @@
-"""Permissions of the users of the guarded listener."""
+"""Permissions of the users of the guarded listener: the embedded broker's listener with authentication."""
 
 import time
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ POLL_S = 0.02
 
 
 def bindings(component: Component, permissions: Iterable[Permission]) -> list[AclBinding]:
-    """Return ACLs that allow a component's user the operations, one for each operation."""
+    """Return the ACLs that grant a component's user these permissions, one for each operation."""
     return [
         AclBinding(
             ResourceType[permission.resource.name],
@@ -38,7 +38,7 @@ def bindings(component: Component, permissions: Iterable[Permission]) -> list[Ac
 
 
 def grant(bootstrap_servers: str, component: Component, permissions: Iterable[Permission]) -> None:
-    """Allow a component's user the operations, and wait until the broker does.
+    """Grant permissions to a component's user, and wait until the broker applies them.
 
     Args:
         bootstrap_servers: a listener that needs no login.

@@ -73,7 +73,7 @@ def sidecar(log: Path, environment: Mapping[str, str]) -> Iterator[str]:
 
     Args:
         log: file for its output.
-        environment: additional variables, among them the job's.
+        environment: additional variables, which must include the FRAUD_... variables of the job.
 
     Raises:
         FaultError: it does not start.

@@ -256,7 +256,10 @@ class Installation:
         report = verdict.report()
         report["examples"] = [example[:300] for example in report["examples"][:5]]
         if not verdict.is_clean or verdict.events != self.sent:
-            raise FaultError(f"the audit of {self.sent} transactions found differences: {json.dumps(report)}")
+            raise FaultError(
+                f"the audit found differences, or did not read exactly the {self.sent} transactions sent: "
+                f"{json.dumps(report)}"
+            )
         return verdict
 
     def reasons(self) -> Counter[str]:

@@ -81,7 +81,7 @@ class JobProcess:
         return next(iter(self._running(JVM)), None)
 
     def _running(self, name: str) -> list[psutil.Process]:
-        """Return descendants with a module or class name in their command lines, forked children included."""
+        """Return descendants with `name`, a module or class, in their command lines; forked ones included."""
         matches = []
         for process in self.descendants():
             with suppress(psutil.Error):
@@ -124,7 +124,7 @@ class JobProcess:
         (self._crash_points / step).touch()
 
     def reached(self, step: Step) -> psutil.Process | None:
-        """Return the process that hangs at an armed step; None if none does yet."""
+        """Return the process that hangs at an armed step; None if none does, or if it was returned before."""
         for path in self._crash_points.glob(f"{step}.*"):
             path.unlink()
             return psutil.Process(int(path.suffix[1:]))

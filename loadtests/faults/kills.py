@@ -117,7 +117,7 @@ class Scene:
     def busy(self) -> None:
         """Give the job transactions and profile changes, and return at a random moment of its work."""
         self.relay.change_profiles(self.chance)
-        # with 0 commits to wait for, a job that has just started often has not committed anything yet
+        # 0 commits, so that the moment can come before a job that has just started has committed anything
         commits, before = self.chance.choice((0, 1, 2, 4)), self.relay.installed.commits()
         self.relay.burst()
         self.relay.until(lambda: self.relay.installed.commits() >= before + commits, f"{commits} commits")

@@ -190,8 +190,8 @@ class Proxy:
                         await asyncio.sleep(fault.delay_s)
                         connection.answered.clear()
                         connection.broker.write(frame)
-                        # no client waits for the response any more, but the broker must have handled the
-                        # request
+                        # no client waits for the response any more, but the connection stays open until the
+                        # broker has handled the request
                         await asyncio.wait_for(connection.answered.wait(), ANSWER_S)
                     finally:
                         self.late -= 1

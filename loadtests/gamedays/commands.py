@@ -77,7 +77,7 @@ def run_all(days: list[Gameday], home: Path, write: Path | None = None) -> None:
 
 
 def _topics(number: int) -> Topics:
-    """Return the topics of a job: those of the stack for job 0, else new names, except for the profiles."""
+    """Return a job's topics: default names for job 0, else new names; the jobs share the profiles' topic."""
     return Topics().renamed(lambda name: f"{name}-{number}", but=("profiles",)) if number else Topics()
 
 

@@ -65,7 +65,7 @@ class Lookout:
             if not self._thread.is_alive():
                 raise FaultError("the polling thread of the game day died; see the traceback above")
             if time.monotonic() > end:
-                raise FaultError(f"not seen within {patience_s:.0f} s: {description()}; see the journal")
+                raise FaultError(f"not seen within {patience_s:.0f} s: {description()}; see the log above")
             self._stop.wait(EVERY_S / 4)
 
     def _run(self) -> None:

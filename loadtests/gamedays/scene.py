@@ -38,7 +38,7 @@ SETTINGS: dict[str, Any] = {
 
 
 VELOCITY = 1_000
-"""A card with more transactions in 5 minutes alerts; the traffic has less than a tenth of this per card."""
+"""A card with more transactions than this in 5 minutes alerts; the traffic has under a tenth as many."""
 
 
 class Scene:
@@ -174,7 +174,7 @@ def servers(directory: Path) -> Iterator[Endpoints]:
 def scene(
     endpoints: Endpoints, stack_dir: Path, directory: Path, topics: Topics, journal: Journal, **settings: Any
 ) -> Iterator[Scene]:
-    """Run a job with sidecar and traffic on a stack; everything but the stack ends with the context.
+    """Run job, traffic, sidecar and, if installed, Prometheus on a stack that outlives the context.
 
     Args:
         endpoints: addresses of the stack.

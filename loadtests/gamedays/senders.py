@@ -1,4 +1,4 @@
-"""Valid transactions that a game day changes, and sends besides its usual traffic."""
+"""Valid transactions that a game day sends besides its usual traffic; most game days change them first."""
 
 import json
 import time
@@ -17,7 +17,7 @@ def transactions(cards: World, count: int, age_ms: int = 0) -> list[dict[str, An
     Args:
         cards: the cards.
         count: number of transactions.
-        age_ms: age of the transactions.
+        age_ms: age of the newest transaction, milliseconds; the others are slightly older.
     """
     start = int(time.time() * 1000 - age_ms - count / RATE * 1000)
     stream = Stream(cards, RATE, start, disturbances=Disturbances.none())

@@ -60,7 +60,7 @@ class Sign:
         ]
 
     def __str__(self) -> str:
-        """Return the sign in PromQL's syntax."""
+        """Return metric and labels in PromQL's syntax, without the threshold."""
         labels = ",".join(f'{name}="{value}"' for name, value in self.labels.items())
         return f"{self.metric}{{{labels}}}" if labels else self.metric
 

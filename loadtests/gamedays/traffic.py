@@ -23,7 +23,7 @@ class Traffic(Sender):
         self.disturbances: dict[str, float] = {}
         """Shares of disturbed transactions, by kind of disturbance."""
         self.also: Callable[[], None] | None = None
-        """Called at each send, to send records of another sender, too."""
+        """Called after each send; sends what the game day adds to this traffic."""
 
     def _send_some(self) -> None:
         self._installed.send(EVENTS, **(UNDISTURBED | self.disturbances))

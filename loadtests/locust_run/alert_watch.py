@@ -21,9 +21,9 @@ class Seen(NamedTuple):
     """A received alert of the lane."""
 
     due_us: int
-    """Intended sending time of its transaction, microseconds from the start."""
+    """Intended sending time of its transaction, microseconds from the start of the run."""
     at_ns: int
-    """Time of receipt, `time.monotonic_ns`; the clock of the worker that also sent the transaction."""
+    """Time of receipt, by `time.monotonic_ns` of the worker, which also sent the transaction."""
     size: int
     """Size in bytes."""
 
@@ -32,7 +32,7 @@ class AlertWatch:
     """Thread that reads alerts."""
 
     def __init__(self, client: Mapping[str, Any], topic: str, lane_prefix: str) -> None:
-        """Connect, and start at the end of the topic.
+        """Connect, and choose the present end of the topic as the position to read from.
 
         Args:
             client: Kafka settings.
@@ -51,7 +51,7 @@ class AlertWatch:
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
-                # the broker is to respond as soon as it has a record
+                # short waits, because this consumer measures latency
                 "fetch.wait.max.ms": 5,
                 "fetch.error.backoff.ms": 5,
             }

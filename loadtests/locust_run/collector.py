@@ -106,7 +106,7 @@ class Collector:
         reports = self.newest.values()
         result = Result(asdict(self.plan), self.lanes)
         result.events, result.unsent = self.total("events"), self.total("unsent")
-        # a lost worker has not reported its unsent transactions
+        # a worker that was still sending when the run failed has not reported its unsent transactions
         result.unsent += sum(
             report["events"] - report["acknowledged"] for report in reports if report["state"] == RUNNING
         )

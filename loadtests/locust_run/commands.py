@@ -57,7 +57,8 @@ Sidecar = Annotated[
 DataDir = Annotated[
     Path,
     typer.Option(
-        help="Directory of all data; emptied first (with --cluster only its run/)", rich_help_panel=_WHERE
+        help="Directory of all data; emptied first (with --cluster only the subdirectory of each run)",
+        rich_help_panel=_WHERE,
     ),
 ]
 Slip = Annotated[str, typer.Option("--max-slip", help="p99 of the sender's delays", rich_help_panel=_BOUNDS)]
@@ -67,12 +68,15 @@ Backlog = Annotated[
         "--max-backlog", help="Lag after sending, in seconds of the offered rate", rich_help_panel=_BOUNDS
     ),
 ]
-Drain = Annotated[str, typer.Option(help="Time limit for the remaining lag", rich_help_panel=_BOUNDS)]
+Drain = Annotated[
+    str, typer.Option(help="Time limit for the lag to reach 0 after sending", rich_help_panel=_BOUNDS)
+]
 DoAudit = Annotated[
     bool, typer.Option("--audit/--no-audit", help="Recompute every alert at the end", rich_help_panel=_BOUNDS)
 ]
 ReportTo = Annotated[
-    Path | None, typer.Option("--report", help="Write the report to this JSON file, and FILE.html beside it")
+    Path | None,
+    typer.Option("--report", help="Write the report to this JSON file, and an HTML file beside it"),
 ]
 
 
@@ -89,7 +93,9 @@ def run(
     replay: Annotated[
         Path | None, typer.Option(help="Parquet file to send; sets --shape replay", rich_help_panel=_LOAD)
     ] = None,
-    speed: Annotated[float, typer.Option(help="Speed of a replay", rich_help_panel=_LOAD)] = 1.0,
+    speed: Annotated[
+        float, typer.Option(help="Speed of a replay; 2 is twice as fast as recorded", rich_help_panel=_LOAD)
+    ] = 1.0,
     warm_up: WarmUp = "30s",
     workers: Workers = 1,
     cards: Cards = 50_000,

@@ -1,8 +1,9 @@
-"""Coordinator of a run on the master: lanes (workers) encode, start together, send; the lag drains.
-
-In the phase `taping` each lane encodes its transactions onto a file, its tape.
+"""Coordinator of a run, in locust's main process: leads the workers (one lane each) through phases.
 
     taping -> running -> draining -> settling -> over
+
+`taping`: each lane encodes its transactions into files, its tape. `running`: all lanes start together and
+send. `draining`: the job decides the rest, until its lag is 0. `settling`: the last alerts are reported.
 
 Each phase ends on a condition or at a time limit. A run with a silent worker ends within seconds.
 """
@@ -31,10 +32,11 @@ LEAD_S = 1.0
 TAPING_S = 600.0
 """Time limit for the tapes of all lanes."""
 SETTLE_REPORTS = 2.0
-"""Length of the phase `settling`, in report intervals, so that the reports include the last alerts."""
+"""Length of the phase `settling` in report intervals, to which half a second is added: enough for the last
+alerts to be reported."""
 PROGRESS = "progress.json"
 Send = Callable[[str, Mapping[str, Any], int], None]
-"""(message, content, lane)."""
+"""Sends a message to a worker: (name of the message, content, lane)."""
 
 
 class Conductor:

@@ -1,8 +1,8 @@
 """The transaction_id of a load test, which encodes run, lane, number and intended sending time.
 
-32 hex digits: run (6), lane, that is the worker (2), number within the lane (8), microseconds from the start
-of the run to the intended time (16). So a reader of an alert needs no lookup to know when its transaction was
-due.
+32 hex digits: 6 for the run, 2 for the lane (the worker), 8 for the transaction's number within the lane, 16
+for the microseconds from the start of the run to the intended time. So a reader of an alert needs no lookup
+to know when its transaction was due.
 """
 
 from typing import NamedTuple

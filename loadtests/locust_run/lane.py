@@ -23,11 +23,11 @@ from streaming_job.settings import JobSettings
 
 TAPING, READY, RUNNING, SENT, FAILED = "taping", "ready", "running", "sent", "failed"
 SWITCH_S = 0.0005
-"""Switch interval, seconds: how long a thread may hold the GIL. With Python's default, 5 ms, one wait for the
-GIL could delay the sender by as much as a run may by default (`Bounds.slip_p99_ms`)."""
+"""Switch interval, seconds: how long a thread may hold the GIL while another waits. With Python's 5 ms, one
+wait could delay the sender by the whole default bound of its delays, also 5 ms (`Bounds.slip_p99_ms`)."""
 PRIORITY = -10
-"""Niceness of the sender, where the system permits it: the generator stands for another machine, which
-the system under test could not slow down."""
+"""Niceness of the worker's threads, where the system permits it: the load generator stands for another
+machine, which the system under test could not slow down."""
 
 
 @dataclass
@@ -35,9 +35,9 @@ class SinceReport:
     """Measurements since the last report."""
 
     latency: Any = field(default_factory=histograms.empty)
-    """HdrHistogram, microseconds from intended time to the alert, without the warm-up."""
+    """HdrHistogram, microseconds from intended sending to the alert, without the warm-up."""
     slip: Any = field(default_factory=histograms.empty)
-    """HdrHistogram, microseconds from intended time to sending, with the warm-up."""
+    """HdrHistogram, microseconds from intended to actual sending, with the warm-up."""
     alerts: int = 0
     """Number of alerts, with those of the warm-up."""
 
@@ -50,7 +50,7 @@ class Lane:
 
         Args:
             plan: plan of the run.
-            share: the events of this worker.
+            share: which of the transactions this worker sends.
             settings: the job's settings: addresses, security, topics.
         """
         self.plan, self.share = plan, share
@@ -108,7 +108,7 @@ class Lane:
         return [(us / 1_000, seen.size) for us, seen in zip(latencies, alerts, strict=True)]
 
     def report(self) -> dict[str, Any]:
-        """Return state and totals of this lane, and the measurements since the last report, for msgpack."""
+        """Return the lane's state and totals, and measurements since the last report, in msgpack's types."""
         self.check()
         self.take_alerts()
         self._take_slips()

@@ -112,7 +112,7 @@ class LocustProcesses:
             time.sleep(POLL_S)
         if not (self.directory / FILE).exists():
             logs = " and ".join(str(path) for path in sorted(self.directory.glob("*.log")))
-            raise LoadTestError(f"locust ended with {self.main.returncode} without a result; see {logs}")
+            raise LoadTestError(f"locust had exit code {self.main.returncode} and no result; see {logs}")
         return Result.read(self.directory)
 
 
@@ -127,7 +127,7 @@ def run(
     """Run a load test on a running job.
 
     Raises:
-        LoadTestError: there is no result.
+        LoadTestError: there is no result, or the run took far longer than planned.
     """
     with LocustProcesses(plan, settings, workers, web_port) as processes:
         return processes.wait(say)

@@ -69,7 +69,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Share:
-    """One worker's share of a run: every event whose number modulo `lanes` is `lane`."""
+    """One worker's share of a run, its lane: every transaction whose number modulo `lanes` is `lane`."""
 
     run: int
     """Number of the run, 24 bits, in every transaction_id."""

@@ -70,7 +70,7 @@ def _lag(result: Result) -> str:
 
 
 def _slip(result: Result) -> str:
-    with figure("s", "ms, p99 of a second") as (axes, svg):
+    with figure("s", "p99 in each second, ms") as (axes, svg):
         _line(axes, result, "slip_p99", BLUE)
         axes.set_ylim(bottom=0)
         _mark_warm_up(axes, result)

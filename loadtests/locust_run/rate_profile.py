@@ -108,7 +108,7 @@ class RateProfile:
 def profile(
     shape: str, rate: float, for_s: float, *, warm_up_s: float = 0.0, factor: float = 5.0
 ) -> RateProfile:
-    """Build the profile of a shape, after a warm-up from a tenth of the rate to the shape's first rate.
+    """Build the profile of a warm-up, from a tenth of the rate to the shape's first rate, and of the shape.
 
     Args:
         shape: steady; ramp (a tenth of the rate to the rate); spike (`factor` times the rate for a fifth of
@@ -119,8 +119,8 @@ def profile(
         factor: rate of a spike as a multiple of the rate.
 
     Raises:
-        LoadTestError: the shape is unknown or replay, which has no profile; or a rate or the time is not
-            positive.
+        LoadTestError: the shape is unknown or replay, which has no profile; or a rate is not positive, or
+            neither `for_s` nor `warm_up_s` is.
     """
     low = rate * FIRST_SHARE
     if shape == "steady":

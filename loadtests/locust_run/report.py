@@ -80,11 +80,11 @@ class Report:
             ("achieved", f"{result.achieved_rate:,.1f} transactions/s"),
             ("sent", f"{result.acknowledged:,} of {result.events:,}; unsent {result.unsent:,}"),
             *((f"latency {name}", f"{ms:,.1f} ms") for name, ms in result.latency_ms.items()),
-            ("latency of", f"{result.latencies:,} alerts, from intended time to a read_committed consumer"),
+            ("latency of", f"{result.latencies:,} alerts, from intended sending to receipt (read_committed)"),
             ("generator's slip p99", _or("not measured", result.slip_ms.get("p99"), "{:,.2f} ms")),
             ("generator's CPU cores", f"{result.generator_cores:.2f} by {result.workers} workers"),
             (
-                "backlog at the end",
+                "backlog after sending",
                 "unknown" if result.backlog_at_end is None else f"{result.backlog_at_end:,}",
             ),
             ("drained after", "never" if result.drained_s is None else f"{result.drained_s:.1f} s"),

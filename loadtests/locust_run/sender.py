@@ -1,4 +1,4 @@
-"""Open-loop sender: sends a lane's transactions at their intended times, however the job behaves."""
+"""Open-loop sender: sends one worker's transactions at their intended times, however the job behaves."""
 
 import time
 from collections import deque
@@ -58,7 +58,7 @@ class Sender:
             client: Kafka settings: addresses, security, partitioner.
             topic: topic of the transactions.
             tape: the encoded transactions.
-            events: number of transactions on the tape.
+            events: number of transactions on the tape; for a replay the maximum.
             end_s: end of the schedule, seconds from the start.
             measured_from_us: end of the warm-up, microseconds from the start.
         """

@@ -1,4 +1,4 @@
-"""Tape of pre-encoded transactions: files that a separate process writes and the sender maps.
+"""Tape of pre-encoded transactions: files that a separate process writes and the sender maps into memory.
 
 Encoding in the sending process would hold the GIL for milliseconds and delay the sender. The writer pauses
 while `AHEAD_BYTES` are unsent; the sender deletes segments that it has sent.
@@ -46,7 +46,7 @@ class Segment:
 
 
 class Tape:
-    """One lane's directory of segments, and the process that fills it."""
+    """The directory of segments of one lane, a worker's share of a run, and the process that fills it."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -121,7 +121,7 @@ def name(number: int) -> str:
 
 
 def size(directory: Path) -> int:
-    """Return the bytes of the existing segments."""
+    """Return the total size of the existing segments, bytes."""
     total = 0
     with os.scandir(directory) as entries:
         for entry in entries:

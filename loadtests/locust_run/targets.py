@@ -28,7 +28,7 @@ class Target:
 
 @contextmanager
 def embedded(plan: bench.Plan, say: Say, *, sidecar: bool = True) -> Iterator[Target]:
-    """Run servers, model, profiles, job and sidecar; stop all at the end.
+    """Run the servers, with model and profiles loaded, the job and the sidecar; stop all at the end.
 
     Args:
         plan: parameters of the system; its directory is emptied.
@@ -36,7 +36,8 @@ def embedded(plan: bench.Plan, say: Say, *, sidecar: bool = True) -> Iterator[Ta
         sidecar: whether to start a sidecar.
 
     Raises:
-        FraudError: a part does not start.
+        FraudError: the directory holds other data, a part does not start, profiles do not arrive, or the
+            job does not catch up.
     """
     with bench.rig(plan, say) as system:
         say("starting the job")
@@ -51,14 +52,14 @@ def embedded(plan: bench.Plan, say: Say, *, sidecar: bool = True) -> Iterator[Ta
 
 
 def cluster(*, allow_production: bool, sidecar: str = "") -> Target:
-    """Return the job that the FRAUD_... variables describe as a target; it must already run.
+    """Return, as a target, the job that the FRAUD_... variables describe; it must already run.
 
     Args:
         allow_production: whether to write to topics whose names do not begin with `loadtest`.
         sidecar: URL of the sidecar.
 
     Raises:
-        FraudError: settings are missing, or writing to these topics was not allowed.
+        FraudError: settings are missing or wrong, or writing to these topics was not allowed.
     """
     settings = environment.settings(JobSettings)
     topic = settings.topics.transactions

@@ -30,7 +30,7 @@ def rates(plan: Plan) -> RateProfile:
 
 
 def events_of(plan: Plan, share: Share) -> int:
-    """Return the number of a lane's transactions; for a replay the maximum: the run may end first."""
+    """Return the number of a lane's transactions; a replayed run may end before all of them are due."""
     total = Replay(Path(plan.replay)).rows if plan.replay else rates(plan).events
     return max(0, -(-(total - share.lane) // share.lanes))
 
@@ -41,9 +41,10 @@ def encoded(plan: Plan, share: Share, base_ms: int) -> Iterator[pa.Table]:
     Args:
         plan: plan of the run.
         share: the lane.
-        base_ms: event time of a transaction with the intended time 0, ms since 1970-01-01 UTC: the time at
-            which encoding begins. Sending starts some seconds later, so every record is sent those seconds
-            after its event time.
+        base_ms: the time at which encoding begins, ms since 1970-01-01 UTC. The event time of a simulated
+            transaction is `base_ms` plus its intended time; that of a replayed one is earlier by its delay in
+            the file (arrival minus event time, divided by `plan.speed`). Sending starts some seconds after
+            `base_ms`, which adds to the delay of every record.
 
     Raises:
         FraudError: the file of a replay cannot be read.

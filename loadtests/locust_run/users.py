@@ -68,7 +68,11 @@ class WholeRun(LoadTestShape):
     """
 
     def tick(self) -> tuple[int, float] | None:
-        """Return the number of users and their spawn rate; None at the end."""
+        """Start the run at the first call, later advance it.
+
+        Returns:
+            Number of users and their spawn rate; None ends the run: it is over, or could not start.
+        """
         if wiring.conductor is None:
             try:
                 TransactionUser.fixed_count = wiring.lead()

@@ -62,8 +62,9 @@ def failures(
         result: measurements of the workers.
         bounds: bounds of the measurements.
         audit: the audit; None if none was made.
-        own_topics: whether no other producer writes to the topics. Then exactly the sent transactions must
-            have been audited, and the workers must have received every alert.
+        own_topics: whether no other producer writes to the topics. Then the number of audited transactions
+            must be that of the acknowledged ones, and the workers must have received as many alerts as the
+            audit expects.
     """
     reasons = [f"fault: {result.fault}"] if result.fault else []
     reasons += [f"worker lost: {worker}" for worker in result.lost_workers]
@@ -97,20 +98,19 @@ def _job(result: Result, bounds: Bounds) -> list[str]:
     reasons = []
     most = bounds.backlog_s * result.offered_rate
     if result.backlog_at_end is None:
-        reasons.append(
-            "backlog: the job's lag at the end is not known: the run ended before everything was sent"
-        )
+        reasons.append("backlog: not known, because the run ended before everything was sent")
     elif result.backlog_at_end > most:
         reasons.append(
-            f"backlog: the job was {result.backlog_at_end:,} transactions behind at the end, "
+            f"backlog: the job was {result.backlog_at_end:,} transactions behind when sending ended, "
             f"at most {most:,.0f} allowed ({bounds.backlog_s:g} s of the rate)"
         )
     if result.drained_s is None:
-        reasons.append("backlog: the job did not decide everything within --drain")
+        reasons.append("backlog: the job did not decide everything before --drain or the run was over")
     p99 = result.latency_ms.get("p99")
     if p99 is None:
         reasons.append(
-            "latency: no alert was received in the measured time; give a higher --rate or a longer --for"
+            "latency: no alert was received for a transaction of the measured time; "
+            "give a higher --rate or a longer --for"
         )
     elif bounds.p99_ms is not None and p99 > bounds.p99_ms:
         reasons.append(f"latency: p99 {p99:,.1f} ms, at most {bounds.p99_ms:g} ms allowed")
@@ -122,7 +122,8 @@ def _audited(result: Result, audit: Audit, *, own_topics: bool) -> list[str]:
     for name in ("missing", "duplicated", "unexpected"):
         if count := getattr(audit, name):
             reasons.append(
-                f"{name}: {count:,} alerts or dead letters; first: {(audit.examples or ('?',))[0]}"
+                f"{name}: {count:,} alerts or dead letters; "
+                f"the audit's first finding of any kind: {(audit.examples or ('?',))[0]}"
             )
     if audit.problems:
         reasons.append(f"progress records: the audit found an inconsistency: {audit.problems[0]}")

@@ -54,7 +54,7 @@ class Wiring:
         return lanes
 
     def refuse(self, fault: FraudError) -> None:
-        """Write a result that says why there was no run."""
+        """Write a result that says why there was no run, print the reason, and set locust's exit code."""
         plan = self.plan()
         Path(plan.directory).mkdir(parents=True, exist_ok=True)
         Result(asdict(plan), 0, fault=str(fault)).write(Path(plan.directory))
@@ -69,7 +69,10 @@ class Wiring:
             runner.send_message(message, dict(content), client_id=self._clients[lane])
 
     def finish(self) -> None:
-        """Write the result of the run that ends; set locust's exit code: 1 if it fails the default bounds."""
+        """Write the result of the run that ends, print why it failed, and set locust's exit code.
+
+        The exit code is 1 if there is a fault, a lost worker, or a figure outside the default bounds.
+        """
         if self.conductor is None:
             return
         self.note_lost()  # locust may have stopped because the last worker was lost
@@ -82,7 +85,7 @@ class Wiring:
         self.environment.process_exit_code = 1 if reasons else 0
 
     def note_lost(self) -> None:
-        """Record the workers that locust reports as missing, before locust drops them."""
+        """Record the workers that locust reports as missing, or no longer lists, as lost."""
         if self.conductor is None:
             return
         states = {
@@ -161,7 +164,9 @@ def connect() -> None:
 
 
 def _options(parser: Any) -> None:
-    group = parser.add_argument_group("load test of the job", "environment: FRAUD_... as for the job")
+    group = parser.add_argument_group(
+        "load test of the job", "The job's environment variables FRAUD_... apply."
+    )
     defaults = Plan()
     for field in fields(Plan):
         value = getattr(defaults, field.name)

@@ -26,7 +26,7 @@ class Pending(NamedTuple):
     status: str | None
     plan: Plan
     run: Run
-    """The partition's run (`trials.Run`) under the trial in force."""
+    """The partition's consecutive transactions under one trial, or under none (`trials.Run`)."""
     features: dict[str, float]
     late: bool
     conflicting: bool

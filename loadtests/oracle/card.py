@@ -86,7 +86,7 @@ class Card:
         self.robust_mean = 0.0
         """Robust mean of the amounts in order of acceptance, currency units; 0 until an amount is above 0."""
         self.arrivals: list[int] = []
-        """Arrival times, ms; each is at least the greatest arrival accepted before it."""
+        """Arrival times, ms; one below the greatest arrival accepted before is replaced by it."""
         self.ids: dict[str, list[Transaction]] = {}
         """Accepted transactions by their ids."""
         self.arrival = -1
@@ -108,7 +108,7 @@ class Card:
         return self.dropped + len(self.times)
 
     def drop_before(self, event_time: int) -> None:
-        """Drop transactions with an event time before `event_time` (ms), and alerts more than a day older.
+        """Drop transactions from before an event time (ms), and alerts from more than a day before it.
 
         The newest transaction stays. The caller ensures that no later result needs what is dropped.
         """
@@ -182,7 +182,7 @@ class Card:
             self.hot.make_room()
 
     def suspicious_count(self, arrival: int) -> dict[str, int]:
-        """Count the alerts of this clock hour of arrival and the 23 before it ("day"), and all ("total")."""
+        """Count the alerts in the clock hour of `arrival` and the 23 before it ("day"), and all ("total")."""
         hour = arrival // HOUR_MS
         day = sum(hour - 24 < alerted // HOUR_MS <= hour for alerted in self.alerts)
         return {"day": day, "total": self.dropped_alerts + len(self.alerts)}

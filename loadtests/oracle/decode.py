@@ -35,7 +35,7 @@ class RefusedError(Exception):
 
 
 class _Object(dict[str, Any]):
-    """A JSON object that remembers all values as written, and which names are repeated."""
+    """A JSON object that keeps every value of a repeated name, and remembers which names are repeated."""
 
     def __init__(self, pairs: list[tuple[str, Any]]) -> None:
         super().__init__(pairs)
@@ -94,7 +94,7 @@ def _field(row: Any, name: str) -> Any:
 
 
 def identifier(row: Any, name: str) -> str:
-    """Return an identifier: 1 to 64 characters, no control characters, no lone surrogates."""
+    """Return an identifier: 1 to 64 characters, none below U+0020, no lone surrogates."""
     value = _field(row, name)
     if type(value) is not str:
         raise RefusedError(Reason.WRONG_TYPE)

@@ -10,7 +10,7 @@ EARTH_RADIUS_KM = 6371.0
 def kilometres(a: str, b: str) -> float:
     """Return the distance of two countries' centroids in km, rounded to metres.
 
-    NaN if either is ZZ, or if they differ and one is a code that no country has.
+    NaN if either is ZZ (unknown), or if they differ and one is a code that no country has.
     """
     if "ZZ" in (a, b):
         return math.nan

@@ -1,10 +1,10 @@
-"""Hot cards as docs/decisions/005 defines them: windows of whole buckets, and only the newest single events.
+"""Hot cards (docs/decisions/005): windows of whole buckets; only the newest events are kept one by one.
 
 A card becomes hot with a transaction that has 512 others in the 37 days before it, and stays hot until it is
-forgotten. A window then has 60 buckets, aligned to 1970-01-01: the bucket of the transaction's event time and
-the 59 before it. Each window has its own ring of 128 buckets; a newer bucket overwrites the one in its slot.
-Windows by arrival are whole buckets of arrivals. Only the hash of merchant ids is shared with the kernels,
-because estimates of distinct merchants depend on the bits of the hash.
+forgotten. A window by event time then has 60 buckets, aligned to 1970-01-01: the bucket of the transaction's
+event time and the 59 before it. Each such window has its own ring of 128 buckets; a newer bucket overwrites
+the one in its slot. A window by arrival likewise has 60 buckets of arrivals. Only the hash of merchant ids is
+shared with the kernels, because estimates of distinct merchants depend on the bits of the hash.
 """
 
 import math
@@ -19,11 +19,11 @@ BUCKETS = 60
 RING = 128
 BITS = 256
 IDS = 1024
-"""Capacity of each of the two sets of remembered transactions."""
+"""Capacity of each of the two lists of remembered transactions, the newer and the older."""
 UNKNOWN = math.nan
 
 Event = tuple[int, int, str, str, bool]
-"""Event time (ms), amount (units), merchant, country, whether it was a spike."""
+"""Event time (ms), amount (1/10,000 of the currency unit), merchant, country, whether it was a spike."""
 
 
 @dataclass
@@ -117,7 +117,7 @@ class HotCard:
             if bucket is None or bucket.number < number:
                 bucket = ring[number % RING] = Bucket(number)
             if bucket.number > number:
-                continue  # the event's bucket was overwritten
+                continue  # a newer bucket has the slot
             bucket.count += 1
             bucket.total += units
             bucket.greatest = max(bucket.greatest, units)

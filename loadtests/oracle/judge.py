@@ -1,7 +1,8 @@
 """The oracle: computes, from the logs alone, which outcome each transaction must have.
 
-Naive on purpose: whole histories in plain Python, one transaction after another. It shares the
-reasons of dead letters, the model and the policy with the job, but neither decoding nor features nor state.
+Naive on purpose: whole histories in plain Python, one transaction after another. It shares with the job the
+reasons of dead letters, the models, the policy, the names of features, the centroids of countries and the
+hash of merchant ids, but neither decoding nor state nor the computation of features.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -31,12 +32,13 @@ class Oracle:
     """Computes the outcomes of transactions in log order; the tables must be read first.
 
     Args:
-        profiles: the profile topic, folded.
-        rollouts: the rollout topic, folded; must hold a champion.
+        profiles: all versions of the profiles, already read.
+        rollouts: all rollout events, already read; they must make some model champion.
         load: loads the model of a scorer.
         rules: the settings that decide which transactions are accepted.
         cards: history by card id; updated in place. Default: empty.
-        merchants: all payments and labels, already read, of a job that keeps merchant facts; else None.
+        merchants: accepted transactions and labels by merchant, already read; None if the job keeps no
+            merchant facts.
     """
 
     def __init__(

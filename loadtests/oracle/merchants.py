@@ -1,10 +1,10 @@
 """A second, naive implementation of the merchant label features, from payments and labels.
 
-All partitions are read once before any transaction is judged, because a merchant's payments are in all of
-them. A label counts if its card has the transaction that the label names; if it says fraud or genuine, it is
-a report on that payment. A report takes effect one hour (the margin) after the end of the hour in which it
-arrived. A payment is genuine if its arrival hour ended at least the label delay plus the margin ago, unless
-its last report in effect says fraud.
+A payment is an accepted transaction. All partitions are read once before any transaction is judged, because a
+merchant's payments are in all of them. A label counts if its card still has the transaction that the label
+names; if it says fraud or genuine, it is a report on that payment. A report takes effect one hour (the
+margin) after the end of the hour in which it arrived. A payment is genuine if its arrival hour ended at least
+the label delay plus the margin ago, unless its last report in effect says fraud.
 """
 
 import math
@@ -61,7 +61,7 @@ class MerchantLog:
     Args:
         rules: the settings that decide which transactions are accepted.
         delay_ms: label delay, ms.
-        profiles: the profile topic, folded.
+        profiles: all versions of the profiles, already read.
     """
 
     def __init__(self, rules: Rules, delay_ms: int, profiles: ProfileLog) -> None:

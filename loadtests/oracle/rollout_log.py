@@ -1,6 +1,6 @@
-"""The plan in force at an arrival: the rollout topic, folded from its beginning.
+"""The plan in force at an arrival: which models score and decide, from all events of the rollout topic.
 
-The state of rollouts is not stored: it is computed from all accepted events each time.
+The state of rollouts is not stored: for each new record it is computed again from all accepted events.
 """
 
 import math
@@ -23,8 +23,8 @@ class RolloutLog:
 
     Args:
         load: loads a model, or raises; default: every model is usable.
-        unavailable: offsets of the proposals that the job refused because a model was unavailable, which
-            cannot be recomputed afterwards.
+        unavailable: offsets of the proposals that the job refused because a model was unavailable:
+            the oracle cannot find out afterwards whether it was.
         computed: features that the job computes, as name:version.
     """
 
@@ -64,8 +64,8 @@ class RolloutLog:
                 refused.append(dead_letter(record, reason))
         void = self._void()
         plans = [State(self._events[:n], void).plan() for n in range(len(self._events) + 1)]
-        # if withdrawals from the beginning leave no champion after an event, the plan before the event stays
-        # in force; if there is no plan before, the next one applies
+        # without a champion after an event (none promoted yet, or none left because of withdrawals with
+        # from_the_beginning), the previous plan stays in force; without a previous plan, the next one applies
         newest_first = (filter(None, (*reversed(plans[: n + 1]), *plans[n + 1 :])) for n in range(len(plans)))
         self._plans = [next(candidates, None) for candidates in newest_first]
         return refused

@@ -26,7 +26,8 @@ AFTER = {
     "promoted": TRIED | {"proposed"},
     "withdrawn": {"promoted"},
 }
-"""Phases in which an event of version 2 is accepted, by its type; `_conflicts` has one exception."""
+"""Phases in which an event of version 2 is accepted, by its type; a withdrawn rollout may also be withdrawn
+again, from the beginning (see `_conflicts`)."""
 
 
 class Scorer(NamedTuple):
@@ -44,7 +45,7 @@ class Scorer(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The models that score, and the one that decides."""
+    """The models that score, and which of them decide."""
 
     champion: Scorer
     challengers: tuple[Scorer, ...] = ()

@@ -17,7 +17,7 @@ class Model(Protocol):
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """Names of the columns of x, in order."""
+        """Names of the features, in the order of the columns that `score` and `explain` take."""
         ...
 
     @property

@@ -60,7 +60,7 @@ class View:
         """Arrivals of the card's other transactions that an arrival window can contain, ms."""
         card.heat_up(tx)
         self.hot_features = {} if card.hot is None else card.hot.features(tx, self.arrival)
-        """Features that a hot card computes from buckets instead of single transactions; else empty."""
+        """Features that a hot card (see `hot.py`) computes from its buckets; empty for other cards."""
         self.month = self._others()
         """The other transactions of the last 30 days; of a hot card only the newest ones."""
         self.index = card.accept(tx)

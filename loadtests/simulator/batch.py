@@ -60,7 +60,10 @@ class EventBatch:
 
     @cached_property
     def table(self) -> pa.Table:
-        """The contract's columns, arrival_time (ms), label (int8, 1 is fraud), scenario and disturbance."""
+        """The transaction contract's columns, arrival_time, label, scenario and disturbance.
+
+        arrival_time is in ms; label is int8, 1 for fraud.
+        """
         cards, merchants = self.world.cards, self.world.merchants
         columns = {
             "transaction_id": tokens.hexadecimal(self.number),

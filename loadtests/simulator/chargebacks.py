@@ -16,7 +16,7 @@ FRAUD, GENUINE = "fraud", "genuine"
 class Chargebacks:
     """Source of chargebacks for transactions with a known outcome; each is due after a delay.
 
-    Transactions must be given in order; how they are split into tables has no effect on the result.
+    Give the transactions in order of arrival; how they are split into tables has no effect on the result.
     """
 
     def __init__(
@@ -47,9 +47,9 @@ class Chargebacks:
         """Add transactions.
 
         Args:
-            transactions: the contract's columns, arrival_time int64 (ms) and label int8 (1 fraud, 0 genuine,
-                null unknown).
-            accepted: rows that the bank accepted; the others get no label. Default: every row.
+            transactions: the transaction contract's columns, arrival_time int64 (ms) and label int8 (1 fraud,
+                0 genuine, null unknown).
+            accepted: mask of the rows that can get a label. Default: every row.
         """
         draws = self._rng.random((len(transactions), 2))
         label = transactions.column("label").combine_chunks().fill_null(-1).to_numpy(zero_copy_only=False)

@@ -34,12 +34,14 @@ def simulate(
     ] = datetime(2026, 1, 1),  # fixed, so that the same command gives the same file
     length: Annotated[str | None, typer.Option("--for", help="Stop after this time: 60s, 5m, 2h.")] = None,
     events: Annotated[int | None, typer.Option(min=1, help="Stop after this many transactions.")] = None,
-    speed: Annotated[str, typer.Option(help="Multiple of real time, or max.")] = "1",
+    speed: Annotated[
+        str, typer.Option(help="Multiple of real time, or max; without --replay only 1 or max.")
+    ] = "1",
     output: Annotated[Path | None, typer.Option(help="Write a Parquet file.", rich_help_panel=_FEEDS)] = None,
     replay: Annotated[
         Path | None,
         typer.Option(
-            help="Stream this Parquet file (columns of the contract or the Fraud Detection Handbook).",
+            help="Stream this Parquet file (columns: transaction contract or Fraud Detection Handbook).",
             rich_help_panel=_FEEDS,
         ),
     ] = None,
@@ -56,7 +58,8 @@ def simulate(
         ),
     ] = None,
     profile_changes: Annotated[
-        float, typer.Option(min=0, help="Profile changes per second.", rich_help_panel=_FEEDS)
+        float,
+        typer.Option(min=0, help="Profile changes per second; none at --speed max.", rich_help_panel=_FEEDS),
     ] = 2.0,
     chargeback_delay: Annotated[
         str | None,

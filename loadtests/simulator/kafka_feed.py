@@ -201,14 +201,17 @@ class KafkaFeed:
             self._producer.init_transactions(_FLUSH_S)
             self._producer.begin_transaction()
         except KafkaException as error:
-            raise FeedError(f"no transaction could be begun: {_text(error)}; check the broker") from error
+            raise FeedError(
+                f"no Kafka transaction could be begun: {_text(error)}; check the broker"
+            ) from error
 
     def _commit(self) -> None:
         try:
             self._producer.commit_transaction(_FLUSH_S)
         except KafkaException as error:
             raise FeedError(
-                f"the transaction was not committed: {_text(error)}; see the broker's log, then start again"
+                f"the Kafka transaction was not committed: {_text(error)}; see the broker's log, "
+                "then start again"
             ) from error
 
     def _flush(self) -> None:

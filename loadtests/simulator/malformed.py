@@ -1,4 +1,7 @@
-"""Malformed records, as faulty producers send them: each kind spoils a clean record in one way."""
+"""Malformed records, as faulty producers send them.
+
+Every kind spoils a clean record so that the job rejects it for one reason; only `extra_fields` is accepted.
+"""
 
 import json
 from collections.abc import Callable
@@ -101,4 +104,4 @@ KINDS: dict[str, tuple[float, Reason | None, Spoiler]] = {
     "duplicate_field": (0.04, Reason.DUPLICATE_FIELD, _duplicate_field),
     "extra_fields": (0.04, None, _extra_fields),
 }
-"""By name: relative share, reason of the dead letter (None: the record is accepted), spoiler."""
+"""By name: share of the malformed records, reason of the dead letter (None: accepted), spoiler."""

@@ -13,7 +13,7 @@ from loadtests.simulator.timeline import Records
 TICK_S = 0.005
 """Records due within one tick are sent together, so they are late by at most this."""
 _CHUNK = 2_000
-"""Maximum of records yielded at once, so that the reader can do other things in between."""
+"""Maximum of records yielded at once, so that the caller can do other things in between."""
 _QUIET_S = 1.0
 
 
@@ -73,9 +73,9 @@ class Pace:
 def paced(
     records: Iterable[Records], pace: Pace, clock: Clock, stopped: threading.Event, deadline_ms: float
 ) -> Iterator[tuple[Records, float]]:
-    """Yield parts of the records when they are due, and their delays (simulated ms).
+    """Yield parts of the records when they are due, each with the delay of its first record (simulated ms).
 
-    In a quiet stream an empty part is yielded once a second, so that the reader can serve its connection.
+    In a quiet stream an empty part is yielded once a second, so that the caller can poll its producer.
 
     Args:
         records: records in time order.

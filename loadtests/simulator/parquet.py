@@ -1,4 +1,4 @@
-"""Writer of a stream to a Parquet file: the contract's columns in order of arrival, and the ground truth."""
+"""Writer of a stream to a Parquet file: the contract's columns and the ground truth, rows by arrival."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -20,7 +20,7 @@ def write(
 ) -> tuple[int, int]:
     """Write transactions to a Parquet file atomically.
 
-    Columns: see `EventBatch.table`. Malformed records have no columns and are left out.
+    Columns: see `EventBatch.table`. Malformed records do not fit these columns and are left out.
 
     Args:
         batches: the stream.

@@ -70,7 +70,7 @@ def _copy_lines(table: pa.Table) -> bytes:
 
 
 class ProfileLoader:
-    """Loader of the world's profiles. Loading again resets these profiles; those inserted since then stay."""
+    """Loader of the world's profiles. Loading again resets these profiles; rows of other cards stay."""
 
     def __init__(self, dsn: str) -> None:
         """Store the address.

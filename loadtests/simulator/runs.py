@@ -86,7 +86,7 @@ def to_file(traffic: Traffic, start_ms: int, path: Path, limits: Limits) -> None
         batches = tally.watch(stream.blocks(events=limits.events, until_ms=until_ms))
         rows, left_out = parquet.write(batches, path, lambda n: bar.advance(task, n))
     _out.print(
-        f"wrote {rows:,} transactions to {path}; left out {left_out:,} malformed ones, which have no columns"
+        f"wrote {rows:,} transactions to {path}; left out {left_out:,} malformed ones, which fit no columns"
     )
     _print_tally(tally)
 

@@ -1,7 +1,7 @@
 """Fraud campaigns of the simulator: series of frauds of one scenario, with one card or at one merchant.
 
-Durations are multiples of the mean time between two transactions of a card (number of cards divided by the
-rate), within realistic bounds, so that a burst stands out both at one event per second and at 200,000.
+Durations are proportional to the mean time between two transactions of a card (number of cards divided by
+the rate), within realistic bounds, so that a burst stands out both at one event per second and at 200,000.
 """
 
 import math
@@ -106,7 +106,7 @@ class Campaigns:
         )
         self._slot_ms = min(longest / 4, _SLOT_FRAUDS / self._per_ms) if self._per_ms else longest
         self._slots_back = math.ceil(longest / self._slot_ms) + 1
-        # campaigns that began before the stream are under way at its start
+        # slot 0 is `_slots_back` slots before the stream, so earlier campaigns are under way at its start
         self._next_slot = 0
         self._waiting = self._slot(0).take(slice(0, 0))
 

@@ -147,7 +147,7 @@ class Stream:
         merchant[remote] = shops.pick_anywhere(u[remote])
         channel = shops.channel(merchant, by_net)
         channel[remote] = ECOM
-        # a hash of card and trip decides whether a card travels, so no state is needed
+        # time is cut into periods of one trip: a hash of card and period decides, without state, who travels
         draw = mix(
             card.astype(np.uint64) ^ (at / self._trip_ms).astype(np.uint64) << np.uint64(32) ^ self._salt
         )

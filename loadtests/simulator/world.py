@@ -150,7 +150,7 @@ class World:
 
 
 def _bounds(country: np.ndarray) -> npt.NDArray[np.int64]:
-    """Return the start of each country in a sorted array of countries."""
+    """Return the start of each country in a sorted array of countries, and the end of the last."""
     return np.searchsorted(country, np.arange(len(countries.COUNTRIES) + 1)).astype(np.int64)
 
 

@@ -43,8 +43,9 @@ class History:
     scenario: NDArray[np.str_] | None
     """Fraud scenario of each transaction; None if a file has no such column."""
     not_decided: int
-    """Number of rows read, also of earlier days, that the stream would not decide: repeated, or with an event
-    time out of range."""
+    """Number of rows that the stream would not decide: repeated, or with an event time out of range.
+    Rows of other days are counted, too: those before the first day kept and, in the last chunk read, those
+    after the last day kept."""
 
     @property
     def day(self) -> NDArray[np.int64]:

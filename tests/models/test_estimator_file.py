@@ -104,7 +104,7 @@ FOREIGN = {
 @pytest.mark.parametrize(("name", "estimator"), FOREIGN.items(), ids=FOREIGN.keys())
 def test_an_unlisted_type_is_refused_by_name(name: str, estimator: Any) -> None:
     content = estimator_file.dumps(estimator.fit(np.abs(X), Y))
-    with pytest.raises(ModelError, match=rf"holds a \S*{name} .*make it of ColumnTransformer, .*"):
+    with pytest.raises(ModelError, match=rf"holds a \S*{name} .*build the model of ColumnTransformer, .*"):
         read(content)
 
 

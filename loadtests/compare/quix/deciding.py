@@ -38,7 +38,7 @@ class Model:
 
 
 def decide(model: Model, card: Row, tx: Row, profile: Row | None) -> Row | None:
-    """Decide a transaction and add it to its card's history; returns None for a repeated one.
+    """Decide a transaction and add it to its card's history; for a repeated one, only return None.
 
     Args:
         model: the champion.

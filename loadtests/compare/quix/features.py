@@ -1,9 +1,9 @@
 """Every feature of docs/features.md except merchant label features, for one transaction, in plain Python.
 
-A card's history, as Quix stores it, is a dict of the numbers `count`, `mean`, `squares`, `robust_mean`
-and `arrival`, and of parallel lists sorted by event time: `times`, `units`, `arrivals`, `merchants`, `ids`,
-`countries` and `spikes`. A transaction is a dict of the fields of the transaction contract, `units` (amount
-in 1/10,000) and `arrival`.
+A card's history, as Quix stores it, is a dict of the numbers `count`, `mean`, `squares` (the sum of squared
+deviations from `mean`), `robust_mean` and `arrival` (the greatest so far), and of parallel lists sorted by
+event time: `times`, `units`, `arrivals`, `merchants`, `ids`, `countries` and `spikes`. A transaction is a
+dict of the fields of the transaction contract, `units` (amount in 1/10,000) and `arrival`.
 """
 
 import math

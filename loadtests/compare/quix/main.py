@@ -101,7 +101,7 @@ def run(config: dict[str, Any], number: int) -> None:
 
 
 def main(text: str) -> None:
-    """Start the processes and stop them together; the exit code is 1 if one fails."""
+    """Run the processes until SIGTERM or until one ends, then stop all; the exit code is 1 if one fails."""
     config = json.loads(text)
     workers = [
         multiprocessing.Process(target=run, args=(config, number)) for number in range(config["processes"])

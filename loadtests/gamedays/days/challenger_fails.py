@@ -33,7 +33,7 @@ DAY = Gameday(
     entries=("guard_breach",),
     symptom="A challenger raises exceptions",
     provoked_by="a model that raises for cards without a profile is proposed and put into shadow",
-    mended_by="none: the sidecar rolls the challenger back by itself",
+    mended_by="no action: the sidecar rolls the challenger back by itself",
     expected=Expected(
         signs=(
             Sign("fraud_trial_failures_total", 1, {"rollout_id": ID}),

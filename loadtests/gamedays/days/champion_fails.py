@@ -14,7 +14,7 @@ def _provoke(scene: Scene) -> None:
     scene.fraud(
         "rollouts", "promote", f"{model.name}/{model.version}", "--threshold", "0.9",
         "--max-count-5m", "1000",
-        "--rollout-id", ID, "--reason", "promoted at once, without a shadow",
+        "--rollout-id", ID, "--reason", "promoted without a trial",
     )  # fmt: skip
 
 
