@@ -1,6 +1,6 @@
 """Connection of a run to locust: options, messages between master and workers, locust's events."""
 
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +33,10 @@ class Wiring:
 
     # master
 
-    def plan(self) -> Plan:
-        """Return the plan from locust's options."""
+    def _options(self) -> dict[str, Any]:
+        """Return locust's options for each field of a plan, unchecked."""
         options = vars(self.environment.parsed_options)
-        return Plan.of(
-            {name[len(OPTION) :]: value for name, value in options.items() if name.startswith(OPTION)}
-        )
+        return {name[len(OPTION) :]: value for name, value in options.items() if name.startswith(OPTION)}
 
     def lead(self) -> int:
         """Start a run; returns the number of workers.
@@ -50,14 +48,16 @@ class Wiring:
         local = isinstance(runner, runners.LocalRunner)
         self._clients = [] if local else [client.id for client in runner.clients.ready]
         lanes = 1 if local else len(self._clients)
-        self.conductor = Conductor(self.plan(), lanes, variables.settings(JobSettings), self._send)
+        plan = Plan.of(self._options())
+        self.conductor = Conductor(plan, lanes, variables.settings(JobSettings), self._send)
         return lanes
 
     def refuse(self, fault: FraudError) -> None:
         """Write a result that says why there was no run, print the reason, and set locust's exit code."""
-        plan = self.plan()
-        Path(plan.directory).mkdir(parents=True, exist_ok=True)
-        Result(asdict(plan), 0, fault=str(fault)).write(Path(plan.directory))
+        plan = self._options()  # perhaps no valid plan: that may be the fault
+        directory = Path(plan["directory"])
+        directory.mkdir(parents=True, exist_ok=True)
+        Result(plan, 0, fault=str(fault)).write(directory)
         print(f"error: {fault}", flush=True)
         self.environment.process_exit_code = fault.exit_code
 

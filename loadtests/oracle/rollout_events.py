@@ -21,7 +21,7 @@ TYPES = {
     "proposed", "shadow_started", "canary_set", "paused", "resumed", "breached", "rolled_back", "promoted",
     "withdrawn",
 }  # fmt: skip
-COUNTS = ("max_count_1m", "max_count_5m", "max_count_1h", "escalate_after")
+OPTIONAL_COUNTS = ("max_count_1m", "max_count_1h", "escalate_after")
 _DIGEST = re.compile("[0-9a-f]{64}")
 _FEATURE = re.compile("[^:,]+:[0-9]+")
 
@@ -212,7 +212,7 @@ def _policy(row: Any, most: int = MOST_WHOLE) -> Policy:
         "threshold": float(threshold),
         "max_count_5m": _whole(row["max_count_5m"], 1, most),
     }
-    for name in COUNTS:
+    for name in OPTIONAL_COUNTS:
         if row.get(name) is not None:
             fields[name] = _whole(row[name], 1)
     if "cooldown_s" in row:

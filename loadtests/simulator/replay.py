@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from feature_store.errors import FraudError
@@ -16,7 +15,9 @@ from feature_store.training import handbook
 from loadtests.simulator import encode
 
 _ROWS = 16_384
-_LABELS = {"fraud": 1, "genuine": 0}
+REQUIRED = (*encode.REQUIRED, "arrival_time")
+"""Columns without nulls, if they are there."""
+_LABELS = {"fraud": 1, "genuine": 0, 1: 1, 0: 0, None: None}
 
 
 class ReplayError(FraudError):
@@ -117,7 +118,7 @@ class Replay:
         for name in self._columns:
             if name in table.column_names and name != handbook.LABEL:
                 columns[name] = self._cast(name, table.column(name))
-        holes = [name for name in encode.REQUIRED if columns[name].null_count]
+        holes = [name for name, column in columns.items() if name in REQUIRED and column.null_count]
         if holes:
             raise ReplayError(f"{self.path} has nulls in {', '.join(holes)}; fill or drop these rows")
         return pa.table(columns)
@@ -139,12 +140,9 @@ class Replay:
 
 def _labels(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Convert labels to 1 fraud, 0 genuine, null unknown, from integers, booleans or the contract's words."""
-    if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
-        return pc.not_equal(column.cast(pa.int64()), 0).cast(pa.int8())
-    words = column.cast(pa.string()).to_pylist()
-    return pa.chunked_array(
-        [pa.array([None if word is None else _LABELS[word] for word in words], pa.int8())]
-    )
+    numeric = pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)
+    values = (column if numeric else column.cast(pa.string())).to_pylist()
+    return pa.chunked_array([pa.array([_LABELS[value] for value in values], pa.int8())])
 
 
 def _with_arrival(table: pa.Table) -> pa.Table:

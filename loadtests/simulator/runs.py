@@ -135,7 +135,8 @@ def replay(servers: str, source: Replay, speed: float, limits: Limits, chargebac
     labels = Chargebacks(delay_ms=chargeback_delay_ms)
     records = timeline(source.batches(limits.events), labels, settings.topics, drain=True)
     pace = Pace(time.time() * 1_000, source.first_ms, speed)
-    _send(feed, records, pace, Limits(limits.seconds, min(limits.events or source.rows, source.rows)), None)
+    events = min(limits.events or source.rows, source.rows)
+    _send(feed, settings, records, pace, Limits(limits.seconds, events), None)
 
 
 def _feed(servers: str, *, archived_ms: int | None = None) -> tuple[KafkaFeed, FeedSettings]:
@@ -166,13 +167,19 @@ def _simulate(
     )
     tally = Tally()
     batches = tally.watch(stream.blocks(events=limits.events))
-    _send(feed, timeline(batches, labels, settings.topics, drain=False), pace, limits, changing)
+    records = timeline(batches, labels, settings.topics, drain=False)
+    _send(feed, settings, records, pace, limits, changing)
     tally.finish(feed.sent[settings.topics.transactions])
     _print_tally(tally)
 
 
 def _send(
-    feed: KafkaFeed, records: Iterable[Records], pace: Pace, limits: Limits, changing: ProfileFeed | None
+    feed: KafkaFeed,
+    settings: FeedSettings,
+    records: Iterable[Records],
+    pace: Pace,
+    limits: Limits,
+    changing: ProfileFeed | None,
 ) -> None:
     """Run a feed until it ends, its time is over, or SIGINT or SIGTERM arrives, with a progress line."""
     started = time.monotonic()
@@ -187,7 +194,9 @@ def _send(
 
             def show(feed: KafkaFeed) -> None:
                 behind = f", {feed.behind_ms / 1_000:.1f} s behind" if feed.behind_ms > 1_000 else ""
-                bar.update(task, completed=feed.sent.total(), description=f"sending{behind}")
+                bar.update(
+                    task, completed=feed.sent[settings.topics.transactions], description=f"sending{behind}"
+                )
                 if changing is not None:
                     changing.check()
 

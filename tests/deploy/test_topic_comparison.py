@@ -46,7 +46,10 @@ def test_versions_of_profiles_must_not_be_compacted_away_at_once() -> None:
 
 
 def test_no_topic_that_is_read_again_is_cut_by_its_size() -> None:
-    """Dead letters and alerts may be cut: the job reads neither. `dead_letter_replays` is compacted."""
+    """Dead letters and alerts may be cut: the job reads neither.
+
+    A size limit does not cut `dead_letter_replays`, which is compacted.
+    """
     kept = {
         name
         for name, config in TOPICS.configs(any_size=True).items()

@@ -64,7 +64,7 @@ class History:
         )  # fmt: skip
 
     def again(self, tx: Transaction, arrival: int, **changes: object) -> None:
-        """Append `tx` with `changes`; `arrival` in ms from START, an `event_time` in ms since 1970."""
+        """Append `tx` with `changes`; `arrival` in ms from START, but `event_time` in `changes` since 1970."""
         changes |= {"arrival": START + arrival, "offset": len(self.transactions)}
         self.transactions.append(tx._replace(**changes))  # type: ignore[arg-type]
 
@@ -206,7 +206,8 @@ def replay(
     Args:
         history: the log.
         cuts: batches end before these transactions.
-        rebuild_after: whether the state is dropped after the n-th batch and rebuilt from its pieces.
+        rebuild_after: whether, after the batch of this number (from 0), the state is dropped and rebuilt from
+            its pieces.
         read_ahead: a batch holds the profile changes up to this many ms after its last arrival.
     """
     records, changes = history.records(), history.change_records()
@@ -297,8 +298,9 @@ def histories(draw: st.DrawFn, most: int = 40) -> History:
             card = draw(st.sampled_from(_CARDS))
             kind = draw(st.integers(0, 9))
             if kind == 0:
-                # the first version of a card, if it is a snapshot row, counts from the beginning, also for
-                # transactions that an earlier batch decided: so `r` only for cards that have a version
+                # a snapshot row (`r`) that is a card's first version counts from the beginning of the log. The
+                # oracle would apply it also to transactions that the kernels decided in an earlier batch, so
+                # `r` is drawn only for cards that have a version
                 ops = ("c", "u", "d", "tombstone") + ("r",) * (card in with_profile)
                 history.profile(
                     draw(st.sampled_from(ops)), clock, card,

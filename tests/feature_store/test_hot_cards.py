@@ -38,12 +38,13 @@ def test_card_is_exact_up_to_512_events():
 
 @pytest.mark.parametrize("pause", [SECOND, MINUTE, HOUR], ids=["second", "minute", "hour"])
 def test_hot_windows_are_off_by_no_more_than_one_bucket(pause):
-    """The window of a transaction at event time t has the length w and counts buckets of w / 60.
+    """The window of a transaction at event time t has the length w; 60 buckets of w / 60 are counted for it.
 
-    The bucket that holds t may, if t is late, hold events after t; the oldest bucket is left out as a whole.
+    The newest of them holds t and, if t is late, perhaps events after t. The bucket in which the window
+    begins is not among them.
 
     (t - w, t]           (-----------------------------]
-    buckets         |....|....|....|         |....|....|
+    counted buckets        |....|....|         |....|....|
                          '- missed: less than w / 60    '- up to w / 60 after t
     """
     history = busy(2500, pause)
@@ -125,7 +126,7 @@ def test_hot_card_cools_down_when_it_is_forgotten():
 
 
 def test_card_of_fifty_thousand_events_and_merchants_takes_bounded_memory():
-    """All within a minute, each at another merchant: more than the table of merchants holds."""
+    """All events are within a minute, each at another merchant; a bucket has 256 bits for its merchants."""
     n = 50_000
     rows = np.zeros(n, dtype=TRANSACTION)
     rows["lo"] = rows["hi"] = 1
@@ -144,7 +145,7 @@ def test_card_of_fifty_thousand_events_and_merchants_takes_bounded_memory():
 
 
 def test_many_cards_become_hot_one_after_another():
-    """Rings survive the growth of the arrays, and snapshots hold all of them."""
+    """The arrays of rings grow together, and a snapshot keeps the ring number of every card."""
     state = GroupState(MemoryArena())
     for card in range(1, 20):
         rows = np.zeros(MOST_EVENTS + 50, dtype=TRANSACTION)

@@ -86,7 +86,7 @@ def logically(state: GroupState) -> list[list[bytes]]:
     out = []
     for piece in range(-(-state.numbers_given // piece_records.CARDS_PER_PIECE)):
         records = gather(state, piece)
-        # the id of a transaction too old to be repeated may be stored or not
+        # `split` leaves out the ids of transactions too old to be repeated: one state may still have them
         contents = vars(records) | event_columns.split(records.cards, records.events, state.lateness_ms)
         out.append([array.tobytes() for name, array in contents.items() if name != "events"])
     return out

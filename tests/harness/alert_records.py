@@ -16,7 +16,7 @@ USUAL = {
 }  # fmt: skip
 """Roughly the features of a card that pays 48 every twelve hours; features not listed are unknown.
 
-Unlike such a card's, the windows from 1 minute to 7 days hold only the transaction itself.
+Even the windows of 24 hours and 7 days hold only the transaction itself, unlike such a card's.
 """
 
 

@@ -33,7 +33,7 @@ class Bank:
     """
 
     def __init__(self, stack: Endpoints, stack_dir: Path, topics: Topics, directory: Path) -> None:
-        """Create topics and table, without connector and job.
+        """Create topics and table, and install a model with that policy; connector and job are not started.
 
         Args:
             stack: the servers.

@@ -38,7 +38,7 @@ def snapshot(cards: list[str], lsn: int, **fields: Any) -> Iterator[Row]:
 
 
 def broken(card: str) -> list[Row]:
-    """Records with a broken key or value, or with two that do not match; only they are refused."""
+    """Records that are refused: the key is broken, the value is broken, or the two name different cards."""
     row, good = key(card), change(card, "u", lsn=9)[1]
     return [
         (b"", None),
@@ -52,7 +52,7 @@ def broken(card: str) -> list[Row]:
 
 
 def odd(card: str) -> list[Row]:
-    """Valid records of a card whose keys are empty, not JSON or in an unusual form."""
+    """Records of a card that are accepted, though the key is empty, not JSON or in an unusual form."""
     value = change(card, "u", lsn=9, risk_tier=2)[1]
     return [
         (b"", value),

@@ -48,7 +48,7 @@ class QueryError(AssertionError):
 
 @cache
 def exported() -> dict[str, frozenset[str]]:
-    """Sample name -> labels, with those that Prometheus adds to a target.
+    """Sample name -> labels, among them `job` and `instance`, which Prometheus adds to a target's samples.
 
     The names are those of docs/metrics.md, the audit, Prometheus itself and its client library.
     """

@@ -58,7 +58,7 @@ class Case:
 
     alert: str
     good: Series
-    """Good values by series, written as in PromQL without job and instance."""
+    """Good values by series, named as in PromQL; `job` and `instance` are HERE's if left out."""
     bad: Series
     """Values of the series that differ from `good` in the bad phase."""
     fires_after: int
@@ -66,7 +66,7 @@ class Case:
     quiet_after: int
     """Steps from the first good sample after the bad ones to the first evaluation without the alert."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels of the firing alert, besides those of the rule."""
+    """Labels of the firing alert besides HERE's and the rule's; an empty value drops one of these."""
     almost: Sequence[Series] = ()
     """Alternatives to `bad` on which the alert must not fire, each for `during` + `after` steps."""
     select: Mapping[str, str] = field(default_factory=dict)
@@ -147,7 +147,7 @@ def samples(phases: Sequence[tuple[int, Value]], step_s: int) -> str:
 
 
 def series(case: Case, differs: Sequence[tuple[int, Series]]) -> list[dict[str, str]]:
-    """Input series for promtool; a phase of `differs`: its steps, and the series that differ from `good`."""
+    """Input series for promtool; a phase of `differs` is its number of steps and its changes of `good`."""
     names = dict.fromkeys([*case.good, *(name for _, other in differs for name in other)])
     return [
         {
@@ -205,10 +205,10 @@ def run(case: Case, home: Path, rule: Rule | None = None, recorded: Mapping[str,
     """Failures that promtool reports for a case; empty if there are none.
 
     Args:
-        case: what is expected.
+        case: the series, and what is expected.
         home: an empty directory.
-        rule: replaces the stored rule.
-        recorded: replace the stored recording rules.
+        rule: is run instead of the stored rule, whose labels are expected in any case.
+        recorded: the recording rules to use instead of the stored ones.
     """
     rule = rule or rule_of(case)
     group = {"name": "under-test", "rules": [*needed(rule, recorded), rule]}

@@ -7,10 +7,10 @@ from harness.random_trials import random_event
 
 
 def random_world(seed: int, n: int = 150, partitions: int = 1, *, trials: bool = False) -> World:
-    """A log of a dozen cards: late, repeated, broken and misplaced records, profile changes, rollouts.
+    """A log of a dozen cards: transactions, profile changes, rollouts.
 
-    `trials`: also rollouts by the second version of the contract, and models that fail (which
-    `random_trials.load_any` loads).
+    Some transactions are late, repeated, broken or in a wrong partition. `trials`: also rollouts by the second
+    version of the contract, and models that fail (which `random_trials.load_any` loads).
     """
     rng = random.Random(seed)
     world = World(rollout=False, partitions=partitions)
@@ -60,7 +60,7 @@ def random_world(seed: int, n: int = 150, partitions: int = 1, *, trials: bool =
             again = rng.choice(world.transactions)
             world.raw_tx(again.value, clock, key=again.key, partition=again.partition)
             continue
-        # an id of another card, or one that this card may have used
+        # an id that any card may have used, or one that only this card uses
         ids = (f"t{rng.randrange(number + 1)}", f"{card} {rng.randrange(5)}")
         fields = {"transaction_id": rng.choice(ids)} if rng.random() < 0.15 else {}
         world.tx(

@@ -42,18 +42,18 @@ GOOD: dict[str, Any] = {
 
 
 def record(**changes: Any) -> bytes:
-    """A valid transaction with some fields changed or added."""
+    """GOOD as JSON, with some fields changed or added."""
     return json.dumps({**GOOD, **changes}, ensure_ascii=False).encode("utf-8", "surrogatepass")
 
 
 def raw(name: str, value: str) -> bytes:
-    """A valid transaction with a raw text as the value of a field."""
+    """GOOD as JSON, with a raw text as the value of a field."""
     text = json.dumps({**GOOD, name: "HERE"}).replace('"HERE"', value)
     return text.encode("utf-8", "surrogatepass")
 
 
 def without(name: str) -> bytes:
-    """A valid transaction without a field."""
+    """GOOD as JSON, without a field."""
     return json.dumps({key: value for key, value in GOOD.items() if key != name}).encode()
 
 
@@ -128,7 +128,7 @@ _TOKENS = [
     b'{"a":' * 300 + b"1" + b"}" * 300, b"[" * 2000, b',"amount":2', b',"x":NaN', b',"x":{"a":1,"a":2}',
     b'"transaction_id":"u",', b'"event_time":1.0,', b"x" * 64, b"x" * 70_000, b'{"x":{}', b'{"x":[{}',
 ]  # fmt: skip
-"""Values that could be read in two ways, or lie at a limit."""
+"""Texts that could be read in two ways, or lie at a limit."""
 
 
 def seeds(rng: random.Random, now: int = NOW, cards: Sequence[str] = CARDS) -> bytes:

@@ -42,7 +42,7 @@ class SidecarProcess:
         self.kill()
 
     def kill(self) -> None:
-        """SIGKILL, and wait for its end."""
+        """Send SIGKILL to the process and wait for its end."""
         self.process.kill()
         self.process.communicate(timeout=STOP_S)
 

@@ -22,7 +22,7 @@ from streaming_job.transaction.writer import FencedError
 pytestmark = pytest.mark.integration
 
 RECORDS = 20
-"""Number of records in each partition of the transactions: two commits of the bench."""
+"""Number of records in each partition of the transactions; two commits of the bench cover them."""
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_a_start_without_the_last_progress_record_is_refused_and_fences_nobody(
 def test_a_start_waits_for_a_last_progress_record_that_another_group_hides(
     bench: WriterBench, start: Callable[[], OpenGroup], at: At
 ) -> None:
-    """An open transaction of a killed job's group 1 hides what group 0 has committed since."""
+    """An open transaction of group 1, whose process was killed, hides what group 0 has committed since."""
     first, other = bench.writer("first", group=0), bench.writer("first", group=1)
     bench.write(first, 1)
     at(Step.SENT, die)

@@ -90,7 +90,7 @@ def streamed(installed: Installation, first_id: int) -> tuple[np.ndarray, np.nda
 def test_streamed_scores_and_figures_are_those_of_the_evaluation(
     file: Path, stack: Endpoints, topic_names, tmp_path: Path
 ) -> None:
-    """Each fold's model decides its test week, with an alert for each transaction; earlier ones have none."""
+    """Each fold's model decides its test week, and alerts on each transaction; before, nothing alerts."""
     last = WINDOWS.fold(FOLDS - 1)
     source = Source(TransactionFiles(file), Undated(DELAY_MS), None, DELAY_MS)
     history = read(source, WINDOWS.train_start, last.test_start + timedelta(last.test_days))

@@ -59,7 +59,7 @@ def test_a_killed_process_is_replaced(probed: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("how", ["killed_in_a_task", "raised_in_a_task", "worker_killed"])
 def test_spark_repeats_a_task_in_a_new_process(probed: dict[str, Any], how: str) -> None:
-    """As without residents: a resident ends with a failed task, and with a worker that Spark kills."""
+    """Residents do not change this: one ends if a task fails in it, or if Spark kills the task's worker."""
     order = list(probed["residents"])
     before, after = probed["residents"][order[order.index(how) - 1]], probed["residents"][how]
     assert len(after) == 3

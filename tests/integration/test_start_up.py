@@ -19,7 +19,7 @@ from streaming_job.runtime.preconditions import StartUpError, require_inputs
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 EVERY_DAY = ("no option of Java's",)
-"""Contradictions that are tested in every run; the other ones only in thorough runs."""
+"""Contradictions with Spark or the log that every run tests; only thorough runs test the other ones."""
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def empty(
 
 
 def test_a_missing_precondition_gives_one_line_and_an_exit_code(empty: Installation) -> None:
-    # a topic for tools, which the job does not need
+    # this topic is missing, too, but that is no error: only tools and merchant facts need it
     with empty.start(topics=empty.topics.model_copy(update={"chargebacks": "not-there"})) as job:
         assert job.exit_code() == 1
         assert job.log == (

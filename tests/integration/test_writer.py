@@ -30,7 +30,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def slow(monkeypatch: pytest.MonkeyPatch) -> Callable[[], object]:
-    """Return an action within a transaction after which the transaction counts as slow."""
+    """Return an action that makes a transaction count as slow if it is run within the transaction."""
 
     def event() -> None:
         monkeypatch.setattr(producer, "UNDISTURBED_S", 0.0)
@@ -306,7 +306,7 @@ def test_an_open_transaction_of_another_group_hides_no_record_from_the_next_proc
 def test_start_without_offsets_waits_for_the_progress_that_another_group_hides(
     bench: WriterBench, at: At
 ) -> None:
-    """A start reads progress, then takes over; with a commit missed, the state seems ahead of the output.
+    """A start reads progress before it takes over; if it missed a commit, the state would seem ahead of Q.
 
     group 1             begin, record ....................... taken over: aborted
     group 0   commit 1                 commit 2 (hidden)
@@ -414,7 +414,7 @@ def test_a_moved_offset_without_progress_leaves_the_output_unknown(bench: Writer
     for commit_id in (1, 2):
         bench.write(writer, commit_id)
     bench.commit_as_a_tool(5, second)
-    assert bench.new("b").written().unknown == frozenset()  # the progress record names the offset
+    assert bench.new("b").written().unknown == frozenset()  # the progress record has the right offset
     bench.empty_progress()
     written = bench.new("b").written()
     topic = bench.topics.transactions

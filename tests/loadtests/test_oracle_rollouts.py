@@ -4,11 +4,15 @@ import json
 from typing import Any
 
 import pytest
+from harness.memory_rollouts import ref
+from harness.rollout_records import rollout_v1
 from oracle_world import START, World, challenger, model
 
-from loadtests.oracle import RolloutLog
+from loadtests.oracle import RolloutLog, rollout_events
 from loadtests.oracle.rollouts import Plan
 from models.errors import ModelError, ModelMissingError
+from models.policy import Policy
+from models.rollouts import reading
 from streaming_job.contracts import Reason
 
 pytestmark = pytest.mark.unit
@@ -246,3 +250,10 @@ def test_without_a_champion_there_is_no_plan():
     world.rollouts.clear()
     world.propose("x", challenger(), champion=None)
     assert folded(world)[0].plan() is None
+
+
+@pytest.mark.parametrize("most", [2**53, 2**64 - 1])
+def test_oracle_and_job_read_the_largest_counts_of_the_first_version(most):
+    record = rollout_v1("x", ref(1), Policy(0.5, most))
+    assert rollout_events.read(record)[0].candidates[0].policy.max_count_5m == most
+    assert reading.read(record)[0].challengers[0].policy.max_count_5m == most

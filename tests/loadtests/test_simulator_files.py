@@ -150,6 +150,8 @@ def test_timestamps_and_a_limit_of_events_are_accepted(tmp_path: Path) -> None:
         (CONTRACT | {"event_time": [1, 3, 2]}, "back in time at row 2"),
         (CONTRACT | {"amount": ["a", "b", "c"]}, "amount, string, has a wrong type or value"),
         (CONTRACT | {"card_id": ["a", None, "c"]}, "nulls in card_id"),
+        (CONTRACT | {"arrival_time": [1, None, 3]}, "nulls in arrival_time"),
+        (CONTRACT | {"label": [0, 1, 2]}, "label, int64, has a wrong type or value"),
         (CONTRACT | {"label": ["fraud", "perhaps", "genuine"]}, "label, string, has a wrong type or value"),
         (HANDBOOK | {"TX_DATETIME": HANDBOOK["TX_DATETIME"][::-1]}, "sort it by TX_DATETIME"),
         (HANDBOOK | {"TX_DATETIME": [1, 2, 3]}, "TX_DATETIME is int64"),

@@ -9,7 +9,7 @@ JOB_ONLY = {"instance": ""}
 
 @dataclass(frozen=True)
 class Window:
-    """A long and a short window of a burn-rate alert, and the steps after which the cases fire and end."""
+    """The windows of a burn-rate alert, named by the longer, and the steps after which it fires and ends."""
 
     name: str
     almost: float

@@ -15,7 +15,7 @@ pieces = st.lists(
 
 
 def cumulated(parts: list[Piece], second: float) -> float:
-    """Number of events due by a time, summed over the pieces: the naive oracle."""
+    """Integral of the rate up to a time, summed over the pieces: the naive oracle."""
     total = 0.0
     for piece in parts:
         into = min(second, piece.seconds)
