@@ -66,6 +66,7 @@ DECISION: dict[str, Any] = {
     "membership": {"rollout_id": "card-fraud-7", "challenger": "march", "bucket": 312, "share_bp": 1000,
                    "is_member": True},
     "shadow_alerts": [], "features": None,
+    "why_no_features": "features are written with alerts only; `fraud explain-card` shows the card",
 }  # fmt: skip
 
 

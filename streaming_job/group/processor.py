@@ -63,14 +63,14 @@ class Pieces:
     """A Spark MapState as a `PieceStore`.
 
     Raises:
-        StateStoreError: raised by `get`, `put` and `remove` after STATE_TIMEOUT_S without an answer.
+        StateStoreError: raised by every method after STATE_TIMEOUT_S without an answer.
     """
 
     def __init__(self, handle: StatefulProcessorHandle) -> None:
         """Declare the state: one variable, because each costs milliseconds an epoch."""
         # the JVM's thread that answers dies of an error such as a full disk, and leaves the connection open
         handle._statefulProcessorApiClient._client_socket.settimeout(STATE_TIMEOUT_S)
-        self._state: Any = handle.getMapState("pieces", _NAME, _BLOB)
+        self._state: Any = _answer(handle.getMapState, "pieces", _NAME, _BLOB)
 
     def get(self, name: str) -> bytes | None:
         """Return the piece of a name; None if there is none."""

@@ -4,6 +4,7 @@ Beside Spark's files it contains `job.json`: the settings that the job's first s
 """
 
 import json
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -52,18 +53,15 @@ class Checkpoint:
 
     def _read(self, *names: str) -> str | None:
         path = self._at(*names)
-        if not self._files.exists(path):
-            return None
-        stream = self._files.open(path)
         try:
-            text = self._to_string(stream, "UTF-8")
+            if not self._files.exists(path):
+                return None
+            with closing(self._files.open(path)) as stream:
+                return str(self._to_string(stream, "UTF-8"))
         except Py4JJavaError as fault:  # Hadoop's checksums detect most damage
             raise CheckpointError(
                 f"the checkpoint's file {'/'.join(names)} cannot be read ({fault.java_exception}); {RESTORE}"
             ) from fault
-        finally:
-            stream.close()
-        return str(text)
 
     def query_id(self) -> str | None:
         """Return the id of the checkpoint's query; None before its first start.
@@ -93,7 +91,11 @@ class Checkpoint:
             text = self._read(FIXED)
             fixed = None if text is None else Fixed(**json.loads(text))
             problem = "is missing"
-        except (CheckpointError, ValueError, TypeError) as fault:
+        except CheckpointError:
+            if self.epochs("offsets"):
+                raise
+            return None
+        except (ValueError, TypeError) as fault:
             fixed, problem = None, f"is damaged ({fault})"
         if fixed is None and self.epochs("offsets"):
             raise CheckpointError(f"the checkpoint's file {FIXED} {problem}; {RESTORE}")

@@ -27,7 +27,7 @@ SMALL = 48 << 20
 MOVED = "error: the checkpoint was deleted or moved under a running job; "
 EMPTY = "error: the topics were last written by query "
 MANY = 20
-"""Number of bursts, more than the disk holds."""
+"""Largest number of bursts sent while the disk is full."""
 
 
 @only_thorough

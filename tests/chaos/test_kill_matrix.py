@@ -85,9 +85,9 @@ def test_a_worker_killed_at_a_step_is_replaced_without_loss_or_repetition(scene:
 def test_a_job_killed_at_a_step_continues_without_loss_or_repetition(scene: Scene, step: Step) -> None:
     kills.job_at(step)(scene)
     scene.relay.audit()
-    # with merchant facts the Kafka transaction may hold nothing but a promise
+    # with merchant facts the commit may hold nothing but a promise: then no transaction is decided again
     if step is Step.COMMITTED and not isinstance(scene.relay.installed, LabelledInstallation):
-        # everything may have been committed before the kill: then the audit has no lag to wait for
+        # if everything was committed before the kill, the audit has not waited for the new job
         scene.relay.until(lambda: AGAIN in scene.relay.job.log, "transactions decided again")
     scratch = scene.relay.installed.settings.work_dir / "tmp"
     (of_process,) = scratch.iterdir()

@@ -64,7 +64,7 @@ class History:
         )  # fmt: skip
 
     def again(self, tx: Transaction, arrival: int, **changes: object) -> None:
-        """Append `tx` with `changes`; `arrival` in ms from START, but `event_time` in `changes` since 1970."""
+        """Append `tx` with `changes`; `arrival` is in ms from START, `changes["event_time"]` since 1970."""
         changes |= {"arrival": START + arrival, "offset": len(self.transactions)}
         self.transactions.append(tx._replace(**changes))  # type: ignore[arg-type]
 
@@ -298,9 +298,9 @@ def histories(draw: st.DrawFn, most: int = 40) -> History:
             card = draw(st.sampled_from(_CARDS))
             kind = draw(st.integers(0, 9))
             if kind == 0:
-                # a snapshot row (`r`) that is a card's first version counts from the beginning of the log. The
-                # oracle would apply it also to transactions that the kernels decided in an earlier batch, so
-                # `r` is drawn only for cards that have a version
+                # a snapshot row (`r`) that is a card's first version counts from the beginning of the log:
+                # the oracle would apply it also to transactions that the kernels decided in an earlier batch.
+                # So `r` is drawn only for cards that have a version
                 ops = ("c", "u", "d", "tombstone") + ("r",) * (card in with_profile)
                 history.profile(
                     draw(st.sampled_from(ops)), clock, card,

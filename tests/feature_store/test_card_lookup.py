@@ -1,4 +1,4 @@
-"""Lookup of transactions by their ids, in a working copy and in one rebuilt from pieces."""
+"""Lookup of transactions by their ids, in a key group's state and in one rebuilt from pieces."""
 
 import numpy as np
 import pytest

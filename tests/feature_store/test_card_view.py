@@ -41,7 +41,7 @@ def assert_windows(windows: dict, features: np.ndarray) -> None:
 
 @pytest.mark.parametrize("batches", [1, 7, 40])
 def test_windows_are_those_of_the_last_transaction(batches: int) -> None:
-    """The card shares snapshots and deltas of any age with 3,000 others."""
+    """The card is in snapshots and deltas, older and newer ones, together with up to 3,000 others."""
     history = History()
     rng = np.random.default_rng(4)
     for number in range(6_000):

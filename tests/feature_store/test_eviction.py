@@ -51,7 +51,7 @@ class Job:
         persist(self.store, self.meta, self.state, delta)
 
     def clock(self, days: float, partition: int = 0) -> None:
-        """Append a transaction of another card, which moves the time on."""
+        """Run a batch of one transaction, of the card `clock`: it moves the partition's time on."""
         history = History()
         history.tx(int(days * DAY), card="clock", transaction_id=f"clock {days} {partition}")
         self.run(history, partition)
@@ -282,9 +282,9 @@ def assert_indifferent(history: History, cuts: list[int], when: set[int], snapsh
 
 
 def test_two_free_halves_are_merged():
-    """128 cards of one event fill 512 places with segments of 4; after their eviction one card of 512 fits.
+    """128 cards of one event fill 512 places with segments of 4; after their eviction a segment of 512 fits.
 
-    The card of `clock`, and the smaller segments of the growing card, take the other 512.
+    The card `clock` and the smaller segments of the growing card `busy` take another 512 places.
     """
     job = Job()
     job.run(once(*(f"card {number}" for number in range(MOST_EVENTS // 4))))

@@ -160,7 +160,7 @@ def test_a_reused_id_with_other_content_is_another_transaction(change, others):
 
 @pytest.mark.parametrize("others", [0, MOST_EVENTS], ids=["plain", "hot"])
 def test_a_hash_collision_of_ids_suppresses_no_alert(others):
-    """A second id with the same 48 bits has one effect: a mark in the alert."""
+    """An id whose hash has the same low 48 bits, the ones kept, has one effect: a mark in the alert."""
     history = History()
     for number in range(others):
         history.tx(-number * SECOND, arrival=0, transaction_id=f"other {number}")

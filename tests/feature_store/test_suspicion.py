@@ -48,6 +48,8 @@ ROWS = st.lists(
 def naive(rows: list[Row], restarted: list[bool]) -> list[tuple[int, int, int]]:
     """Compute for each row: (day, total, arrival of the sent alert that suppresses this one, or else 0).
 
+    `day` and `total` are the card's alerts in 24 clock hours and since it last started afresh; they include
+    the row itself, even if it is no alert.
     `restarted`: for each row, whether the card starts afresh with it.
     """
     out: list[tuple[int, int, int]] = []

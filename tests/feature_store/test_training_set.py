@@ -58,7 +58,7 @@ def test_a_late_transaction_counts_those_that_arrived_before_it() -> None:
 
 
 def test_undecided_transactions_have_no_features_and_no_effect() -> None:
-    """One too late, a duplicate, one of the future; the last one counts only the accepted one before it."""
+    """Rows 1 to 3 are too late, a duplicate, and of the future; row 4 counts only row 0 before it."""
     transactions = table(
         0, -7 * DAY, 0, 5 * MINUTE + 3, 4,
         arrivals=[0, 1, 1, 2, 4], transaction_id=["a", "b", "a", "c", "d"],

@@ -33,7 +33,7 @@ class Bank:
     """
 
     def __init__(self, stack: Endpoints, stack_dir: Path, topics: Topics, directory: Path) -> None:
-        """Create topics and table, and install a model with that policy; connector and job are not started.
+        """Create topics and table, and make a model with that policy the champion; no connector, no job.
 
         Args:
             stack: the servers.

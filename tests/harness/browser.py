@@ -1,4 +1,4 @@
-"""Chromium through chromedriver (W3C WebDriver), with the commands that tests of the page need."""
+"""Chromium through chromedriver (W3C WebDriver), with the commands that tests of the sidecar's page need."""
 
 import base64
 import json

@@ -55,7 +55,10 @@ class Group:
 
 
 def merged(outcomes: Iterable[Outcome]) -> Outcome:
-    """Merge the outcomes of several key groups; alerts and dead letters are sorted by position in the log."""
+    """Merge the outcomes of several key groups; fields that no test of merged outcomes compares stay empty.
+
+    Alerts and dead letters are sorted by position in the log.
+    """
     whole = Outcome()
     for outcome in outcomes:
         whole.feature_counts = outcome.feature_counts  # those of the last group

@@ -29,7 +29,7 @@ from streaming_job.contracts.topics import Topics
 
 SEED, CARDS, MERCHANTS = 0, 40, 8
 TOGETHER_MS = 5 * MINUTE_MS
-"""Span of arrivals that are sent together: brokers' clocks may differ by as much (`facts.clock.SLACK_MS`)."""
+"""Span of arrivals sent together; the job tolerates clocks as far apart (`facts.clock.SLACK_MS`)."""
 DEFAULT = Topics()
 
 
@@ -43,7 +43,7 @@ class LabelledInstallation(Installation):
             stack: the servers.
             topics: topic names; the profiles get a topic of their own, because Debezium's has today's times.
             directory: gets checkpoint, working copies and logs.
-            records: length of the archive in records.
+            records: length of the archive in records, without the changes of profiles.
         """
         topics = topics.model_copy(update={"profiles": topics.transactions + "-profiles"})
         super().__init__(stack, topics, directory, merchant_facts=True, label_delay_ms=DAY_MS)

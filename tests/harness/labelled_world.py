@@ -14,9 +14,11 @@ from streaming_job.group.rules import Rules
 
 
 def labelled_world(seed: int, n: int, partitions: int, *, cards: int = 6, merchants: int = 3) -> World:
-    """A log over weeks (days if `seed` is even), in which each transaction is an alert.
+    """A log in which each accepted transaction is an alert.
 
-    Labels are early, late, reversed or broken.
+    After a rollout and a profile it has `n` records, 5 hours apart on average (3 minutes if `seed` is even).
+    Labels follow their transactions soon or late; some are reversed, broken or of no transaction, and some
+    transactions are repeated.
     """
     rng = random.Random(seed)
     world = World(rollout=False, partitions=partitions)
@@ -59,7 +61,7 @@ class MemoryGroups:
 
         Args:
             rules: of the job.
-            records: of all topics, in the order in which they are written (`as_written`).
+            records: of all topics, in the order in which they are written (`memory_log.as_written`).
             fate: draws how many records a call returns, and kills processes.
         """
         self.log = MemoryLog(records, fate, own=[FACTS])

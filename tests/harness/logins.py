@@ -9,7 +9,7 @@ from streaming_job.settings import JobSettings
 
 
 def logged_in(installed: Installation, component: Component, **changes: Any) -> JobSettings:
-    """Settings for a component that logs in as its own user, which gets its permissions.
+    """Give a component's user its permissions; return settings with which the component logs in as that user.
 
     Args:
         installed: the installation.

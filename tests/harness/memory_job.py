@@ -72,7 +72,7 @@ class Output:
         self.counts.update(outcome.counts)
 
     def counted(self) -> dict[str, Any]:
-        """Counts of the trials, without times and sums of floats (these depend on the order of addition)."""
+        """Counts of the trials without times and float sums; such sums depend on the order of addition."""
         content: dict[str, Any] = orjson.loads(orjson.dumps(self.trials.to_json()))
         for trial in content.values():
             for counts in trial["challengers"].values():
@@ -163,8 +163,8 @@ class MemoryJob:
         Args:
             group: number.
             rules: of the job.
-            records: of all topics, in the order in which they are written (`as_written`); or a log that
-                other groups follow, too.
+            records: of all topics, in the order in which they are written (`memory_log.as_written`); or a
+                log that other groups follow, too.
             fate: draws how many records a call returns, and kills the process.
         """
         self._group, self._rules, self._fate = group, rules, fate

@@ -21,6 +21,7 @@ from streaming_job.progress.totals import Totals
 from streaming_job.runtime.failpoints import Step
 from streaming_job.settings import JobSettings
 from streaming_job.transaction.writer import GroupWriter, Output
+from streaming_job.transaction.written import Mark
 
 OWN = {0: (0, 2), 1: (1, 3)}
 """Partitions of the two key groups."""
@@ -123,14 +124,26 @@ class WriterBench:
         return self.committed_of(self.topics.transactions, OWN[group])
 
     def committed_of(self, topic: str, partitions: tuple[int, ...]) -> dict[int, int]:
-        """Committed offsets by partition; waits for the latest commit, which readers see with a delay."""
+        """Committed offsets by partition, as `_stable` reads them."""
+        result = self._stable(topic, partitions)
+        return {read_back.partition: read_back.offset for read_back in result if read_back.offset >= 0}
+
+    def marks(self, group: int = 0) -> list[Mark | None]:
+        """The metadata of the committed offsets of the group's partitions."""
+        result = self._stable(self.topics.transactions, OWN[group])
+        return [Mark.from_metadata(read_back.metadata) for read_back in result]
+
+    def _stable(self, topic: str, partitions: tuple[int, ...]) -> list[TopicPartition]:
+        """Committed offsets; waits for the latest commit, which readers see with a delay."""
         # the consumer asks for stable offsets: the broker answers once no transaction on them is open
         consumer = topic_reader.consumer(self.servers, {}, self.settings.job_id)
         try:
-            result = consumer.committed([TopicPartition(topic, part) for part in partitions], 30.0)
+            result: list[TopicPartition] = consumer.committed(
+                [TopicPartition(topic, part) for part in partitions], 30.0
+            )
         finally:
             consumer.close()
-        return {read_back.partition: read_back.offset for read_back in result if read_back.offset >= 0}
+        return result
 
     def commit_as_a_tool(self, offset: int, *partitions: int) -> None:
         """Set the committed offset of partitions, by default of group 0's, as kafka-consumer-groups does."""

@@ -20,7 +20,7 @@ from streaming_job.transaction import writer as writer_module
 def installed(
     stack: Endpoints, topic_names: Callable[[], Topics], tmp_path_factory: pytest.TempPathFactory
 ) -> Installation:
-    """Topics, settings and a champion; the job, not running yet, logs in and has only its permissions."""
+    """Topics, settings and a champion; a job started on them logs in and has only its permissions."""
     assert stack.guarded is not None
     servers, client = stack.guarded
     directory = tmp_path_factory.mktemp("installed")

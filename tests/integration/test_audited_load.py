@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 WaitFor = Callable[..., object]
 FOUND_WITHIN_S = 120.0
 DECIDED = 2_000
-"""Number of transactions that `warm_job` has decided at least."""
+"""The least number of transactions that `warm_job` has decided."""
 
 
 def test_all_alerts_of_a_run_are_seen(installed: Installation, warm_job: JobProcess, tmp_path: Path) -> None:

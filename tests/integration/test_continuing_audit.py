@@ -1,4 +1,7 @@
-"""The continuing audit's findings raise paging alerts; test_audited_load.py tests the audit in every run."""
+"""The continuing audit's findings raise paging alerts: tested only in thorough test runs.
+
+In every test run, test_audited_load.py tests the audit without alerts.
+"""
 
 import json
 from collections.abc import Callable, Iterator

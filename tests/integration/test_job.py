@@ -554,7 +554,7 @@ def test_rollouts_that_cannot_decide_leave_the_last_good_one_in_force(
         assert sorted(records[-1]["rollouts_set_aside"].values()) == sorted(refused)
         assert records[-1]["rollout_id"] == good.rollout_id
 
-    # `promote` asks which features the running job computes
+    # before a model is proposed, the desk asks which features the running job computes
     known = installed.settings
     for job_id, topic, records in (
         (known.job_id, known.topics.job_progress, list(IDENTITIES)),
@@ -571,7 +571,7 @@ def test_rollouts_that_cannot_decide_leave_the_last_good_one_in_force(
 def test_sidecar_and_tools_work_with_their_own_permissions(
     installed: Installation, job: JobProcess, tmp_path: Path, wait_for: WaitFor
 ) -> None:
-    """Each logs in as its own user, to whom the brokers refuse everything else."""
+    """Each logs in as its own user, who has only the permissions that it needs."""
     model = trained(installed.settings.mlflow_tracking_uri)
     asked = [f"{model.ref.name}/{model.ref.version}", "--threshold", "0.5", "--rollout-id", "r-permitted"]
     owner = logged_in(installed, Component.ROLLOUTS).variables()

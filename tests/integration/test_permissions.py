@@ -22,7 +22,7 @@ pytestmark = pytest.mark.integration
 def test_a_missing_permission_of_a_key_group_is_named(
     stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Path, resource: Resource, name: str
 ) -> None:
-    """The permissions on topics are checked before the start (`preconditions`)."""
+    """Permissions on topics are not tested here: `runtime.preconditions` checks them before the start."""
     assert stack.guarded is not None
     servers, client = stack.guarded
     bench = WriterBench(stack, topic_names(), tmp_path, bootstrap_servers=servers, kafka=client)

@@ -92,7 +92,7 @@ def partitions_of(bank: Bank, progress: list[dict[str, Any]], group: int) -> lis
 
 
 def archive(bank: Bank, directory: Path) -> tuple[Path, Path]:
-    """Write both topics as an archive stores them, with arrivals (none for rows of the snapshot)."""
+    """Write transactions and profiles as an archive stores them; rows of the snapshot get no arrival."""
     installed = bank.installed
     transactions = [
         {**json.loads(record.value or b""), "arrival_time": record.timestamp}

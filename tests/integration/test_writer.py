@@ -72,6 +72,9 @@ def test_headers_and_metadata_have_the_number_of_the_transaction(bench: WriterBe
     assert [record.key for record in bench.log.read(bench.topics.job_progress)] == [
         bench.settings.job_id.encode()
     ]
+    for mark in bench.marks():
+        assert mark is not None
+        assert (mark.query_id, mark.owner.split("/")[0], mark.commit_id) == ("q", "a", 1)
 
 
 def test_the_first_start_claims_the_begin_of_the_log(bench: WriterBench) -> None:

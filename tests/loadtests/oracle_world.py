@@ -44,7 +44,7 @@ class DoubleModel(AmountModel):
 
 
 class ChokingModel(DoubleModel):
-    """A model that raises for amounts ending in 99 cents, and returns no number for those ending in 98."""
+    """A model that raises for amounts ending in 99 cents, and returns NaN for those ending in 98."""
 
     def score(self, x: np.ndarray) -> np.ndarray:
         cents = np.round(x[:, 0] * 100) % 100

@@ -15,6 +15,6 @@ def test_the_databases_password_is_on_no_command_line() -> None:
     command, variables = simulator(Plan(Path("data")), servers, 10.0, 5.0, "mark")
     assert "secret" not in " ".join(command)
     assert variables == {"FRAUD_POSTGRES_DSN": servers.postgres_dsn}
-    # without profiles, the DSN of a user's own database in the environment is not passed on
+    # without profiles, an empty value hides a DSN in the user's environment from the simulator
     _, variables = simulator(Plan(Path("data"), profiles=False), servers, 10.0, 5.0, "mark")
     assert variables == {"FRAUD_POSTGRES_DSN": ""}

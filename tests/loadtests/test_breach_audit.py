@@ -1,4 +1,4 @@
-"""The audit of breached rollouts: evidence with the job's own counts is right, other evidence is reported."""
+"""The audit of `breached` events accepts evidence with the job's own counts, and reports other evidence."""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +35,7 @@ def evidence() -> dict[str, Any]:
 
 
 def problems(said: dict[str, Any]) -> list[str]:
-    """What the audit says about a log with this evidence, written after the job's only commit."""
+    """What the audit says about a log whose `breached` event has this evidence."""
     ended = world()
     ended.event(
         "breached", "x", 3, arrival=START + 5 * MINUTE, challenger="b", guard="failures", verdict=said

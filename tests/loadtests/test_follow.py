@@ -20,7 +20,7 @@ from loadtests.oracle.records import Transaction
 pytestmark = pytest.mark.unit
 
 AMOUNTS = [900, 10, 600, 700, 0, 20, 800, 650, 30, 0, 990, 610]
-CLEAN = (0, 0, 0, 0)
+CLEAN = (0, 0, 0, 0)  # missing, duplicated, unexpected, different
 
 
 def test_clean_log_stays_clean_step_after_step() -> None:
@@ -28,7 +28,7 @@ def test_clean_log_stays_clean_step_after_step() -> None:
     audited = Audited(log)
     begun = audited.clock.now
     while not log.is_over:
-        # all transactions exist from the start, so until the last commit some are not audited yet
+        # all transactions had arrived at the start, so this is 0 until the last commit is audited
         assert audited.follower.audited_until_s == 0
         log.commit()
         assert audited.settle() == CLEAN
@@ -59,7 +59,8 @@ def test_lost_duplicated_changed_and_foreign_alerts_are_each_found_once() -> Non
     del alerts[1]  # lost
     audited = Audited(log)
     log.commit()
-    # missing: lost, changed; unexpected: changed, foreign; different: changed
+    # missing: lost, changed; unexpected: changed, foreign; different: changed;
+    # duplicated: none yet, because the second commit writes that alert
     assert audited.settle() == (2, 0, 2, 1)
     log.commit()
     assert audited.settle() == (2, 1, 2, 1)

@@ -1,4 +1,4 @@
-"""Without a job: benchmark figures from progress records and from processes; keys of raw records."""
+"""Benchmark figures from progress records and from processes; keys of raw records. No job runs."""
 
 import json
 import os

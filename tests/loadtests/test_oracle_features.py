@@ -156,7 +156,7 @@ def test_travel_speed_between_countries():
     world.tx(3 * HOUR, country="ZZ")
     world.tx(4 * HOUR, country="ZZ")
     world.tx(5 * HOUR, country="FR")
-    world.tx(6 * HOUR, country="QQ")  # a code that no country has
+    world.tx(6 * HOUR, country="QQ")  # ZZ is the unknown country, QQ a code that no country has
     speeds = world.feature("travel_speed")
     assert speeds[:2] == [None, 0]
     assert 6_500 < speeds[2] < 9_000  # km from France to the middle of the United States, in one hour

@@ -1,4 +1,7 @@
-"""Oracle and kernels, which share no code, agree on hot cards (see docs/features.md) and on quiet ones."""
+"""Oracle and kernels agree on hot cards (see docs/features.md) and on quiet ones.
+
+They share only the names of features, the hash of merchant ids and the centroids of countries.
+"""
 
 import json
 import random
@@ -34,7 +37,7 @@ def assert_agree(world: World) -> None:
 
 
 def burst(world: World, rng: random.Random, begin: int, length: int, events: int) -> None:
-    """Add transactions of one card within a span of time: some late, some with the id of an earlier one."""
+    """Add transactions of one card, arriving within `length` ms; some late, some with an earlier one's id."""
     for step in range(events):
         arrival = begin + length * step // events
         late = rng.random() < 0.05

@@ -32,7 +32,7 @@ def reasons(world: World) -> list[Reason | None]:
 
 @pytest.fixture
 def world() -> World:
-    """A world in which model 1 decides; model 2 is proposed as challenger b, model 3 as shadow s."""
+    """A world in which model 1 decides; model 2 is proposed as canary b, model 3 as shadow s."""
     world = World()
     world.propose("x", challenger(), challenger("s", "3", role="shadow"))
     return world
