@@ -79,15 +79,17 @@ class TrialAudit:
     def check_group(self, commits: Iterable[CommitTrials]) -> None:
         """Check that each record's totals are the previous ones plus its counts, unless totals began anew.
 
+        A trial that is not in a record's totals keeps those that it had before, should it return.
+
         Args:
             commits: the commits of one key group, in their order.
         """
         previous: CommitTrials | None = None
+        totals: dict[Pair, Counter[str]] = {}
         for current in commits:
             for pair, counts in current.counts.items():
                 self._sums[pair] = _sum(self._sums.get(pair), counts)
             if current.is_first or (previous is not None and previous.since == current.since):
-                totals = {} if previous is None else previous.totals
                 if any(
                     _sum(totals.get(pair), current.counts.get(pair)) != current.totals.get(pair)
                     for pair in {*current.counts, *current.totals}
@@ -95,6 +97,9 @@ class TrialAudit:
                     self._problems.append(
                         f"{current.name}: the totals of trials are not the previous ones plus its own counts"
                     )
+            else:
+                totals.clear()
+            totals.update(current.totals)
             previous = current
 
     def check_totals(self, expected: TrialCounts) -> None:

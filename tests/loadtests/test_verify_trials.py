@@ -158,7 +158,10 @@ def test_wrong_counts_of_trials_are_found(tried, where, name, change):
 
 
 def test_units_may_move_from_one_side_to_both_between_commits():
-    """commit 1: only_challenger 1    commit 2: both 1, only_challenger -1"""
+    """Counts of cards in each commit; commit 3 no longer has the trial, not even in its totals.
+
+    commit 1: only_challenger 1    commit 2: both 1, only_challenger -1    commit 3: none
+    """
     problems: list[str] = []
     pair = "x", "b"
     alone, moved = (
@@ -183,10 +186,11 @@ def test_a_trial_that_left_the_totals_may_not_return_without_its_counts():
     two = Counter({"transactions": 2})
     commits = [
         CommitTrials("1", True, 1, {pair: two}, {pair: two}),
-        CommitTrials("2", False, 1, {pair: counts}, {pair: counts}),
+        CommitTrials("2", False, 1, {}, {}),
+        CommitTrials("3", False, 1, {pair: counts}, {pair: counts}),
     ]
     TrialAudit(problems).check_group(commits)
-    assert problems == ["2: the totals of trials are not the previous ones plus its own counts"]
+    assert problems == ["3: the totals of trials are not the previous ones plus its own counts"]
 
 
 def test_an_alert_of_a_trial_must_name_the_deciding_model(tried):
