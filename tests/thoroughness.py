@@ -1,4 +1,7 @@
-"""How many examples property tests try: tens to hundreds; with FRAUD_HYPOTHESIS=thorough a night's worth."""
+"""How much is tested: with FRAUD_HYPOTHESIS=thorough a night's worth.
+
+Without it, property tests try tens to hundreds of examples, and tests marked `only_thorough` are skipped.
+"""
 
 import os
 

@@ -59,14 +59,17 @@ def profiles() -> pa.Table:
     )  # fmt: skip
 
 
-def run(directory: Path, table: pa.Table, *options: str, name: str = "out.parquet") -> pa.Table:
-    """Run the command on a table; return what it writes."""
+def run(
+    directory: Path, table: pa.Table, *options: str, name: str = "out.parquet", note: str = ""
+) -> pa.Table:
+    """Run the command on a table, check that it prints `note`; return what it writes."""
     source = directory / "transactions.parquet"
     pq.write_table(table, source, row_group_size=1_234)
     arguments = ["--transactions", str(source), "--output", str(directory / name), *options]
     done = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert f"{len(table):,} rows" in done.output
+    assert note in done.stderr
     return pq.read_table(directory / name)
 
 
@@ -118,7 +121,7 @@ def test_features_equal_those_of_build(tmp_path: Path) -> None:
 def test_unsorted_input_is_sorted_with_a_note(tmp_path: Path) -> None:
     table = history()
     shuffled = table.take(np.random.default_rng(0).permutation(len(table)))
-    output = run(tmp_path, shuffled)
+    output = run(tmp_path, shuffled, note="note: the rows were not in order of arrival; they were sorted")
     assert (np.diff(output["arrival_time"].to_numpy()) >= 0).all()
     in_place = output.take(np.argsort(output["row"].to_numpy()))
     assert bits(in_place) == training_set.build(shuffled).tobytes()

@@ -10,7 +10,7 @@ import pytest
 from histories import Pieces, one_batch, rebuilt
 
 from feature_store.catalogue import COLUMN
-from feature_store.layout import FORMAT_VERSION
+from feature_store.layout import FORMAT_VERSION, OLDEST_FORMAT
 
 pytestmark = pytest.mark.unit
 
@@ -22,7 +22,8 @@ FORMATS = sorted(GOLDEN.glob("format-*"))
 
 
 def test_there_is_a_golden_state_of_todays_format():
-    assert GOLDEN / f"format-{FORMAT_VERSION}" in FORMATS
+    """The same holds for every older format that is supported."""
+    assert {path.name for path in FORMATS} == {f"format-{n}" for n in range(OLDEST_FORMAT, FORMAT_VERSION + 1)}
 
 
 @pytest.mark.parametrize("directory", FORMATS, ids=lambda path: path.name)

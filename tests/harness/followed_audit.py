@@ -2,8 +2,9 @@
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from threading import Event, Thread
+from threading import Event
 from urllib.request import urlopen
 
 from confluent_kafka import Producer
@@ -46,25 +47,23 @@ def write(stack: Endpoints, topic: str, alerts: list[Record]) -> None:
 
 @contextmanager
 def followed(settings: JobSettings, plan: endless.Plan) -> Iterator[str]:
-    """Run a continuing audit; yields the address of its metrics."""
-    stop, ports = Event(), []
+    """Run a continuing audit, which must not fail; yields the address of its metrics."""
+    stop, ports = Event(), list[int]()
     log = TopicLog(settings.bootstrap_servers, settings.kafka)
-    thread = Thread(
-        target=endless.follow,
-        args=(log, settings, from_registry(settings), plan, stop),
-        kwargs={"started": ports.append},
-    )
-    thread.start()
-    try:
-        deadline = time.monotonic() + 60
-        while not ports:
-            assert thread.is_alive()
-            assert time.monotonic() < deadline
-            stop.wait(0.1)
-        yield f"http://127.0.0.1:{ports[0]}/metrics"
-    finally:
-        stop.set()
-        thread.join()
+    with ThreadPoolExecutor(1) as thread:
+        audit = thread.submit(
+            endless.follow, log, settings, from_registry(settings), plan, stop, started=ports.append
+        )
+        try:
+            deadline = time.monotonic() + 60
+            while not ports:
+                assert not audit.done()
+                assert time.monotonic() < deadline
+                stop.wait(0.1)
+            yield f"http://127.0.0.1:{ports[0]}/metrics"
+        finally:
+            stop.set()
+            audit.result()
 
 
 def scraped(address: str, topic: str) -> dict[str, float]:

@@ -106,7 +106,9 @@ def test_alerts_of_a_real_job_are_recomputed_byte_for_byte(
     settings = logged_in(installed, Component.AUDIT)
     log = TopicLog(settings.bootstrap_servers, settings.kafka)
     directory = settings.work_dir / "models"
-    for alert in alerts_of(settings)[::400]:
+    sample = alerts_of(settings)[::400]
+    assert sample
+    for alert in sample:
         rebuilt = one_alert.rebuild(
             log,
             settings,

@@ -38,11 +38,11 @@ def world() -> World:
     for card in "abcd":
         world.profile("r", -HOUR, card)
     world.rollout("r2", 50 * MINUTE, threshold=0.3, version="2")
-    for number in range(120):
+    for number in range(40):
         card = "abcd"[number % 4]
-        world.tx(number * MINUTE, float(10 + 97 * number % 900), card_id=card)
+        world.tx(3 * number * MINUTE, float(10 + 97 * number % 900), card_id=card)
         if number % 25 == 7:
-            world.profile("u", number * MINUTE, card, risk_tier=number % 4)
+            world.profile("u", 3 * number * MINUTE, card, risk_tier=number % 4)
     world.raw_tx(b"{", 121 * MINUTE)
     return world
 
@@ -59,7 +59,7 @@ def rebuilt(log: MemoryLog, alert: Record) -> Rebuilt:
 def test_every_alert_is_recomputed_byte_for_byte(log: MemoryLog) -> None:
     alerts = log.topics["fraud-alerts"]
     assert len(alerts) > 20
-    for alert in alerts[:: len(alerts) // 12]:
+    for alert in alerts:
         result = rebuilt(log, alert)
         assert result.is_clean, result.report()
         content = json.loads(alert.value or b"")

@@ -63,12 +63,12 @@ def test_late_event_sees_its_own_past_and_is_seen_only_by_later_ones():
 
 
 def test_windows_reach_from_a_minute_to_thirty_days():
-    world = everything()
-    for days in (0, 1, 25, 30):
-        world.tx(days * DAY, 1.0)
-    assert world.feature("count_24h") == [1, 1, 1, 1]
-    assert world.feature("count_7d") == [1, 2, 1, 2]
-    assert world.feature("count_30d") == [1, 2, 3, 3]
+    lengths = {"1m": MINUTE, "5m": 5 * MINUTE, "1h": HOUR, "24h": DAY, "7d": 7 * DAY, "30d": 30 * DAY}
+    for name, length in lengths.items():
+        world = everything()
+        for time in (0, 0, length - 1, length):
+            world.tx(time)
+        assert world.feature(f"count_{name}") == [1, 2, 3, 2]
 
 
 def test_distinct_merchants_and_countries():
@@ -118,9 +118,11 @@ def test_statistics_are_of_the_transactions_before():
 
 def test_median_is_the_lower_one_of_up_to_fifteen():
     world = everything()
-    for amount in (0.0, 1.0, 3.0, 6.0):
+    for amount in (0.0, 1.0, 3.0, 6.0, *[2.0] * 7, *[4.0] * 8):
         world.tx(0, amount)
-    assert world.feature("ratio_median") == [None, None, None, 6.0]  # medians: 0; 0 of {0, 1}; 1 of {0, 1, 3}
+    ratios = world.feature("ratio_median")
+    assert ratios[:4] == [None, None, None, 6.0]  # medians: 0; 0 of {0, 1}; 1 of {0, 1, 3}
+    assert ratios[-1] == 1.0  # median: 4 of {6, 7 times 2, 7 times 4}; with the 3 before it would be 3
 
 
 def test_robust_mean_is_pulled_by_at_most_three_times_itself():

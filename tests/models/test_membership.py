@@ -1,4 +1,4 @@
-"""Membership of cards in a canary: uniform, sticky, monotone, and fixed for ever."""
+"""Members of a canary: uniform, independent between model lines, fixed; a larger share only adds cards."""
 
 import numpy as np
 import pyarrow as pa

@@ -19,7 +19,8 @@ def test_a_percentile_is_the_share_of_scores_that_are_no_higher(scores: list[flo
     reached = 100 * float(np.mean(np.array(scores) <= score))
     assert result <= reached + 1e-9
     higher = LEVELS[result < LEVELS]
-    # the next level is above `reached`, or below it by less than 100 / n, which one of n scores adds
+    # `quantiles` rounds each level up to a score; so the next level may be below `reached`, but by less than
+    # the share of one score, 100 / len(scores)
     assert not higher.size or higher[0] > reached - 100 / len(scores) - 1e-9
 
 

@@ -113,7 +113,7 @@ def test_mlflow_has_the_parameters_and_results_of_a_run(tmp_path: Path) -> None:
 
 @pytest.mark.integration
 def test_a_model_of_merchant_label_features_is_loaded_and_uses_them(tmp_path: Path) -> None:
-    """All payments at three merchants are frauds and look like any others: only labels show the merchants."""
+    """All payments at three merchants are frauds but look like any others: only their labels differ."""
     uri = f"sqlite:///{tmp_path}/mlflow.db"
     compromised = pc.is_in(history()["merchant_id"], pa.array(["m1", "m2", "m3"]))
     table = history().set_column(6, "label", compromised.cast(pa.int8()))

@@ -24,7 +24,7 @@ def decided(
     day: int = 0,
     **counts: int,
 ) -> Decision | None:
-    """A decision on a card with few other transactions."""
+    """The decision on a transaction, None without alert; counts that are not given are 1."""
     quiet = dict.fromkeys(Counts.__dataclass_fields__, 1)
     known = Counts(**{**quiet, "count_5m": count_5m, "arrivals_5m": arrivals_5m, **counts})
     there = status is not None if has_profile is None else has_profile

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 def topic(stack: Endpoints, topic_names: Callable[[], Topics]) -> str:
-    """A rollout topic for one test, configured like the real one in a replay."""
+    """A rollout topic for one test, configured to replay an archive: the producer sets the timestamps."""
     names = topic_names()
     admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
     result = admin.create_topics(

@@ -37,7 +37,7 @@ class Explained:
     trees: Trees
     rows: np.ndarray
     ours: np.ndarray
-    """Contributions of the alerts' reasons, float64[n, f], log-odds."""
+    """Contributions from which an alert's reasons are chosen, float64[n, f], log-odds."""
     exact: np.ndarray
     """Shapley values, float64[n, f], log-odds."""
     base: float
@@ -102,11 +102,11 @@ def test_reasons_agree_with_exact_shapley_values(explained: Explained) -> None:
         [np.corrcoef(ours, exact)[0, 1] for ours, exact in zip(explained.ours, explained.exact, strict=True)]
     )
     print(
-        f"\n{ALERTS} alerts: first reason {first:.1%} the same, {first_is_named:.1%} among Shapley's five; "
-        f"{shared:.1%} of Shapley's five are among the reasons; the reasons' Shapley values sum to "
-        f"{weight:.1%} of those of Shapley's five; {lowering:.2%} of the reasons lower the score; "
-        f"correlation {correlation:.3f}; where the first reasons differ, the alert's has {other_first:.1%} "
-        "of the greatest Shapley value"
+        f"\n{ALERTS} alerts: the first reason is Shapley's first in {first:.1%}, and among Shapley's five in "
+        f"{first_is_named:.1%}; {shared:.1%} of Shapley's five are among the reasons; the reasons' Shapley "
+        f"values sum to {weight:.1%} of those of Shapley's five; {lowering:.2%} of the reasons do not raise "
+        f"the score by Shapley; correlation {correlation:.3f}; where the first reasons differ, the Shapley "
+        f"value of the alert's is {other_first:.1%} of the greatest"
     )
     assert first > 0.7
     assert first_is_named > 0.95

@@ -89,7 +89,7 @@ def test_the_training_scores_are_stored_with_the_version(ref: ModelRef, uri: str
     scores = np.append(np.arange(100) / 100, 1.0)
     scored = register(estimator, FEATURES, x[:80], np.zeros(6), uri, name="scored", scores=scores)
     histogram = registry.training_scores(scored, uri)
-    # a bucket includes its upper bound: the first has six scores, 0, 0.01 .. 0.05, the others five each
+    # a bucket includes its upper bound: the first has six scores, 0, 0.01 .. 0.05, the next 19 have five each
     assert histogram == {
         "le": [step / 20 for step in range(1, 21)],
         "counts": [6, *[5] * 19, 0],

@@ -32,7 +32,7 @@ def read(text: str) -> float:
 
 
 def is_near(told: float, value: float) -> bool:
-    """Whether `told` is as near to `value` as two significant digits, or hundredths, can be."""
+    """Return whether `told` can be `value` rounded to two significant digits or to hundredths."""
     return abs(told - value) <= max(0.0501 * abs(value), 0.00501)
 
 
@@ -114,7 +114,7 @@ def test_a_sentence_of_a_count_or_sum_names_value_and_window(feature: object, va
 def test_the_usual_value_is_the_rate_or_mean_of_the_time_before(
     window: str, count: int, before: int, mean: float
 ) -> None:
-    """The usual rate is the count or sum of the 30 days without the window, by the hour."""
+    """The usual rate (per hour, day or 30 days) and mean come from the 30 days without the window."""
     values = {
         **dict.fromkeys(NAMES),
         f"count_{window}": float(count), "count_30d": float(count + before),
@@ -129,7 +129,7 @@ def test_the_usual_value_is_the_rate_or_mean_of_the_time_before(
         usual = sentence.split("; usually ")[1]
         (per,) = [length for words, length in PER_HOURS.items() if usual.endswith(words)]
         assert is_near(read(usual), told_of * per / hours), sentence
-        assert per >= min(HOURS[window], 24)  # the rate's unit is as long as the window, or a day
+        assert per >= min(HOURS[window], 24)  # no shorter than the window; for 7 days, than a day
     for name in (f"mean_{window}", f"max_{window}"):
         sentence = of_feature(name, 100.0, values, "EUR")
         if before:

@@ -1,4 +1,4 @@
-"""Training: determinism, splits and thresholds."""
+"""Training: determinism, split, thresholds, weight of frauds and evaluation."""
 
 import numpy as np
 import pytest

@@ -238,7 +238,8 @@ def chain(depth: int) -> Arrays:
 def test_a_deep_tree_is_walked() -> None:
     arrays = chain(3_000)
     x = np.array([[5.0, 0, 0, 0, 0], [-7.5, 0, 0, 0, 0], [-1e9, 0, 0, 0, 0]])
-    # 5 > 0: the root's second child; -7.5 > -8: that of the node eight steps down; -1e9: the last first child
+    # 5 > 0: the root's second child; -7.5 > -8: that of the node eight steps down; -1e9: the deepest first
+    # child
     assert Trees(**arrays).log_odds(x).tolist() == [2 / 8, 18 / 8, (2 * 3_000 - 1) / 8]
 
 

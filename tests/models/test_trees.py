@@ -98,7 +98,11 @@ def test_a_read_only_batch_is_scored_by_the_same_kernel(
 
 
 def naive_explanation(model: HistGradientBoostingClassifier, row: np.ndarray) -> np.ndarray:
-    """Contributions by a walk over scikit-learn's nodes: a step adds the change of the mean to its column."""
+    """Contributions by a walk over scikit-learn's nodes.
+
+    A step from a node to its kid adds the difference of their means to the column that the node tests. The
+    mean of a node is the mean output of the training rows that reached it.
+    """
     out = np.zeros(len(row))
 
     def mean(nodes: np.ndarray, at: int) -> float:

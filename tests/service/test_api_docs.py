@@ -1,4 +1,4 @@
-"""The description of the API is complete, with examples like the answers and each problem explained."""
+"""The description of the API: every operation has an example answer, every problem code an explanation."""
 
 import ast
 import re
@@ -114,7 +114,7 @@ def test_the_reference_has_the_same_table() -> None:
 
 
 def test_every_code_is_explained() -> None:
-    used = {"trust", "golden", "answers"}  # of models.loading
+    used = {"trust", "golden", "answers"}  # from models.loading, outside of service
     for path in (PROJECT / "service").rglob("*.py"):
         if path.name == "verdicts.py" and path.parent.name == "rollouts":
             continue  # used by the command line only

@@ -154,13 +154,13 @@ def test_an_open_transaction_is_distinguished_from_the_jobs_lag(
 
 
 def hasty(job: Job) -> ServiceSettings:
-    """Settings with limits of a second or less, and a short window."""
+    """Settings with limits of a second or less, and verdicts on the last 20 seconds."""
     quick = {"limit_floor_s": 0.5, "max_progress_age_s": 1.0, "idle_after_s": 1.0, "verdict_window_s": 20.0}
     return job.settings.model_copy(update=quick)
 
 
 def test_each_verdict_is_reached_with_a_real_broker(job: Job, wait_for: Any) -> None:
-    """One partition: idle, read too slowly, stalled, stopped, idle, blocked, idle, rewound."""
+    """All verdicts but OK: idle, read too slowly, stalled, stopped, idle, blocked, idle, rewound."""
     topic, commits = job.settings.topics.transactions, iter(range(1, 100_000))
 
     last, moved_ms = 0, 0

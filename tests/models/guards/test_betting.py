@@ -24,6 +24,7 @@ pytestmark = pytest.mark.unit
 ALPHA = 0.01
 RATIOS = st.sampled_from([0.001, 0.02, 0.5, 1.0, 1.5, 2.0, 50.0, 1000.0])
 Unit = tuple[int, int]
+"""(x, y): 1 if the model under test alerted, else 0; the same for the other model."""
 
 
 def naive(units: list[Unit], ratio: float) -> Fraction:

@@ -1,4 +1,4 @@
-"""The sidecar's history of its readings, and `/v1/status`."""
+"""The monitor's history of looks, the diagnosis, rollout phases, and `/v1/status`."""
 
 from typing import Any
 
@@ -92,7 +92,7 @@ def test_a_working_job_is_ok_and_has_rates() -> None:
 
 
 def shape(value: Any) -> Any:
-    """Field names at every depth: of a list, those of its first element; of a dict of counts, none."""
+    """Field names at every depth: of a list, its first element's; none if the keys are numbers or reasons."""
     if isinstance(value, list):
         return [shape(value[0])] if value else []
     if not isinstance(value, dict) or all(name.isdigit() or name in REASONS for name in value):
@@ -241,7 +241,11 @@ def test_the_open_rollout_names_the_groups_that_applied_it() -> None:
 
 
 def test_an_unusable_rollout_is_reported_until_a_usable_one() -> None:
-    """r1 has offsets 11 and 12; r2, at 13, is set aside. Then r1 is withdrawn, r3 follows, or nothing."""
+    """The events of r1 have offsets 11 and 12; r2, at 13, is set aside.
+
+    Five continuations: r1 is withdrawn; r3 is proposed; only the newest events of r3 are named; nothing
+    follows; no event has been applied.
+    """
     sidecar, aside = Sidecar(), {"13": "model_refused"}
     installed = [event("r1", 1, "proposed"), event("r1", 2, "promoted")]
     codes = []

@@ -1,4 +1,4 @@
-"""Verdicts on windows of readings: Burrow's documented rules, our corrections of them, and properties."""
+"""Verdicts on windows of looks: Burrow's documented rules, our corrections of them, and properties."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -25,7 +25,7 @@ def window(
     waited_s: list[float | None] | None = None,
     **more: object,
 ) -> list[Look]:
-    """Readings ten seconds apart; the job's last commit was `silent_s` before each."""
+    """Looks ten seconds apart; the job's last commit was `silent_s` before each."""
     return [
         replace(
             Look(
@@ -48,8 +48,7 @@ def verdict(looks: list[Look], limits: Limits = LIMITS) -> Verdict:
     return evaluate(looks, limits).verdict
 
 
-# offsets move by 100 a reading, as in the examples of Burrow's wiki; eight readings span more time than every
-# limit
+# offsets move by 100 a look, as in the examples of Burrow's wiki; eight looks span more time than every limit
 STEADY: list[int | None] = [100 * n for n in range(8)]
 STUCK: list[int | None] = [1_000] * 8
 GROWING = [10 * n for n in range(1, 9)]
@@ -64,16 +63,16 @@ FIXED = [50] * 8
         # "offset does not change, lag fixed or increasing" (checkIfOffsetsStalled)
         (window(STUCK, FIXED), "not_moving"),
         (window(STUCK, GROWING), "not_moving"),
-        # "any lag within the window is zero": it was zero a moment ago, so no commit is due yet
+        # "any lag within the window is zero": it was zero a moment ago, so the records have just come
         (window(STUCK, [0, 0, 0, 0, 0, 0, 0, 50]), "keeping_up"),
         # "offsets increase, lag the same or increasing between every pair" (checkIfLagNotDecreasing)
         (window(STEADY, FIXED), "falling_behind"),
         (window(STEADY, GROWING), "falling_behind"),
         # offsets increase, and the lag decreases
         (window(STEADY, [80, 70, 60, 50, 40, 30, 20, 10]), "catching_up"),
-        # "difference between now and the last commit" (checkIfOffsetsStopped), with lag ...
+        # "difference between now and the last commit" (checkIfOffsetsStopped), while records wait
         (window(STUCK, GROWING, silent_s=300.0), "no_commits"),
-        # ... and "if the consumer offset and the broker offset are equal, not in error"
+        # "if the consumer offset and the broker offset are equal, not in error", however old the last commit
         (window(STUCK, [0] * 8, silent_s=300.0), "idle"),
         # "the consumer offset decreases" (checkIfOffsetsRewind), even though the lag decreases later
         (window([1_000, 2_000, 3_000, 2_000, 4_000], [100, 150, 200, 1_250, 300]), "position_went_back"),
@@ -86,9 +85,9 @@ def test_burrows_documented_rules(looks: list[Look], expected: str) -> None:
 def test_a_slow_topic_is_not_stopped_the_moment_a_record_arrives() -> None:
     """Burrow #338: an hour without a record, hence without a commit; then a record comes.
 
-    look (s)        0  10  20  ...  70   80   140   141
-    lag             0   0   0        0    1     1     1
-    last commit     an hour ago
+    look (s)        0  10  20  ...  70   80  110  140   141
+    lag             0   0   0        0    1    1    1     1
+    verdict                              OK   OK   OK  STOP
     """
     looks = window(STUCK, [0] * 8, silent_s=3_600.0)
     for late, expected in ((0.0, Verdict.OK), (30.0, Verdict.OK), (60.0, Verdict.OK), (61.0, Verdict.STOP)):
@@ -136,7 +135,7 @@ def test_records_held_back_by_an_open_transaction_are_blocked_and_no_lag() -> No
 
 
 def test_a_sidecar_that_has_just_started_has_a_verdict_at_once() -> None:
-    """One reading: a record has waited for long, and the progress record shows that the job has not moved."""
+    """One look: a record has waited for long, and the progress record shows that the job has not moved."""
     look = Look(
         START, 50, 10, 0, waiting_since_s=START - 500, committed_at_s=START - 1, active_at_s=START - 400
     )

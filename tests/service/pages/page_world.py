@@ -28,7 +28,7 @@ from streaming_job.labels.ledger import Ledger
 
 PARTITIONS = 2
 PER_WRITE = 4
-"""Growth of `commit_id` from one progress record of a group to the next; a commit has 100 transactions."""
+"""Growth of `commit_id` between progress records of a group; their totals count 100 transactions per id."""
 EVERY_S = 0.25
 SCORES = {"le": [step / 20 for step in range(1, 21)], "counts": [4_000] * 10 + [40] * 10 + [0], "sum": 1e4}
 COUNTS: dict[str, Any] = {

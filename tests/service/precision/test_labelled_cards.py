@@ -191,7 +191,7 @@ def test_labels_without_alerts_are_kept_up_to_a_limit() -> None:
             assert kind == "alert"
             cards.alert(record)
     assert cards.counts().champion == Labelled(2, 0)
-    # labels of kept transactions are never dropped
+    # labels of transactions whose alert is kept are never dropped
     for number in range(50):
         cards.label("other", f"t{number}", (number, "l", number), True)
     assert cards.counts().champion == Labelled(2, 0)

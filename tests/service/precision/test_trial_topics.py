@@ -130,7 +130,7 @@ def delete_before(log: Log, topic: str, offsets: dict[int, int]) -> None:
 
 
 def test_a_trial_is_counted_from_the_time_at_which_all_topics_are_complete(log: Log) -> None:
-    """Shadow alerts of yesterday are deleted: without them 1 would seem to be an alert of both models.
+    """Yesterday's shadow alerts are deleted: without them, alert 1 would seem to be one of both models.
 
     yesterday  alerts 0 1, shadow alert of 1     deleted: the shadow alert
     now        alerts 2, labels of all

@@ -167,7 +167,7 @@ def test_labels_are_counted_once_for_a_step_and_not_for_one_that_needs_no_eviden
 
 
 def test_a_challenger_that_the_job_does_not_score_has_no_labelled_cards() -> None:
-    """Without shadow alerts of the challenger, all alerts of the champion would count as the challenger's."""
+    """A shadow alert records a disagreement: a challenger without any would get the champion's alerts."""
     world = World(labelled(40, 20))
     world.groups[0] = trial_progress("r2", {}, written_at=START)
     world.watch.look()

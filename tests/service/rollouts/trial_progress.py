@@ -18,7 +18,7 @@ COUNTS: dict[str, Any] = {
     "scores": HISTOGRAM,
     "champion_scores": HISTOGRAM,
 }
-"""Counts of a challenger that resembles the champion; they are too few, so the verdict is insufficient."""
+"""Counts of a challenger that resembles the champion; the default guards find them insufficient."""
 
 
 def trial_progress(
@@ -30,7 +30,7 @@ def trial_progress(
         rollout_id: of the trial.
         challengers: name -> COUNTS.
         written_at: ms.
-        folded: offset up to which the rollouts are folded.
+        folded: offset in the rollout topic before which the job has read all events.
         changes: of other fields.
     """
     return {

@@ -1,4 +1,7 @@
-"""The audit log's chain: all tampering is found; a cut or forged end only by a head kept elsewhere."""
+"""The audit log's chain: all tampering is found.
+
+A head is the digest of the last record. A cut or forged end is found only by an earlier head, kept elsewhere.
+"""
 
 import json
 from typing import Any

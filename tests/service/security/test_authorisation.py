@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 OPEN = {
     "/", "/page/x", "/v1/caller", "/livez", "/healthz", "/readyz", "/docs", "/docs.css", "/openapi.json"
 }  # fmt: skip
-"""Routes without a token: probes, the page itself, the caller's identity, the API description."""
+"""Routes that need no token: probes, files of the status page, the caller's identity, the API description."""
 
 
 def cells(app: FastAPI) -> list[tuple[str, str, Role | None]]:

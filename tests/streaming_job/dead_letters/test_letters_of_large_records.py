@@ -138,7 +138,7 @@ def test_large_records_are_listed_written_whole_and_replayed_whole(letters: Lett
     assert (large_value["key"], large_value["value"].encode()) == ("r", value)
     assert (large_key["key"].encode(), large_key["value"].encode()) == (LARGE_KEY, TRANSACTION)
 
-    # replayed from the topic, then from the file, which has nothing left to replay
+    # replayed from the topic of dead letters; the file then has nothing left to replay, except with --again
     output = letters.told("replay", "--topic", topics.model_rollouts, "--topic", topics.transactions)
     assert json.loads(output) == {"sent": 2, "sent_before": 0}
     assert json.loads(letters.told("replay", str(file))) == {"sent": 0, "sent_before": 2}

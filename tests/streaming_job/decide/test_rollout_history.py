@@ -260,7 +260,7 @@ def events(*told: tuple[int, Event], first: int = 0) -> list[RolloutRecord]:
 
 
 def trial(name: str = "r", start: int = 20) -> list[tuple[int, Event]]:
-    """A rollout: proposed at `start`, in shadow 10 ms later, a canary after 20 ms, paused 30, resumed 40."""
+    """A rollout proposed at `start`; 10, 20, 30 and 40 ms later: shadow, canary, paused, resumed."""
     kinds = (Type.SHADOW_STARTED, Type.CANARY_SET, Type.PAUSED, Type.RESUMED)
     result = [proposed(name, challenger(model_ref("2")), challenger(model_ref("3"), "s", "shadow"))]
     result += [event(kind, name, seq) for seq, kind in enumerate(kinds, 2)]
@@ -275,7 +275,7 @@ def installed(
 
 
 def plans(history: RolloutHistory, *arrivals: int) -> list[tuple[str, int, str, int]]:
-    """(champion, challengers scored, canary, its share) at each arrival."""
+    """(champion's rollout, number of challengers, canary, its share in basis points) at each arrival."""
     known, numbers = history.in_force(np.array(arrivals))
     in_force = (known[number] for number in numbers)
     return [
@@ -341,7 +341,7 @@ def test_a_proposal_with_one_unusable_model_is_refused_as_a_whole() -> None:
     assert refused == [(2, Reason.INCOMPATIBLE_FEATURES), (3, Reason.UNKNOWN_ROLLOUT)]
     assert history.set_aside == {2: "incompatible_features"}
     assert history.line.open is None
-    # verdicts on events are final: a release that has the features does not open the rollout, either
+    # verdicts on events of version 2 are final: a release that has the features does not open the rollout
     able = RolloutHistory.restore(history.records, never, (*IDENTITIES, "count_1h:2"))
     assert (able.line, able.set_aside) == (history.line, history.set_aside)
 

@@ -1,4 +1,4 @@
-"""Units of the paired comparison equal those of sets that keep every alert."""
+"""Counts of card-hours and cards equal those from sets that keep every alert."""
 
 from collections import Counter
 
@@ -22,7 +22,7 @@ SEEN = st.tuples(
 
 
 def naive(seen: list[tuple[int, int, int, int]]) -> list[tuple[Counter[str], Counter[str]]]:
-    """Card-hours and cards over the whole log, of each of the two challengers beside the champion."""
+    """For each challenger: counts of all card-hours and of all cards, by which of the two models alerted."""
     out = []
     for number in (1, 2):
         kinds = []

@@ -1,4 +1,4 @@
-"""Each key group keeps the profile rows of its own cards; all together have the outcome of a single group."""
+"""Each key group keeps the profile rows of its own cards; together they keep what a single group would."""
 
 import json
 import re
@@ -30,7 +30,7 @@ _PLAIN = re.compile(rb'B\{B"card_id"B:B"([^"\\\x00-\x1f]*)"B\}B'.replace(b"B", _
 
 
 def plain_card(key: bytes | None) -> bytes | None:
-    """The card that a plain key names, None for other keys: the definition as a pattern."""
+    """The card that a plain key names, None for other keys; the pattern _PLAIN defines a plain key."""
     match = _PLAIN.fullmatch(key or b"")
     return match[1] if match else None
 

@@ -32,7 +32,7 @@ def test_exactly_the_records_in_their_cards_partitions_are_accepted(partitioner,
     cards = data.draw(st.lists(CARD_IDS, max_size=30))
     result = sorted(data.draw(st.integers(0, partitions - 1)) for _ in cards)
     values = [record(card_id=card, transaction_id=f"t-{row}") for row, card in enumerate(cards)]
-    for row in range(0, len(cards), 3):  # records with escapes are read by `strict`
+    for row in range(0, len(cards), 3):  # non-ASCII characters become escapes: `decode.strict` reads them
         values[row] = json.dumps(json.loads(values[row])).encode()
     fetched = records(values, partitions=result)
     decoded = transactions.decode(fetched, LIMITS, key_groups(partitioner, partitions))

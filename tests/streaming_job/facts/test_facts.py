@@ -224,7 +224,7 @@ def test_an_hour_is_written_once_when_it_is_over():
 def test_a_label_takes_effect_an_hour_after_its_hour():
     facts = Facts([NOW])
     facts.label(0, NOW + 5)
-    facts.group.settle((NOW + 5) * HOUR, 0, facts.outcome)  # more labels of this arrival may follow
+    facts.group.settle((NOW + 5) * HOUR, 0, facts.outcome)  # transactions of this arrival may follow
     assert "report" not in [fact["kind"] for fact in facts.written()]
     facts.group.settle((NOW + 5) * HOUR + 1, 0, facts.outcome)
     (report,) = facts.written()

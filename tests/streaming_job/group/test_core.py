@@ -208,9 +208,9 @@ def test_a_blocked_card_is_declined_only_between_block_and_release(cuts):
 def test_rows_of_a_later_snapshot_are_known_from_their_arrival(cuts, groups):
     """The first snapshot ends, for every group, with the row of z, which is marked as its last one.
 
-    profiles   b, z (first snapshot)          a   b (a later snapshot)
-    arrival    -1 h                   0 s     10 s 10 s      20 s
-    tx                                a, b                   a, b
+    profiles   b, z (first snapshot)          a, b (a later snapshot)
+    arrival    -1 h                   0 s     10 s                       20 s
+    tx                                a, b                               a, b
     """
     world = World(rollout=False, partitions=3)
     world.rollout("r1", -HOUR, threshold=0.0)

@@ -158,7 +158,7 @@ def test_the_model_in_force_is_loaded_before_a_transaction_needs_it() -> None:
     rules = replace(result.rules(), load_model=registry.load)
     core = opened(rules, store, Meta(), {})
     fold(core, result)
-    assert registry.asked == ["1", "2", "2", "2"]  # each rollout's for its verdict, then the one in force
+    assert registry.asked == ["1", "2", "2", "2"]  # the model of each rollout, then the one in force again
     core.seal(store, {})
     registry.asked = []
     opened(rules, store, Meta(), {})

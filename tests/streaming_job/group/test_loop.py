@@ -87,7 +87,7 @@ def knowledge(state: GroupState) -> dict[Any, Any]:
 BEFORE = st.one_of(st.none(), st.just("another process"), st.just("another machine"), st.integers(0, 8))
 """Event before an epoch; a number restores the checkpoint of that number."""
 EPOCHS = st.lists(st.tuples(BEFORE, st.integers(0, 12), st.none() | st.integers(0, 90)), max_size=8)
-"""Event before the epoch, turns of the epoch, and number of the call that kills its process, if any."""
+"""Event before an epoch, turns of the epoch, and calls (`Fate.call`) before the one that kills it, if any."""
 
 
 @examples(60, thorough=40_000)

@@ -112,7 +112,7 @@ def undisturbed(seed: int, shape: tuple[int, int], delay_ms: int) -> MemoryGroup
 
 
 CASES = [(0, (3, 2), DAY), (1, (4, 3), 7 * DAY), (2, (1, 1), 0), (3, (3, 2), 0), (5, (3, 2), DAY)]
-"""The worlds of an everyday run; a thorough one draws from WORLDS."""
+"""The worlds of the tests; in a thorough run, the test of kills draws from WORLDS instead."""
 
 
 @pytest.mark.parametrize(("seed", "shape", "delay_ms"), CASES)

@@ -13,7 +13,13 @@ pytestmark = pytest.mark.unit
 
 
 def times(latest: int, newest: int, lateness: list[int]) -> PartitionTimes:
-    """Greatest event time, newest arrival, lateness of each transaction."""
+    """Return the times of a partition's transactions.
+
+    Args:
+        latest: greatest event time, ms.
+        newest: newest arrival, ms.
+        lateness: of each transaction, ms.
+    """
     counts = np.bincount(np.searchsorted(LATENESS_MS, lateness), minlength=len(LATENESS_MS) + 1)
     return PartitionTimes(latest, newest, counts)
 

@@ -103,7 +103,8 @@ def test_killing_the_launcher_kills_its_process(
 ) -> None:
     started, forked = forever
     started.kill()
-    # the kernel sends it SIGTERM, not SIGKILL: Spark's daemon, which is started in this way, handles SIGTERM
+    # the kernel sends the forked process SIGTERM, not SIGKILL: one such process is Spark's daemon, which
+    # on SIGTERM signals its workers before it ends
     assert started.stdout.read() == "asked to end\n"
     wait_for(lambda: not forked.is_running(), deadline_s=PATIENCE_S)
 
