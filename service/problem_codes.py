@@ -78,7 +78,12 @@ TABLE = (
         "A transaction at the end of model-rollouts is still open.",
         "Wait for its end, then retry.",
     ),
-    Row(("if_match_unknown",), 412, "If-Match is not a seq.", "Send the ETag of GET."),
+    Row(
+        ("if_match_unknown",),
+        412,
+        "If-Match is not a seq.",
+        "Send the ETag that GET of the rollout returns.",
+    ),
     Row(("body_too_large",), 413, "The body is larger than FRAUD_MAX_BODY_BYTES.", "Send a smaller body."),
     Row(
         ("invalid_request",),
@@ -115,7 +120,12 @@ TABLE = (
         "A label breaks the contract (docs/labels.md); the answer names the row. No label was written.",
         "Correct it.",
     ),
-    Row(("if_match_missing",), 428, "The step needs If-Match.", "Send the ETag of GET."),
+    Row(
+        ("if_match_missing",),
+        428,
+        "The step needs If-Match.",
+        "Send the ETag that GET of the rollout returns.",
+    ),
     Row(
         ("rate_limited",),
         429,
@@ -135,8 +145,10 @@ TABLE = (
         ("brokers", "audit", "too_much_to_read"),
         503,
         "brokers: the brokers did not answer a change or a search. audit: the audit log could not be read, "
-        "so the change was not made. too_much_to_read: the search was too long.",
-        "Repeat the change with the same Idempotency-Key; search with a later since.",
+        "so the change was not made. too_much_to_read: the search would have to read more than one answer "
+        "may.",
+        "brokers, audit: repeat the request, a change with the same Idempotency-Key. too_much_to_read: "
+        "search with a later since.",
     ),
     Row(
         ("labels_topic",),

@@ -160,5 +160,7 @@ def test_counters_and_rollout_are_right_after_kills_in_any_order(
     wait_for(lambda: scene.shown()["state"] == "applied", deadline_s=60, what="the applied event")
     assert scene.shown()["phase"] == ("paused" if is_paused else "canary")
     salt = salt_of(trained(relay.installed.settings.mlflow_tracking_uri).ref.name)
-    for card, roles in scene.deciders().items():
+    deciders = scene.deciders()
+    assert set().union(*deciders.values()) == {"canary", "champion"}
+    for card, roles in deciders.items():
         assert roles == {"canary" if is_member(card, salt, SHARE_BP) else "champion"}, card

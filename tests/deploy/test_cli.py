@@ -73,3 +73,4 @@ def test_client_settings_that_are_not_json_give_one_line_without_their_value(
     assert isinstance(fault, SettingsError)
     assert "FRAUD_KAFKA" in str(fault)
     assert "secret" not in str(fault)
+    assert "\n" not in str(fault)

@@ -54,7 +54,9 @@ def test_missing_java_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
     ],
 )
 def test_pips_failures_are_explained_in_one_line(output: str, meaning: str) -> None:
-    assert meaning in setup_venv.explain(output)
+    explained = setup_venv.explain(output)
+    assert meaning in explained
+    assert "\n" not in explained
 
 
 def test_stamp_changes_with_the_lock(tmp_path: Path) -> None:

@@ -23,7 +23,9 @@ FORMATS = sorted(GOLDEN.glob("format-*"))
 
 def test_there_is_a_golden_state_of_todays_format():
     """The same holds for every older format that is supported."""
-    assert {path.name for path in FORMATS} == {f"format-{n}" for n in range(OLDEST_FORMAT, FORMAT_VERSION + 1)}
+    assert {path.name for path in FORMATS} == {
+        f"format-{n}" for n in range(OLDEST_FORMAT, FORMAT_VERSION + 1)
+    }
 
 
 @pytest.mark.parametrize("directory", FORMATS, ids=lambda path: path.name)

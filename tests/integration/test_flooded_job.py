@@ -1,4 +1,8 @@
-"""Backlogs of junk and of alerts: a worker's memory does not grow with their size."""
+"""Backlogs of junk and of alerts: a worker's memory does not grow with the size of the junk.
+
+The alerts have 60 MB in all, which the memory limit would not notice: of them, the test shows only that they
+are written correctly after the junk.
+"""
 
 import random
 from collections.abc import Callable
@@ -26,7 +30,7 @@ LARGEST = 3 * MEGABYTE
 ALERTS = 20_000
 """Number of transactions, most of which become alerts of about three kilobytes each."""
 MOST_MEMORY = 640 << 20
-"""Memory limit of a worker, bytes; its libraries take 300 MB, and the flood has more than a gigabyte."""
+"""Memory limit of a worker, bytes; its libraries take 300 MB, and the junk has more than a gigabyte."""
 
 
 @only_thorough

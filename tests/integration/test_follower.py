@@ -524,10 +524,12 @@ def test_an_open_transaction_on_another_table_is_not_waited_for(
 
 
 def test_the_end_of_another_table_is_not_waited_for_but_its_records_come_with_the_rest(
-    brokers: dict[str, str], tables: tuple[TableFollower, str, str]
+    brokers: dict[str, str], tables: tuple[TableFollower, str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     follower_of_tables, awaited, other = tables
     read_to_ends(follower_of_tables)
+    last, asked = EndOffsets.last, set()
+    monkeypatch.setattr(EndOffsets, "last", lambda self, topics: asked.add(topics) or last(self, topics))
     open_one = OpenTransaction(brokers, other, b"a fact")
     open_one.producer.commit_transaction(DEADLINE_S)
     produce(brokers, awaited, b"an event")
@@ -538,6 +540,7 @@ def test_the_end_of_another_table_is_not_waited_for_but_its_records_come_with_th
         assert b"an event" in values
         assert time.monotonic() < deadline
     assert sorted(values) == [b"a fact", b"an event"]
+    assert asked == {(awaited,)}  # an end that is not known cannot be waited for
 
 
 def test_a_transaction_that_hangs_is_waited_for_once_and_the_next_one_again(

@@ -361,7 +361,7 @@ def test_each_invalid_record_becomes_a_dead_letter_with_its_bytes(
     assert job.runs
 
 
-def test_a_record_too_large_for_a_letter_becomes_one_with_its_beginning(
+def test_a_record_too_large_for_a_letter_becomes_one_with_its_size_and_hash(
     installed: Installation, job: JobProcess, wait_for: WaitFor
 ) -> None:
     servers, topic = installed.stack.bootstrap_servers, installed.topics.transactions

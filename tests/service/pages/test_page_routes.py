@@ -10,6 +10,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from harness.alert_records import alert
@@ -220,12 +221,18 @@ def test_a_feed_that_has_not_read_yet_says_so(sidecar: Sidecar) -> None:
     assert content == {"alerts": [], "unreadable": 0, "waiting_for": "alerts have not been read yet"}
 
 
-def test_only_the_newest_of_each_partition_are_shown(sidecar: Sidecar) -> None:
+def test_only_the_newest_of_each_partition_are_shown(
+    sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partitions = [TopicPartition("alerts", number) for number in range(2)]
+    monkeypatch.setattr(sidecar.feed, "_newest_records", lambda *_: partitions)
+    sidecar.feed._begin(Consumer({"group.id": "never asked"}))
     for number in range(3 * SHOWN):
-        sidecar.feed.put(0, AT + number, b"%d" % number)
+        sidecar.feed.put(number % 2, AT + number, b"%d" % number)
     assert sidecar.feed.newest(1_000) == [
         b"%d" % number for number in range(3 * SHOWN - 1, 2 * SHOWN - 1, -1)
     ]
+    assert [len(kept) for kept in sidecar.feed._shown.values()] == [SHOWN, SHOWN]
 
 
 def test_an_alert_is_decoded_once_for_any_number_of_requests() -> None:

@@ -82,7 +82,11 @@ def test_the_machine_accepts_every_event_that_the_desk_writes() -> None:
         step(Type.WITHDRAWN, "w"),
     ]:
         desk.take(request, BOB)
+    desk.propose(proposal("k2", rollout_id="r3"), ADA)
+    desk.take(Step("r3", Type.SHADOW_STARTED, "because", "s3"), BOB)
+    desk.stop(Stop("r3", 2, "too many failures", "next", "failures", {"verdict": "breach"}))
     assert not [entry for entry in log.history().entries if entry.refused or entry.repeats]
+    assert {entry.event.type for name in ("r2", "r3") for entry in log.history().of(name)} == set(Type)
     assert [entry.event.type for entry in log.history().of("r2")][-2:] == [Type.PROMOTED, Type.WITHDRAWN]
 
 
@@ -211,6 +215,8 @@ def test_no_step_forward_is_allowed_after_a_breach() -> None:
     bad = {0: trial_progress("r2", {"next": {**COUNTS, "failures": 900}}, written_at=START)}
     for kind in (Type.CANARY_SET, Type.PROMOTED):
         assert refused(lambda kind=kind: desk_of(log, bad).take(step(kind, kind.value), ADA)) == "guards"
+    desk_of(log, bad).take(step(Type.PAUSED, "p"), ADA)
+    assert refused(lambda: desk_of(log, bad).take(step(Type.RESUMED, "r"), ADA)) == "guards"
 
 
 @pytest.mark.parametrize(

@@ -150,11 +150,12 @@ def test_the_deadline_does_not_run_while_the_job_is_stopped() -> None:
     assert world.phase is Phase.SHADOW
 
 
-def test_without_progress_there_is_no_verdict() -> None:
+def test_without_progress_the_verdict_is_insufficient() -> None:
     world = World(Type.SHADOW_STARTED)
     world.groups = {}
     world.watch.look()
     assert world.watch.seen is not None
+    assert world.watch.seen.assessment.outcome is Outcome.INSUFFICIENT
     assert world.watch.seen.assessment.without_data("next") == (
         "alert_rate", "failures", "disagreement", "scoring_time", "score_drift"
     )  # fmt: skip
