@@ -56,8 +56,9 @@ repetition must have the same content, too."""
 MERCHANT_BITS = 40
 MERCHANT_MASK = (1 << MERCHANT_BITS) - 1
 """Bits of a merchant id's hash that are compared. A new merchant is mistaken for one of the card's last 100
-or so once in 10^10 transactions. Hashes do not compress: one bit less of each hash saves four bytes a card on
-disk, where a card has each of its merchants once and only the ids that can still repeat."""
+or so once in 10^10 transactions. On disk a card has the hash of each of its merchants once, and the
+hashes of only those transaction ids that can still repeat. Hashes do not compress: one bit less in each of
+them saves four bytes a card."""
 WHEN_SHIFT = 16
 COUNTRY_SHIFT = 6
 COUNTRY_MASK = 1023
@@ -155,8 +156,9 @@ IDS_PER_SET = 2048
 HOT_IDS = 2 * IDS_PER_SET
 EMPTY = -1
 
-# counters of a key group, one int64 each: records used of each array; live events, free cards, the card at
-# which the next sweep begins, cards without a profile; heads of the lists of free records
+# counters of a key group, one int64 each: records taken from each array, free ones included; live events,
+# free cards, the card at which the next sweep (for eviction) begins, cards without a profile; heads of the
+# lists of free records
 CARDS, EVENTS, PROFILES, ALERTED, HOT_CARDS = range(5)
 LIVE_EVENTS, FREE_CARDS, SWEPT, NO_PROFILE = range(5, 9)
 FREE_CARD, FREE_PROFILE, FREE_HOT, FREE_ALERTED, FREE_SEGMENT = range(9, 14)

@@ -98,7 +98,7 @@ def apply(
     seen_country: NDArray[np.int64],
     walk: int,
 ) -> int:
-    """Compute the features of the rows from `start` on and insert the rows.
+    """Compute the features of the rows from `start` on and insert the rows; skip repeated transactions.
 
     Args:
         cards: cards of the key group (CARD).
@@ -114,8 +114,9 @@ def apply(
         accepted: number of accepted rows before `start`.
         lateness_ms: allowed lateness.
         features: out, a row of N_FEATURES columns or more for each accepted row, shape (n, c).
-        status: out, ACCEPTED, DUPLICATE, RESTARTED (accepted as a forgotten card's first transaction) or
-            CONFLICT (accepted, but its transaction id was seen with other content), shape (n,).
+        status: out, ACCEPTED, DUPLICATE (a repetition, not accepted), RESTARTED (accepted as a forgotten
+            card's first transaction) or CONFLICT (accepted, but its transaction id was seen with other
+            content), shape (n,).
         late: out, whether an event of the card with a later event time was accepted before, shape (n,).
         version: out, the profile version in force or -1, shape (n,).
         standing: out, the card's status by its profile, index into STATUSES, shape (n,).

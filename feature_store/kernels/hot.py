@@ -8,10 +8,12 @@ from then on, until it is forgotten.
    buckets are aligned to 1970-01-01. At event time t the window consists of the bucket of t and the
    BUCKETS_PER_WINDOW - 1 buckets before. So a count misses at most the events of one bucket at the window's
    old edge. If t is late, the count may include events, accepted earlier, whose event time is after t by up
-   to one bucket. A ring has RING buckets; later events overwrite the oldest ones. An event that is late by
-   more than RING - BUCKETS_PER_WINDOW buckets also misses those of its buckets that are overwritten.
+   to one bucket. A ring has RING buckets; later events overwrite the oldest ones. If t is late by more
+   than RING - BUCKETS_PER_WINDOW buckets, the count also misses the buckets of its window that are
+   overwritten.
 3. Distinct merchants are estimated by linear counting (Whang, Vander-Zanden, Taylor 1990) over 256 bits,
-   countries are counted as set bits among 256. Counts by arrival: see `arrivals`.
+   countries are counted as set bits among 256. Of the spikes only the latest event time is kept: a late
+   transaction before it has no `time_since_spike`. Counts by arrival: see `arrivals`.
 4. Repetitions are recognised among the last accepted transactions: see `recent_ids`.
 """
 

@@ -54,7 +54,7 @@ def count_alerts(
 ) -> None:
     """Record alerts in log order and give each row its counts, the row itself included.
 
-    A row without an alert is not counted, and gets the counts that it would have as an alert.
+    A row without an alert is not recorded, but gets the counts that it would have as an alert.
 
     Args:
         cards: cards of the key group (CARD).

@@ -4,7 +4,7 @@ Each event carries flags: last one at its merchant, last one in its country. So 
 counts distinct merchants and countries without a lookup: it counts the window's flagged events. A late
 transaction is followed by events that its windows must not see, and these have taken the flags from earlier
 events at the same merchant or in the same country. So a late transaction takes a slower walk, which looks up
-each merchant.
+each event's merchant and country.
 """
 
 import math

@@ -39,7 +39,7 @@ REPORT = np.dtype(
     ]
 )
 """One label of a transaction: fraud or genuine from `effective_at` (ms) on. `transaction` is the
-TRANSACTION_MASK bits of the hash of its id."""
+TRANSACTION_MASK bits of the hash of its id, `arrival` (ms) the arrival of the transaction."""
 
 
 def merchant_hash(merchants: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -13,7 +13,8 @@ from feature_store.kernels.cards import Array
 EMPTY = -1
 """A free slot; the number of an unknown merchant."""
 FIRST_ROWS = 4
-"""Rows of a merchant's first segment; a full segment's rows move to a segment of twice the size."""
+"""Rows of a merchant's first segment. If a segment is full and `insert` cannot drop a quarter of its rows,
+they move to a segment of twice the size."""
 
 
 @njit(cache=True, inline="always")
@@ -33,7 +34,7 @@ def find_numbers(
     merchants: NDArray[np.uint64],
     numbers: NDArray[np.int32],
 ) -> None:
-    """Look up the number of each row's merchant; EMPTY if it is unknown."""
+    """Look up the number of each of `merchants`; EMPTY if it is unknown."""
     for row in range(merchants.size):
         numbers[row] = slots[slot_of(slots, known, merchants[row])]
 
@@ -46,7 +47,7 @@ def add_numbers(
     merchants: NDArray[np.uint64],
     numbers: NDArray[np.int32],
 ) -> int:
-    """Find or add the merchant of each row; return the new number of known merchants."""
+    """Look up or add each of `merchants`; return how many merchants are then known."""
     for row in range(merchants.size):
         slot = slot_of(slots, known, merchants[row])
         if slots[slot] == EMPTY:

@@ -30,7 +30,7 @@ MOVED_ROWS = FIRST_ROWS * FIRST_MERCHANTS
 """Least number of free rows after all segments have moved."""
 
 Ranges = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""First row and row after the last one, each of shape (n,)."""
+"""For each of n merchants: index of its first row, and index after its last one; each of shape (n,)."""
 
 
 class Hours(Protocol):
@@ -132,7 +132,7 @@ class GrowingHours:
             self._move()
 
     def before(self, until: int) -> NDArray[np.void]:
-        """Return the counts (HOUR_COUNT) of the hours before `until`, by merchant and hour."""
+        """Return the counts (HOUR_COUNT) of the hours before `until`, sorted by merchant and hour."""
         start, size = self._start[: self._known], self._size[: self._known]
         found = np.empty(rows_before(start, size, self.hour, until), dtype=HOUR_COUNT)
         gather(start, size, self.hour, self.count, self._merchants, until, found)

@@ -65,8 +65,8 @@ def _newest_genuine(
         start: index of the first ripe hour to look at.
         end: index after the last one.
         frauds: `Facts.frauds`.
-        first: index of the merchant's first fraud.
-        last: index after its last fraud.
+        first: index of the merchant's first fraud to look at.
+        last: index after the last one.
         arrival: ms; only frauds in effect at this time count.
     """
     at = last - 1
@@ -162,7 +162,7 @@ def merchant_features(
             f[C_LAST_LABEL] = 1.0
         elif newest_genuine >= 0:
             f[C_LAST_LABEL] = 0.0
-        # 3. genuine transactions since the newest unexplained fraud
+        # 3. genuine transactions of the ripe hours after the hour of the newest unexplained fraud
         if since >= 0:
             after = _first_hour_from(hour, month, end, since + 1)
             genuine = _between(count, after, end)

@@ -150,12 +150,12 @@ class FileArena(Arena):
         self._map(name)
 
     def grow(self, name: str, least: int) -> None:
-        """See `Arena.grow`; grows fourfold: unwritten records are a hole that takes no disk."""
+        """See `Arena.grow`; grows fourfold: records not yet written to take no disk space."""
         self.resize(name, max(least, 4 * self.arrays[name].size))
 
     @property
     def nbytes(self) -> int:
-        """See `Arena.nbytes`; without the holes."""
+        """See `Arena.nbytes`; records that were never written to do not count."""
         return sum((self._directory / name).stat().st_blocks * 512 for name in DTYPES)
 
     def is_current(self) -> bool:

@@ -73,7 +73,7 @@ def find_card(
             rows = np.flatnonzero((cards["lo"] == lo) & (cards["hi"] == hi))
             if rows.size:
                 snapshots[piece], numbers[piece] = blob, piece * CARDS_PER_PIECE + int(rows[0])
-    # a card that was evicted and added again may be found under two numbers; the later one is valid
+    # a card that was evicted and added again may be found under two numbers; the one written last is valid
     candidates = [(meta.pieces[piece], number) for piece, number in numbers.items()]
     for sequence, delta in deltas.items():
         rows = np.flatnonzero((delta.added["lo"] == lo) & (delta.added["hi"] == hi))

@@ -29,7 +29,7 @@ def decompress(frame: memoryview, size: int) -> bytes:
 
 
 Description = list[object]
-"""[dtype, number of values, minimum, unit, [compressed size of each plane, bytes]], as JSON."""
+"""[dtype, number of values, minimum, divisor, [compressed size of each plane, bytes]], as JSON."""
 
 
 def pack(values: NDArray[Any]) -> tuple[Description, list[bytes]]:

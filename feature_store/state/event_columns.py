@@ -5,14 +5,15 @@ The columns list each card's events from the newest to the oldest:
 - time: the gap to the next newer event, or for the newest event to the card's `max_time` (`gaps`);
 - amount (`amounts`), and whether it was a spike (`spikes`);
 - country: XOR with the country of the next newer event, or for the newest event with 0 (`lands`);
-- merchant: its rank among the card's merchants, counted from the newest (`known`); 0 where a merchant appears
-  for the first time: there `numbers` has its index in the piece's sorted list `merchants`;
+- merchant: its rank among the card's merchants, 1 for the newest (`known`); but 0 where the list comes to a
+  merchant for the first time: there `numbers` has its index in the piece's sorted list `merchants`;
 - hash of the transaction id (`ids`): only while a repetition of the transaction would not be too late, and
   never for a hot card;
 - arrival: the time until the card's last arrival (`ages`), stored with the id; exact while the event can
   count in a window by arrival, then the length of the longest such window.
 
 With `all_ids`, for jobs whose labels look up transactions, every event has its id and exact arrival.
+`repeats_for` has one element, the time (ms) for which ids are kept; with `all_ids`, a second element, 1.
 """
 
 from collections.abc import Mapping
@@ -203,8 +204,8 @@ def join(cards: NDArray[np.void], columns: Mapping[str, NDArray[Any]], piece_nam
     n = int(cards["events"].sum())
     if columns["gaps"].size != n:
         raise StateDamagedError(
-            f"state piece {piece_name} has {columns['gaps'].size} events, its cards {n}; restore "
-            "the checkpoint"
+            f"state piece {piece_name} has {columns['gaps'].size} events, but its cards should have {n}; "
+            "restore the checkpoint"
         )
     merchants = np.cumsum(columns["merchants"])[columns["numbers"]] if n else np.zeros(0, dtype=np.uint64)
     events = np.empty(n, dtype=EVENT)

@@ -127,7 +127,7 @@ class GroupArrays:
         return named
 
     def end_replay(self) -> None:
-        """Rebuild, from the cards, the index, the list of free numbers and `cards_without_profile`."""
+        """Rebuild what follows from the cards: index, list of free numbers, `cards_without_profile`."""
         arrays = self.arena.arrays
         eviction.release_unused(arrays["cards"], self.counters)
         size = 1 << (2 * self.card_count).bit_length()

@@ -97,7 +97,7 @@ def to_records(transactions: pa.Table, first_row: int = 0) -> NDArray[np.void]:
     Args:
         transactions: n rows of the transaction contract: transaction_id, card_id, merchant_id, amount,
             country, event_time and optionally arrival_time (default: event_time).
-        first_row: number of the table's first row, for errors and for `offset`.
+        first_row: number of the table's first row, for error messages and the records' field `offset`.
 
     Raises:
         TrainingSetError: a column is missing, has nulls, cannot be cast or breaks the contract.

@@ -35,7 +35,7 @@ def adapted_to_release(
 
 
 def different_fields(expected: dict[str, Any], actual: Any) -> list[str]:
-    """Return the names of the fields that differ; fields that only the actual record has are ignored."""
+    """Return the names of the fields that differ; top-level fields of the actual record alone are ignored."""
     if not isinstance(actual, dict):
         return ["everything"]
     return [

@@ -40,7 +40,7 @@ class CardLog:
 
 
 def collect(log: Log, topics: Topics, alert_id: str) -> CardLog:
-    """Read the records that an alert depends on; transactions only up to the alert's, in its partition.
+    """Read the records that an alert depends on; of the transactions, those of its partition up to its own.
 
     Raises:
         AlertError: there is no such alert, it does not name its card and transaction, or transactions of its

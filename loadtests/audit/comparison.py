@@ -156,7 +156,7 @@ class Found:
 
 
 class Settled:
-    """Sources of the output records already compared: a second record of such a source is a duplicate."""
+    """Sources of output records already compared or reported as unexpected; another record is a duplicate."""
 
     def __init__(self) -> None:
         self._places: dict[str, set[Source]] = {}

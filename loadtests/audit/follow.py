@@ -42,8 +42,8 @@ class Follower:
         settings: the job's settings.
         load: loads the model of a rollout.
         memory: state after the previous steps; updated in place.
-        clock: returns seconds since 1970-01-01 UTC, the time noted with each point of progress and with the
-            ends of the transactions.
+        clock: returns the time, seconds since 1970-01-01 UTC; it is noted with each point of the job's
+            progress and with the end offsets of the transactions.
     """
 
     def __init__(
@@ -71,8 +71,8 @@ class Follower:
         self.findings = memory.found.findings
         """Findings since this follower was created."""
         self.checked = 0
-        """Transactions judged since this follower was created, except dead letters and arrivals before
-        `memory.told_from_ms`."""
+        """Transactions judged since this follower was created, except refused ones and those that
+        arrived before `memory.told_from_ms`."""
         self.point: Point | None = None
         """Settled point of the last completed step."""
         self.audited_until_s = 0.0

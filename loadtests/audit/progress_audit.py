@@ -155,7 +155,7 @@ class ProgressAudit:
 
     @property
     def late_table_changes(self) -> int:
-        """Table changes read too late for transactions that they should have affected; the job's count."""
+        """How many table changes the job itself counted as read too late for a transaction they affect."""
         return sum(progress.counts["late_table_changes"] for progress in self._progress.values())
 
     def _check_commit(self, commit: Commit, progress: _Progress) -> None:
@@ -205,7 +205,10 @@ class ProgressAudit:
                 reached[partition] = end
 
     def _check_running_totals(self, commits: Iterable[Commit]) -> None:
-        """Check that each record's totals are the previous ones plus its counts, unless totals began anew."""
+        """Check that each record's totals are the previous record's plus its own counts.
+
+        Records between which the totals began anew are not compared.
+        """
         previous: _Progress | None = None
         for commit in commits:
             current = self._progress[commit]

@@ -17,7 +17,7 @@ class Point(NamedTuple):
     """The job's progress at a moment."""
 
     seen_s: float
-    """Time at which it was read, seconds since 1970-01-01 UTC."""
+    """Time of this moment, seconds since 1970-01-01 UTC."""
     transactions: dict[TopicPartition, int]
     """First uncommitted offset of each partition."""
     furthest: dict[TopicPartition, int]
@@ -29,10 +29,11 @@ class Point(NamedTuple):
 class SettledPoints:
     """The points of a job's progress; a point is settled once it is old and all groups have reached it.
 
-    Point p is settled when, at the newest point that is old enough, every key group has read the tables at
-    least as far as the furthest group had at p. Then all dead letters of table records up to p are on the
-    log, and no group can still refuse a rollout event up to p that another group has applied.
-    The minimal age is needed because a Kafka transaction becomes visible in one partition after another.
+    Point p is settled when, at the newest point that is at least `behind_s` old, every key group has read
+    the tables at least as far as the furthest group had at p. Then all dead letters of table records up to p
+    are written, and no group can still refuse a rollout event up to p that another group has applied.
+    The minimal age is needed because a Kafka transaction becomes visible in one partition after another: a
+    progress record may be visible before the alerts of its commit.
 
     Args:
         topics: names of the topics.

@@ -89,4 +89,4 @@ def validate(contract: Contract, record: Any) -> None:
     """
     fault = jsonschema.exceptions.best_match(_validator(contract).iter_errors(record))
     if fault is not None:
-        raise ContractError(f"not a {contract.value}: {fault.json_path}: {fault.message}; mend the producer")
+        raise ContractError(f"not a {contract.value}: {fault.json_path}: {fault.message}; correct the producer")

@@ -46,7 +46,7 @@ class Explained:
 
 @pytest.fixture(scope="module")
 def explained() -> Explained:
-    """Alerts of a model of the default size, trained on simulated traffic."""
+    """Alerts of a gradient boosting model, trained on simulated traffic."""
     stream = Stream(World.create(0, 2_000), 1.0, 1_780_000_000_000, disturbances=Disturbances.none())
     history = pa.concat_tables([batch.table for batch in stream.blocks(events=TRAINED + JUDGED)])
     x = training_set.build(history)
