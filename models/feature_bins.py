@@ -59,7 +59,7 @@ class FeatureBins:
             and (trained >= 0).all()
             and (self.columns >= 0).all()
         ):
-            raise ModelError("the model's feature bins do not match; train and register it again")
+            raise ModelError("the model's feature bins are invalid; train and register it again")
 
     def on(self, columns: Sequence[int]) -> "FeatureBins":
         """Return the same bins for rows with other columns.

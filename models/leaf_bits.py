@@ -44,7 +44,7 @@ class LeafBits:
     """The m tests of t trees over f columns; each column occurs twice, plain and negated (see trees.py)."""
 
     begins: np.ndarray
-    """int64[2f + 1]: index of each column's first test."""
+    """int64[2f + 1]: index of each column's first test; last, m."""
     thresholds: np.ndarray
     """float64[m], ascending in each column."""
     trees: np.ndarray

@@ -82,7 +82,7 @@ def _loaded(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> tuple[Scorer, 
 def _cached(ref: ModelRef, tracking_uri: str, cache_dir: Path, label: str) -> Path:
     """Return the local copy with the pinned digest; download it if necessary."""
     if not DIGEST.fullmatch(ref.digest):
-        # the digest is a tag, which could hold a path; the directory at that path would be deleted below
+        # the digest comes from a tag in MLflow, which could hold a path; `_discard` would delete its files
         raise ModelError(f"{label} has no SHA-256 as its digest; use `fraud models train`")
     directory = cache_dir / ref.digest
     if directory.is_dir():

@@ -90,7 +90,7 @@ def fit_and_register(
     else:
         x = training_set.build(transactions, profiles)
     y = outcomes(transactions, labels)
-    # by arrival: a transaction that is weeks late would stretch the span of event times
+    # the split is by arrival: one transaction that is weeks late would stretch the span of event times
     arrival = arrivals(transactions)
     decided = ~np.isnan(x).all(axis=1)  # transactions that the stream does not decide have no features
     x, y, arrival = x[decided], y[decided], arrival[decided]

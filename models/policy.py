@@ -1,4 +1,4 @@
-"""The decision policy: thresholds and rules that turn a score into a decision, and the alert's id.
+"""The decision policy (thresholds and rules that turn a score into a decision) and the ids of alerts.
 
 This scalar form, one transaction at a time, is the definition that documentation and the oracle use. The
 stream runs a vectorised form that is tested against this one.
@@ -88,7 +88,7 @@ class Policy:
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> "Policy":
-        """Read the policy object of a rollout's contract; absent fields get their defaults.
+        """Read a policy from a JSON object; absent fields get their defaults, unknown ones are ignored.
 
         Raises:
             KeyError: a field without a default is absent.

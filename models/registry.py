@@ -114,7 +114,7 @@ def register(
             description=record.card or None,
         ).version
         with tempfile.TemporaryDirectory() as back:
-            # of the downloaded files, because these are what loaders will see
+            # the digest is that of the downloaded files, because loaders will see these
             digest = artifact.digest(download(client, name, str(version), Path(back), tracking_uri))
         client.set_model_version_tag(name, version, "digest", digest)
     return ModelRef(name, str(version), f"models:/{name}/{version}", digest, features)

@@ -3,6 +3,7 @@
 Importing mlflow takes seconds, so it is imported at the first use of the registry, or earlier by `load`.
 """
 
+import errno
 import logging
 import os
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 from models.errors import ModelMissingError, ModelUnavailableError
 
 EXPERIMENT = "card-fraud"
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
@@ -46,6 +48,7 @@ def registry(tracking_uri: str) -> Iterator[Any]:
     Raises:
         ModelMissingError: what the caller's block asks for, a model for example, is not in the registry.
         ModelUnavailableError: the registry cannot be reached, or returns another error.
+        OSError: this machine's disk is full.
     """
     load()
     import mlflow
@@ -59,6 +62,8 @@ def registry(tracking_uri: str) -> Iterator[Any]:
     try:
         yield mlflow.MlflowClient(tracking_uri=tracking_uri, registry_uri=tracking_uri)
     except (MlflowException, OSError) as error:
+        if getattr(error, "errno", None) in DISK_FULL:
+            raise
         first_line = (str(error).splitlines() or [type(error).__name__])[0]
         is_missing = getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST"
         raise (ModelMissingError if is_missing else ModelUnavailableError)(

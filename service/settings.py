@@ -86,6 +86,6 @@ class ServiceSettings(BaseSettings):
 
 
 def describe(error: KafkaException | TimeoutError) -> str:
-    """Return the text of a Kafka error."""
+    """Return the text of a Kafka error or of a timeout."""
     cause = error.args[0] if error.args else "no answer in time"
     return str(cause.str() if hasattr(cause, "str") else cause)

@@ -13,7 +13,7 @@ RETRY_S = 1.0
 AT_ONCE = 500
 """Maximal number of records per call of `_take`."""
 OFFSETS_PER_RECORD = 2
-"""The record takes one offset, and the commit marker of its transaction another."""
+"""A record takes one offset; if it is alone in its transaction, the commit marker takes another."""
 
 
 class TopicFollower(Background):
@@ -87,7 +87,7 @@ class TopicFollower(Background):
                 self._stop.wait(RETRY_S)
 
     def _follow(self) -> None:
-        """Read until the thread is stopped; raise KafkaException if the client gives up."""
+        """Read until the thread is stopped; raise KafkaException if the topic is missing or the client gives up."""
         settings = self._settings
         reader = topic_reader.consumer(settings.bootstrap_servers, self._kafka, f"{settings.job_id}-sidecar")
         try:

@@ -31,8 +31,8 @@ from feature_store.state.piece_records import CARDS_PER_PIECE
 from feature_store.state.pieces import read_piece, write_piece
 
 SNAPSHOT_BYTES_PER_DELTA_BYTE = 6
-"""Bytes of snapshots per byte of delta, up to the limit below; without the limit, the deltas that are kept
-are a sixth of the snapshots."""
+"""Bytes of snapshots per byte of delta, up to the limit below. Without the limit, by the time that the
+deltas reach a sixth of all snapshots' size, each snapshot has been renewed, so older deltas are removed."""
 SNAPSHOT_BYTES_PER_APPEND = 64 << 10
 """Limit of the snapshot bytes that an append earns: the larger of this and half the bytes of the delta. There
 is a limit because alerts wait while snapshots are written. If large deltas pile up, snapshots catch up once
@@ -80,9 +80,9 @@ class Meta:
     oldest: int = 1
     """Number of the oldest delta kept."""
     cards: int = 0
-    """Card numbers assigned in the group, those of evicted cards included."""
+    """How many card numbers (indices of the group's cards, from 0) were assigned, to evicted cards too."""
     credit: int = 0
-    """Snapshot bytes that may still be written."""
+    """Snapshot bytes that may still be written; below 0 if the last snapshot took more than was left."""
     next_piece: int = 0
     """Number of the piece to snapshot next."""
     pieces: list[int] = field(default_factory=list)
@@ -111,7 +111,7 @@ def load_meta(store: PieceStore) -> Meta:
 
 
 def append(store: PieceStore, meta: Meta, state: GroupState, delta: Delta) -> int:
-    """Evict some idle cards, write a delta, and write the snapshots that are due or that the credit allows.
+    """Evict some forgotten cards; write a delta, and the snapshots that are due or that the credit allows.
 
     Args:
         store: holds the pieces.

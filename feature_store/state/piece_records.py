@@ -42,7 +42,7 @@ class PieceRecords:
     A card's field `events` says how many of them are its own.
     """
     profiles: NDArray[np.void]
-    """Versions of each card, newest first (PROFILE)."""
+    """Profile versions of each card, newest first (PROFILE)."""
     version_counts: NDArray[np.uint32]
     """Number of profile versions of each card, shape (n,)."""
     alert_hours: NDArray[np.void]
@@ -50,7 +50,7 @@ class PieceRecords:
     hots: NDArray[np.void]
     """Records of the hot cards (HOT)."""
     buckets: NDArray[np.void]
-    """Rings of the hot cards (BUCKET)."""
+    """The hot cards' buckets by event time, BUCKETS_PER_CARD for each card (BUCKET)."""
     latest: NDArray[np.void]
     """Recent transactions of the hot cards (EVENT)."""
     after: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, dtype=np.uint8))
@@ -91,7 +91,7 @@ def _first_reachable(card: Array, events: Array, lateness_ms: int) -> int:
 def _count(
     cards: Array, events: Array, profiles: Array, out_cards: Array, lateness_ms: int
 ) -> tuple[int, int]:
-    """Count profile versions and alert records of cards.
+    """Count the profile versions of cards, and the cards with alert counts.
 
     Set the field `events` of `out_cards` to the number of events from `_first_reachable` on.
     """

@@ -19,7 +19,7 @@ def write_piece(state: GroupState, piece: int, after: bytes = b"") -> bytes:
     """
     contents = gather(state, piece)
     cards, events = contents.cards, contents.events
-    # times are stored relative to max_time: the time of the newest event, if the card has events
+    # last arrival and event times are stored relative to max_time, the card's greatest accepted event time
     return encode(
         {
             **{f"cards.{name}": cards[name] for name in _CARD_FIELDS if name != "last_arrival"},
@@ -71,7 +71,7 @@ def decode_piece(blob: bytes, piece_name: str) -> PieceRecords:
 def _require_used_numbers(contents: PieceRecords, piece_name: str) -> None:
     """Refuse a piece in which an unused card number has records: the cards behind it would get wrong records.
 
-    Releases before 2026-11-24 wrote such pieces when cards were evicted and the state rebuilt.
+    Releases before 2026-11-24 wrote such pieces if the state was rebuilt after cards had been evicted.
     """
     cards = contents.cards
     if (

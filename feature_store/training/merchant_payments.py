@@ -147,7 +147,7 @@ def build(
         does not decide have NaN in every column.
 
     Raises:
-        TrainingSetError: the table breaks the contract.
+        TrainingSetError: the transactions or profiles break the contract.
         LabelError: there are no labels, or unreadable ones.
     """
     order = arrival_order(arrivals(transactions))

@@ -97,10 +97,10 @@ def compute(
 
 @contextmanager
 def _task_errors() -> Iterator[None]:
-    """Convert a task's failure into a TrainingSetError with the task's message, without Spark's traceback.
+    """Convert a failure in Spark into an error of this package, without Spark's traceback.
 
     Raises:
-        TrainingSetError: a task raised an error of this package.
+        TrainingSetError: a task raised an error of this package; the message is the task's.
         SparkRunError: Spark failed otherwise.
     """
     try:

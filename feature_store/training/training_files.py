@@ -13,7 +13,7 @@ from feature_store.catalogue import feature_hash, names_of
 from feature_store.merchants.catalogue import computed
 from feature_store.training.labels import Labels, is_fraud
 from feature_store.training.training_set import OUTCOMES, Decisions
-from feature_store.training.transaction_table import TrainingSetError, column, to_records
+from feature_store.training.transaction_table import column, to_records
 
 FEATURE_HASH = b"card-fraud.features"
 """Key, in the files' metadata, of the hash of the feature list."""
@@ -55,14 +55,8 @@ class Rows:
 
     @staticmethod
     def concat(parts: list["Rows"]) -> "Rows":
-        """Concatenate parts.
-
-        Raises:
-            TrainingSetError: some parts have labels, and others have none.
-        """
+        """Concatenate parts, all of which have labels, or none."""
         labels = [part.label for part in parts if part.label is not None]
-        if labels and len(labels) < len(parts):
-            raise TrainingSetError("only some files have a column 'label'; give it in all or none")
         return Rows(
             np.concatenate([part.records for part in parts]),
             pa.chunked_array([part.transaction_id for part in parts]),

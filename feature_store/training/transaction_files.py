@@ -32,7 +32,7 @@ class TransactionFiles:
     """The transactions of a parquet file, or of all *.parquet files of a directory in order of name."""
 
     def __init__(self, path: Path) -> None:
-        """Read columns and row groups from the metadata, and no data.
+        """Read the names of the columns and the sizes of the row groups, but no rows.
 
         Raises:
             TrainingSetError: no such file, not parquet, no rows, or columns that are neither the contract's
@@ -43,18 +43,33 @@ class TransactionFiles:
             raise TrainingSetError(f"{path} holds no *.parquet; give a parquet file or a directory of them")
         self.pieces: list[Piece] = []
         self.rows = 0
-        self.has_label = True
+        self._unlabelled: list[Path] = []
         for file in paths:
             parquet = open_parquet(file)
             names = parquet.schema_arrow.names
             _columns(file, names)
-            self.has_label &= "label" in names or (handbook.is_handbook(names) and handbook.LABEL in names)
+            if (handbook.LABEL if handbook.is_handbook(names) else "label") not in names:
+                self._unlabelled.append(file)
             for number in range(parquet.num_row_groups):
                 rows = parquet.metadata.row_group(number).num_rows
                 self.pieces.append(Piece(str(file), number, self.rows, rows))
                 self.rows += rows
         if not self.rows:
             raise TrainingSetError(f"{path} holds no rows; give some transactions")
+        self._files = len(paths)
+
+    @property
+    def has_label(self) -> bool:
+        """Whether every file has a column of labels."""
+        return not self._unlabelled
+
+    def require_labels_in_all_or_none(self) -> None:
+        """Raise TrainingSetError if only some files have a column of labels."""
+        if 0 < len(self._unlabelled) < self._files:
+            raise TrainingSetError(
+                f"only some files have a column 'label', and {self._unlabelled[0]} has none; "
+                "give it in all or none"
+            )
 
     def arrivals(self) -> NDArray[np.int64]:
         """Read the arrival of every row, ms, shape (rows,), without the other columns."""

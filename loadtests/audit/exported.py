@@ -40,7 +40,11 @@ class AuditMetrics:
         self._until = Gauge(
             "fraud_audit_timestamp_seconds", "Arrival up to which all was audited.", registry=self.registry
         )
-        lag = Gauge("fraud_audit_lag_seconds", "Age of the newest audited progress.", registry=self.registry)
+        lag = Gauge(
+            "fraud_audit_lag_seconds",
+            "Time since the newest audited progress of the job was read.",
+            registry=self.registry,
+        )
         lag.set_function(lag_s)
         self._exported = 0
 

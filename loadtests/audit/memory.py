@@ -111,8 +111,8 @@ class Memory:
         """Load the state of an audit of the same job and sample.
 
         Raises:
-            MemoryFileError: the file is of another job, share, allowed lateness or version, or is not a state
-                file.
+            MemoryFileError: the file is of another job, share, allowed lateness or version, or cannot be read
+                as a state file.
         """
         try:
             version, memory = _Plain(io.BytesIO(path.read_bytes())).load()

@@ -55,7 +55,7 @@ class Rebuilt:
     """Fields in which the alert rebuilt by the job's code differs; all fields if it rebuilt none; one
     text if only the order or the spelling of the fields differs."""
     oracle_differences: list[str]
-    """Fields in which the oracle's alert differs; one text about everything if it finds no alert."""
+    """Fields in which the oracle's alert differs; one text instead if the oracle finds no alert."""
     rests_on: dict[str, Any]
 
     @property
@@ -85,14 +85,15 @@ def rebuild(log: Log, settings: JobSettings, load: LoadModel, alert_id: str) -> 
         alert_id: id of the alert.
 
     Raises:
-        AlertError: there is no such alert, or records that it depends on were deleted.
+        AlertError: there is no such alert, it does not name its card and transaction, or records that it
+            depends on were deleted.
         ModelError: a model cannot be loaded.
         NoRolloutError: no rollout on the log has a champion.
         TopicReadError: a topic cannot be read.
     """
     topics = settings.topics
     card = collect(log, topics, alert_id)
-    load = cache(load)  # it is called at each decision, and each load scores golden rows
+    load = cache(load)  # called at each decision; each load scores the model's golden rows, a self-test
     partitions = len(log.ends(topics.transactions))
     record = card.alerts[0]
     rebuilt = _by_job(card, settings, partitions, load)
@@ -117,7 +118,10 @@ def rebuild(log: Log, settings: JobSettings, load: LoadModel, alert_id: str) -> 
 
 
 def _is_same(record: Record, card: CardLog) -> bool:
-    """Return whether an alert has the source of `card.alert`; a repeated transaction's can have its id."""
+    """Return whether an alert has the source of `card.alert`.
+
+    If a transaction is repeated, the alert for the repetition can have the same id, but has another source.
+    """
     return bool(json.loads(record.value or b"")["source"] == card.alert["source"])
 
 
@@ -165,7 +169,10 @@ def _by_job(card: CardLog, settings: JobSettings, partitions: int, load: LoadMod
 
 
 def _as_written(records: Iterable[Record]) -> list[tuple[int, Record]]:
-    """Return (earliest time at which the record can have been written, record), sorted, for table records."""
+    """Return (earliest time at which the record can have been written, record), sorted, for table records.
+
+    A record was written no earlier than the records before it in its partition, whatever its own timestamp.
+    """
     newest: dict[tuple[str, int], int] = {}
     dated = []
     for record in records:

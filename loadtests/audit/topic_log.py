@@ -18,7 +18,7 @@ from loadtests.oracle.records import Record
 from streaming_job.log import topic_reader
 
 FETCH = 5_000
-"""Records per call of the client."""
+"""Maximum number of records per call of the client."""
 POLL_S = 0.2
 SILENCE_S = 60.0
 """The broker is considered lost if it sends neither a record nor an end-of-partition event for this long."""
@@ -101,7 +101,7 @@ class TopicLog:
         """Return (topic, partition) -> committed offset of a consumer group, where it has committed one.
 
         Raises:
-            TopicReadError: no such topic, or the broker does not answer.
+            TopicReadError: no such topic, or the broker refuses or does not answer.
         """
         # not an admin client, which crashes while the group's coordinator starts (librdkafka #5040); not a
         # read_committed consumer, which would wait for the transaction that a killed job has left open
@@ -119,7 +119,7 @@ class TopicLog:
         """Return the last stable offset of each partition.
 
         Raises:
-            TopicReadError: no such topic, or the broker does not answer.
+            TopicReadError: no such topic, or the broker refuses or does not answer.
         """
         return self._watermarks(topic, 1)
 
@@ -127,7 +127,7 @@ class TopicLog:
         """Return the first offset that each partition still has.
 
         Raises:
-            TopicReadError: no such topic, or the broker does not answer.
+            TopicReadError: no such topic, or the broker refuses or does not answer.
         """
         return self._watermarks(topic, 0)
 
@@ -153,7 +153,7 @@ class TopicLog:
             starts: first offset to read, by partition; default: the beginning.
 
         Raises:
-            TopicReadError: no such topic, or the broker stopped answering.
+            TopicReadError: no such topic, or the broker refuses or stops answering.
         """
         starts = starts or {}
         consumer = self._consumer()

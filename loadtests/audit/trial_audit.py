@@ -24,7 +24,7 @@ class CommitTrials(NamedTuple):
     """Time at which the running totals begin, ms."""
     counts: TrialCounts
     totals: TrialCounts
-    """Running totals; finished trials are dropped from them after a while."""
+    """Running totals of the newest rollouts; those of older rollouts are dropped."""
 
 
 def trial_counts(trials: Mapping[str, Any]) -> dict[Pair, Counter[str]]:
@@ -69,7 +69,8 @@ def nested(trials: TrialCounts) -> dict[str, Any]:
 class TrialAudit:
     """Collects trial counts of progress records, then compares them.
 
-    A commit may turn an earlier `only_...` count into a `both` count, so a commit's counts may be negative.
+    A card or card-hour counted as `only_champion` or `only_challenger` may become `both` in a later commit,
+    which then counts it with -1 under the earlier name.
     """
 
     def __init__(self, problems: list[str]) -> None:
@@ -77,7 +78,10 @@ class TrialAudit:
         self._sums: dict[Pair, Counter[str]] = {}
 
     def check_group(self, commits: Iterable[CommitTrials]) -> None:
-        """Check that each record's totals are the previous ones plus its counts, unless totals began anew.
+        """Check that each record's totals are the previous record's plus its own counts.
+
+        Not checked: a record with which the totals began anew, and the first record, unless its commit is
+        the key group's first.
 
         A trial that is not in a record's totals keeps those that it had before, should it return.
 

@@ -160,7 +160,7 @@ def committed_by(log: Log, settings: JobSettings) -> dict[tuple[str, int], int]:
     """Return the offsets that the job's key groups have committed, by input partition.
 
     Raises:
-        TopicReadError: an input topic does not exist, or the broker does not answer.
+        TopicReadError: an input topic does not exist, or the broker refuses or does not answer.
     """
     topics = settings.topics
     return log.committed(settings.job_id, (topics.transactions, *settings.tables))

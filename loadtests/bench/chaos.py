@@ -27,8 +27,8 @@ from streaming_job.contracts.topics import Topics
 
 Say = Callable[[str], None]
 CARDS = 2_000
-"""Number of cards: few, so that each is used often, but enough that none gets hot: exact windows show every
-lost or repeated transaction, but a hot card's windows are approximate."""
+"""Number of cards: few, so that each is used often, but enough that none gets hot. A hot card's windows are
+approximate; only exact windows show every lost or repeated transaction."""
 KILLS_SHARE = 0.75
 """Share of `Plan.within_s` for kills; network faults get the rest."""
 WRONG = "has to be 0"
@@ -161,7 +161,7 @@ def require_clean(figures: list[Figure]) -> None:
 
 
 def _stale(installed: Installation, dsn: str) -> int:
-    """Count the cards whose last change on the topic differs from their row in Postgres."""
+    """Count the cards whose last change on the profile topic differs from their row in Postgres."""
     newest: dict[str, tuple[str, float] | None] = {}
     for record in installed.read(installed.topics.profiles):
         after = json.loads(record.value)["after"] if record.value else None

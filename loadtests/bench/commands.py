@@ -17,7 +17,7 @@ from loadtests.durations import seconds
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Measure; see docs/benchmarks.md.")
 
 Report = Annotated[
-    Path | None, typer.Option("--report", help="Write figures, versions and load to this JSON file")
+    Path | None, typer.Option("--report", help="Write figures, versions and load averages to this JSON file")
 ]
 
 
@@ -155,7 +155,10 @@ def latency(
     shadows: Shadows = 0,
     data_dir: DataDir = DATA_DIR,
 ) -> None:
-    """Measure the time from a transaction's arrival to its alert at a consumer; FRAUD_... set up the job."""
+    """Measure the time from a transaction's arrival to its alert; FRAUD_... variables set up the job.
+
+    The time ends when a consumer receives the alert.
+    """
     from loadtests.bench import latency as bench
     from loadtests.bench.rig import Plan, rig
 
@@ -207,12 +210,12 @@ def restart(
     cards: Annotated[int, typer.Option(min=1, help="Number of cards")] = 1_000_000,
     events: Annotated[int, typer.Option(min=1, help="Transactions that build up the state")] = 4_000_000,
     rounds: Annotated[
-        int, typer.Option(min=1, help="Restarts of each kind (3): working copies kept; lost; job under load")
+        int, typer.Option(min=1, help="Restarts of each kind: with working copies, without them, under load")
     ] = 3,
     profiles: Profiles = True,
     data_dir: DataDir = DATA_DIR,
 ) -> None:
-    """Measure the time from the restart of a killed job to its first alert; FRAUD_... set up the job."""
+    """Measure the time from a killed job's restart to its first alert; FRAUD_... variables set up the job."""
     from loadtests.bench import history
     from loadtests.bench import restart as bench
     from loadtests.bench.rig import Plan, rig

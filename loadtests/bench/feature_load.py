@@ -23,7 +23,7 @@ def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 class FeatureLoad:
-    """Transactions of cards that pay at random times, mostly at one of each card's 20 regular merchants.
+    """Transactions of cards that pay at random times, mostly at one of their 20 regular merchants.
 
     Ids are hashed, so that they are as incompressible on disk as real ones.
 
@@ -31,7 +31,7 @@ class FeatureLoad:
         cards: number of cards.
         per_day: transactions of a card per day.
         seed: seed of the random numbers.
-        resolution_ms: resolution of event times; card networks use whole seconds, the contract has ms.
+        resolution_ms: resolution of event times; card networks use whole seconds, the data contract has ms.
     """
 
     def __init__(self, cards: int, *, per_day: float = 2.0, seed: int = 1, resolution_ms: int = 1) -> None:

@@ -37,10 +37,12 @@ SMALL_BATCH = 2_000
 KEPT_DAYS = 40
 """After this many days the state of a card with two transactions a day no longer grows."""
 FEW_DAYS = 3
-"""Days of history for MANY or more cards, whose forty days would exceed a machine's memory."""
+"""Days of history for MANY or more cards, whose forty days would exceed a machine's memory; also used by
+`counting`."""
 MANY = 1_000_000
 BUSY_CARDS, BUSY_PER_DAY = 20_000, 4_000.0
-"""926 events per second of all cards; a busy card gets nine tenths of them, 50,000 per minute."""
+"""Cards beside one busy card, and transactions per day of each: 926 events per second in all. The busy card,
+if there is one, takes over nine tenths of these, 50,000 per minute."""
 RESTART_CARDS = 500_000
 """Cards of one key group of a job with 1,000,000 cards on two cores."""
 
@@ -191,7 +193,7 @@ def restart(cards: int) -> Iterator[Figure]:
 
 
 def _persisting(name: str, times: list[float]) -> Figure:
-    detail = f"{SMALL_BATCH:,} events; the mean; at most {max(times):.1f}"
+    detail = f"{SMALL_BATCH:,} events a delta; mean, not median; maximum {max(times):.1f} ms"
     return Figure(name, statistics.mean(times), "ms/delta", tuple(times), detail)
 
 
@@ -237,7 +239,7 @@ def counting(rounds: int) -> Figure:
 
 
 def training_set(path: Path, rounds: int) -> Figure:
-    """Measure computing a training set from a Parquet file of transactions in this process and writing it."""
+    """Measure computing and writing, in this process, the training set of a Parquet file of transactions."""
     task = Task(TransactionFiles(path))
     with tempfile.TemporaryDirectory() as directory:
         return per_item(

@@ -65,7 +65,7 @@ def _feed(rig: Rig, live: Live, usage: JobUsage, say: Say) -> tuple[float, float
         _wait(
             rig,
             begin - 1.0,
-            lambda left: say(f"warming up {load}, {left + live.for_s:.0f} s left with the measurement"),
+            lambda left: say(f"warming up {load}, {left + live.for_s:.0f} s left, including the measurement"),
         )
         usage.measure_memory()
         _wait(rig, begin, lambda left: None)

@@ -30,7 +30,7 @@ from streaming_job.contracts.topics import Topics
 
 Say = Callable[[str], None]
 PAST_S = 3_600.0
-"""Minimal length of the training history in event time, seconds."""
+"""Minimal length of the training history in event time, seconds; FEWEST_CARDS takes precedence."""
 FEWEST_CARDS = 200
 """Minimal number of cards in the training history."""
 ACTOR = "fraud bench"
@@ -185,7 +185,9 @@ def empty(directory: Path) -> None:
 
 @contextmanager
 def rig(plan: Plan, say: Say) -> Iterator[Rig]:
-    """Run the servers, with the plan's profiles and models loaded; at the end stop them and the job, by pid.
+    """Run the servers, with the plan's profiles and models loaded.
+
+    At the end, kill the job and stop the servers, each process by its pid.
 
     Raises:
         FraudError: the directory holds other data, a part does not start, or profiles do not arrive.
@@ -229,7 +231,8 @@ def _roll_out(plan: Plan, installed: Installation) -> Champion:
     timestamp_ms = None
     if plan.archive:
         # Kafka timestamps are the event times, because with timestamps from the broker all transactions
-        # would be one burst; the rollout's is earlier, because it applies only to transactions after it
+        # would be one burst; the rollout gets an earlier timestamp than all transactions, because it applies
+        # only to transactions that arrive after it
         broker.create(servers, installed.topics, replay=True)
         timestamp_ms = now_ms - int(2_000 * SPAN_S)
     events = [*installation(champion.ref, policy, "bench", ACTOR, now_ms)]

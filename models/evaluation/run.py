@@ -70,7 +70,7 @@ def run(
 
     Raises:
         ModelError: the history is too short, a training window lacks a class, or scenarios cannot be read.
-        TrainingSetError: the history breaks the contract.
+        TrainingSetError: a file cannot be read, or breaks the contract of transactions or profiles.
         HandbookError: the columns of a handbook file have nulls or wrong types.
         LabelError: labels are missing or unreadable.
     """

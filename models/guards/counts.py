@@ -34,7 +34,10 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Labelled:
-    """Cards on which a model alerted during the trial and that have a label, by their label."""
+    """Numbers of a model's labelled cards, by label.
+
+    The label of a card is that of its first transaction that has a label and on which the model alerted.
+    """
 
     fraud: int = 0
     genuine: int = 0

@@ -1,4 +1,4 @@
-"""Numbers in a guard's evidence and in its text: finite, rounded, null where undefined."""
+"""Finite, rounded numbers of a guard; an undefined one is null in the evidence, "unknown" in the text."""
 
 import math
 from typing import Any

@@ -28,7 +28,7 @@ class Range:
         """Return the value as a number.
 
         Raises:
-            GuardError: the value is no number, or out of range.
+            GuardError: the value is no number, no integer where one is required, or out of range.
         """
         kinds = (int,) if self.whole else (int, float)
         fits = (

@@ -29,8 +29,8 @@ class Guards:
     deadline_h: float = number(0, 8_760, default=72.0)
     """Hours after the start of the shadow at which `insufficient` becomes a rollback."""
     min_card_hours: int = number(0, 1e9, default=100, whole=True)
-    """Minimum of card-hours with an alert for a pass of `alert_rate` and `disagreement`; a breach needs no
-    minimum."""
+    """Minimum of card-hours in which either model alerted, for a pass of `alert_rate` or `disagreement`; a
+    breach needs no minimum."""
     rules: tuple[Rule, ...] = (
         AlertRate(max_ratio=1.5, min_ratio=0.5),
         Failures(max_share=0.001),
@@ -42,7 +42,7 @@ class Guards:
 
     @property
     def limits(self) -> Limits:
-        """Parameters that all guards share."""
+        """Parameters that are set once for all guards; a guard uses those that its test needs."""
         return Limits(self.alpha, self.min_card_hours)
 
     @property

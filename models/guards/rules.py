@@ -1,8 +1,8 @@
 """The six guards: parameters, and the test of the counts.
 
 Each guard has `judge(counts, limits) -> Finding`. `alert_rate`, `disagreement`, `failures` and `precision`
-are sequential tests by betting, valid at any time. `scoring_time` and `score_drift` compare a number with a
-limit once there are enough rows or scores.
+are sequential tests by betting, which may be repeated at any time at no higher risk of a false proof.
+`scoring_time` and `score_drift` compare a number with a limit once there are enough rows or scores.
 """
 
 from dataclasses import dataclass, field
@@ -19,12 +19,12 @@ from models.score_histogram import ScoreHistogram
 
 @dataclass(frozen=True)
 class Limits:
-    """Parameters that all guards of a rollout share."""
+    """Parameters that are set once for all guards of a rollout; a guard uses those that its test needs."""
 
     alpha: float
     """Greatest probability, per bet, of a false proof: that a limit is broken, or that it is kept."""
     min_card_hours: int
-    """Minimum of card-hours with an alert for a pass of `alert_rate` or `disagreement`."""
+    """Minimum of card-hours in which either model alerted, for a pass of `alert_rate` or `disagreement`."""
 
 
 @dataclass(frozen=True)

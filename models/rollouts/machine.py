@@ -8,8 +8,9 @@
                  withdrawn: again from withdrawn, with from_the_beginning
     rolled_back is accepted in every phase that is not final.
 
-Events of the first version are accepted in every phase, because that version had no such rules. Even so, a
-withdrawal is refused if its rollout does not exist, or if no other promoted rollout would be left.
+Events of the first version are accepted in every phase, because that version had no such rules. Even so, an
+event other than `proposed` is refused if its rollout does not exist, and a withdrawal if no promoted rollout
+would be left.
 """
 
 from collections.abc import Mapping

@@ -56,7 +56,7 @@ def load(path: Path) -> tuple[Policy, Mapping[str, Any] | None, str]:
         if len(content) > LARGEST:
             raise PolicyFileError(path, 1, f"more than {LARGEST} bytes; keep only the policy and its guards")
         for event in yaml.parse(content.decode(), Loader=yaml.SafeLoader):
-            if isinstance(event, yaml.AliasEvent):  # values could contain themselves
+            if isinstance(event, yaml.AliasEvent):  # through one, a value could contain itself
                 reason = f"*{event.anchor} repeats other lines; write the values out"
                 raise PolicyFileError(path, _line(event), reason)
         root = yaml.compose(content.decode(), Loader=yaml.SafeLoader)

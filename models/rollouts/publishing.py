@@ -65,5 +65,6 @@ def publish(
     if undelivered or failures:
         reason = failures[0] if failures else "no answer"
         raise ModelError(
-            f"the event was not written to {target}: {reason}; check the brokers, then repeat the command"
+            f"the event is not known to be written to {target}: {reason}; check the brokers, then repeat "
+            "the command"
         )

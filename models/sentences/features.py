@@ -67,7 +67,7 @@ def _usual_rate(stem: str, window: str, values: Values, text_of: Callable[[float
     if window == LONGEST or amount is None or count is None:
         return ""
     if round(count) <= 0:
-        return "; none in the 30 days before"
+        return "; no other payment in 30 days"
     return f"; usually {_rate(max(0.0, amount), window, text_of)}"
 
 
@@ -76,7 +76,7 @@ def _usual_amount(window: str, values: Values, currency: str) -> str:
     if window == LONGEST or total is None or count is None:
         return ""
     if round(count) <= 0:
-        return "; none in the 30 days before"
+        return "; no other payment in 30 days"
     return f"; usually {money(max(0.0, total) / count, currency)}"
 
 

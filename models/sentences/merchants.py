@@ -2,7 +2,8 @@
 
 A fraud is *hidden* if its amount was no spike on its card: such frauds point to a compromised merchant. A
 payment has a known outcome if it was reported as fraud, or if the label delay has passed without such a
-report (docs/labels.md).
+report (docs/labels.md). `merchant_count_*` and `merchant_risk_*` cover only payments whose label delay has
+passed, whether they were reported as fraud or not.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,6 +1,7 @@
 """Drift of the champion's features: population stability index of each against training. Pure.
 
-Calendar features are left out: unless a window is whole weeks, their distribution differs from training.
+Calendar features are left out: even without drift, their distribution differs from training, except in counts
+of whole weeks.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +17,8 @@ from service.health.groups import Groups
 CHAMPION, RECENT = "champion", "recent"
 WINDOWS = {CHAMPION: "counts", RECENT: "recent"}
 """Window -> field of a progress record's `feature_counts`. CHAMPION starts when the model became champion;
-RECENT is the newest two clock hours."""
+RECENT is the newest two clock hours of arrival of each key group; a group whose newest hour is two or more
+before that of another group is left out."""
 CALENDAR = frozenset({"hour_of_day", "is_night", "is_weekend"})
 FEWEST = 500
 """Minimum of counted transactions for an index: even without drift, the index of n transactions is about
@@ -32,7 +34,8 @@ class FeatureDrift:
     counted: Mapping[str, int]
     """Window -> number of counted transactions, which are a sample."""
     psi: Mapping[str, Mapping[str, float]]
-    """Window -> feature -> population stability index; empty for a window of fewer than FEWEST."""
+    """Window -> feature -> population stability index; empty for a window with fewer than FEWEST counted
+    transactions."""
 
     def greatest(self, most: int) -> list[dict[str, Any]]:
         """Return the `most` features that have drifted most: name, and index by window (None if missing)."""

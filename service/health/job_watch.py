@@ -36,7 +36,7 @@ class View:
 
 
 class Onsets:
-    """The onset of each reason code, for as long as the code is present at every check."""
+    """The onset of each reason code: the first call of `of` with the code, if no later call lacked it."""
 
     def __init__(self) -> None:
         self._since: dict[str, float] = {}

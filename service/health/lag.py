@@ -17,7 +17,8 @@ class PartitionLag:
     committed: int | None
     """Offset from which the job reads next; None before its first commit."""
     waiting_since_ms: int | None = None
-    """Arrival of the oldest unprocessed record (see `service.health.waiting`); None without such a record."""
+    """Arrival of the oldest unprocessed record (see `service.health.waiting`); None without such a record, or
+    if the broker did not send it in time."""
     held_from: int | None = None
     """Last stable offset, if a producer's transaction is open: read_committed consumers get no records from
     this offset on. None otherwise."""

@@ -32,7 +32,7 @@ NEWEST: Any = OffsetSpec.max_timestamp()  # type: ignore[no-untyped-call]
 
 
 class LagWatch(Background):
-    """Periodic query of offsets at the broker; keeps the last answer and the last error."""
+    """Periodic query of offsets at the broker; keeps the last answer, and the last query's error, if any."""
 
     def __init__(
         self,

@@ -3,8 +3,8 @@
 The verdict of each model on a transaction, alert or no alert, follows from three topics. `fraud-alerts` and
 `suppressed-alerts` have the alerts of the model that decided. `shadow-alerts` has a record for each
 challenger whose verdict differs from the champion's, with the champion's verdict. So a challenger without a
-shadow alert agrees with the champion, and the champion alerted on a transaction that has an alert and no
-shadow alert.
+shadow alert agrees with the champion. If a transaction has an alert and no shadow alert, the champion
+alerted: the model that decided is the champion, or a canary that agrees with it.
 
 The unit is a card, because the alerts of a burst are not independent. For each model, a card is counted by
 one label: that of the card's first transaction in the log that has a label and on which the model alerted.

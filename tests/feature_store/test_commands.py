@@ -213,9 +213,12 @@ def test_each_mistake_has_a_message_of_one_line(tmp_path: Path) -> None:
     (tmp_path / "void").mkdir()
     assert "holds no *.parquet" in fault(*options, tmp_path / "void")
     (tmp_path / "mixed").mkdir()
-    pq.write_table(history(10), tmp_path / "mixed" / "a.parquet")
-    pq.write_table(history(10).drop_columns(["label"]), tmp_path / "mixed" / "b.parquet")
-    assert "only some files have a column 'label'" in fault(*options, tmp_path / "mixed")
+    for first, name in enumerate(("a", "b")):
+        table = history(20).slice(10 * first, 10)
+        pq.write_table(table.drop_columns(["label"] * first), tmp_path / "mixed" / f"{name}.parquet")
+    text = f"only some files have a column 'label', and {tmp_path / 'mixed' / 'b.parquet'} has none"
+    assert text in fault(*options, tmp_path / "mixed")
+    assert text in fault(*options, tmp_path / "mixed", "--spark")
     assert "no file" in fault(*options, good, "--profiles", tmp_path / "absent.parquet")
     assert "no column 'transaction_id'" in fault(*options, good, "--labels", _written(profiles(), tmp_path))
     assert "no directory" in fault("--output", tmp_path / "no" / "out.parquet", "--transactions", good)

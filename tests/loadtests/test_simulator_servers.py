@@ -280,7 +280,7 @@ def test_profiles_are_loaded_and_restored(
     assert stored(database) == [tuple(row.values()) for row in wanted]
 
 
-def test_changes_reach_postgres_while_the_stream_runs(
+def test_generated_changes_reach_postgres_in_their_order(
     stack: Endpoints, database: psycopg.Connection, world: World, wait_for: Callable[..., object]
 ) -> None:
     ProfileLoader(stack.postgres_dsn).load(world)

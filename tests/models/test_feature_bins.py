@@ -66,7 +66,8 @@ def test_bins_of_a_continuous_feature_hold_equal_shares() -> None:
 
 @pytest.mark.parametrize("usual", [0.0, 1.0, -250.0, 1e9])
 def test_a_value_that_is_nearly_always_the_same_has_a_bin_of_its_own(usual: float) -> None:
-    bins = bins_of(np.full((1_000, 1), usual))
+    bins = bins_of(np.repeat([usual - 1, usual, usual + 1], [50, 900, 50])[:, None])
+    assert bins.trained[0, :3].tolist() == [50, 900, 50]
     counts = np.zeros_like(bins.trained)
     others = np.array([usual - 1, usual, usual + 1, np.nan])[:, None]
     bins.add(others, np.zeros(4, dtype=np.uint64), counts)
@@ -105,7 +106,7 @@ def test_arrays_that_would_index_out_of_bounds_are_refused(spoiled: dict[str, np
         "upper": np.zeros((2, 2)), "trained": np.ones((2, 4), dtype=np.int64), "columns": np.arange(2),
     }  # fmt: skip
     assert FeatureBins(**good)
-    with pytest.raises(ModelError, match="bins do not match"):
+    with pytest.raises(ModelError, match="bins are invalid"):
         FeatureBins(**{**good, **spoiled})
 
 

@@ -80,7 +80,8 @@ def test_bad_line_is_named(tmp_path: Path, old: str, new: str, line: int, why: s
     "text",
     [
         "", "policy", "[]", "guards: {}", "policy: 1", "a: &a [*a]", b"\xff\xfe", "---\na: 1\n---\nb: 2\n",
-        "policy: {threshold: 0.5, max_count_5m: 6}\nguards: 1", "#" * (LARGEST + 1),
+        "policy: {threshold: 0.5, max_count_5m: 6}\nguards: 1",
+        "policy: {threshold: 0.5, max_count_5m: 6}\n".ljust(LARGEST + 1, "#"),
     ],
 )  # fmt: skip
 def test_a_file_that_is_no_policy_is_refused(tmp_path: Path, text: str | bytes) -> None:

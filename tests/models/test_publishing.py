@@ -47,8 +47,8 @@ def test_a_replay_sets_the_time_from_which_the_rollout_decides(stack: Endpoints,
         topic,
         timestamp_ms=1_500_000_000_000,
     )
-    for record in records(stack.bootstrap_servers, topic, 2):
-        assert record.timestamp()[1] == 1_500_000_000_000
+    times = [record.timestamp()[1] for record in records(stack.bootstrap_servers, topic, 2)]
+    assert times == [1_500_000_000_000] * 2
 
 
 def test_a_missing_broker_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:

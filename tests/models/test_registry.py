@@ -1,5 +1,6 @@
 """Registration and loading with a real MLflow registry on sqlite and files."""
 
+import errno
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from models import loading, registry, tracking
-from models.errors import ModelError, ModelUnavailableError
+from models.errors import ModelError, ModelMissingError, ModelUnavailableError
 from models.loading import load
 from models.registry import ModelRef, register
 from models.training_record import TrainingRecord
@@ -173,9 +174,14 @@ def test_scores_that_differ_from_the_golden_ones_are_refused(
         load(ref, uri, tmp_path)
 
 
-def test_an_unknown_registry_or_model_is_one_clear_error(ref: ModelRef, uri: str, tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="registry failed"):
+def test_an_unknown_registry_or_model_is_one_clear_error(
+    ref: ModelRef, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ModelMissingError, match="registry failed"):
         load(replace(ref, name="nobody"), uri, tmp_path)
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")  # they would take seconds
+    with pytest.raises(ModelUnavailableError, match="registry failed"):
+        load(ref, "http://127.0.0.1:1", tmp_path)
 
 
 def test_a_store_whose_library_is_not_here_is_one_clear_error(
@@ -187,6 +193,17 @@ def test_a_store_whose_library_is_not_here_is_one_clear_error(
         version = client.create_model_version("elsewhere", "s3://bucket/model").version
     with pytest.raises(ModelUnavailableError, match=r"elsewhere 1 cannot be fetched .*No module named 'boto"):
         load(replace(ref, name="elsewhere", version=str(version)), uri, tmp_path)
+
+
+def test_a_full_disk_is_not_blamed_on_the_registry(
+    ref: ModelRef, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def download(*_: object) -> Path:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(loading, "download", download)
+    with pytest.raises(ModelUnavailableError, match="No space left on device; free space"):
+        load(ref, uri, tmp_path)
 
 
 def test_a_row_of_another_width_is_refused(ref: ModelRef, uri: str, tmp_path: Path) -> None:

@@ -132,12 +132,14 @@ def test_an_event_that_breaks_the_contract_is_not_written() -> None:
 
 
 def test_the_content_digest_covers_all_fields_that_a_repetition_repeats() -> None:
-    assert replace(PROPOSED, created_at=7).content == PROPOSED.content
-    for change in (
-        {"reason": "other"},
-        {"actor": "other"},
-        {"guards": {}},
-        {"approved_by": "boss"},
-        {"seq": 2},
-    ):
-        assert replace(PROPOSED, **change).content != PROPOSED.content  # type: ignore[arg-type]
+    others: dict[str, Any] = {
+        "type": Type.SHADOW_STARTED, "rollout_id": "x", "seq": 9, "idempotency_key": "x", "actor": "x",
+        "reason": "x", "approved_by": "x", "champion": None, "any_champion": True, "challengers": (),
+        "guards": {}, "line": "x", "challenger": "x", "share_bp": 1, "guard": "x", "verdict": {"x": 1},
+        "from_the_beginning": True,
+    }  # fmt: skip
+    for made in EVENTS:
+        assert replace(made, created_at=7).content == made.content
+        for name in made.fields().keys() - {"schema_version", "expected_seq", "created_at"}:
+            value = Type.PAUSED if made.type is others[name] else others[name]
+            assert replace(made, **{name: value}).content != made.content, name

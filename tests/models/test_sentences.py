@@ -124,12 +124,12 @@ def test_the_usual_value_is_the_rate_or_mean_of_the_time_before(
     for name, told_of in ((f"count_{window}", before), (f"sum_{window}", before * mean)):
         sentence = of_feature(name, values[name], values, "EUR")
         if before == 0:
-            assert sentence.endswith("; none in the 30 days before")
+            assert sentence.endswith("; no other payment in 30 days")
             continue
         usual = sentence.split("; usually ")[1]
         (per,) = [length for words, length in PER_HOURS.items() if usual.endswith(words)]
         assert is_near(read(usual), told_of * per / hours), sentence
-        assert per >= min(HOURS[window], 24)  # no shorter than the window; for 7 days, than a day
+        assert per >= HOURS[window]  # no shorter than the window
     for name in (f"mean_{window}", f"max_{window}"):
         sentence = of_feature(name, 100.0, values, "EUR")
         if before:
@@ -184,13 +184,20 @@ def test_a_flag_has_a_sentence_for_each_value(name: str, one: str, zero: str) ->
 
 MULTIPLES: Mapping[str, float] = {
     "ratio_mean_30d": 1, "ratio_robust": 1, "ratio_median": 1, "travel_speed": 1, "limit_use_24h": 100,
-    "account_age": 1, "risk_tier": 1, "count_all": 1, "std_30d": 1,
+    "account_age": 1, "risk_tier": 1, "count_all": 1, "std_30d": 1, "time_since_previous": 1,
+    "time_since_spike": 1, "lateness": 1,
 }  # fmt: skip
 
 
 @given(st.sampled_from(sorted(MULTIPLES)), st.floats(0.1, 20_000))
 def test_all_other_sentences_have_their_value(name: str, value: float) -> None:
-    assert is_near(read(of_feature(name, value, {}, "EUR")), MULTIPLES[name] * value)
+    sentence = of_feature(name, value, {}, "EUR")
+    unit = re.search(r" (s|min|h|days) after ", sentence)
+    assert is_near(read(sentence) * (SECONDS[unit[1]] if unit else 1), MULTIPLES[name] * value)
+
+
+def test_the_hour_of_day_is_named_in_utc() -> None:
+    assert of_feature("hour_of_day", 7.0, {}, "EUR") == "between 07:00 and 07:59 UTC"
 
 
 @given(st.sampled_from(NAMES))

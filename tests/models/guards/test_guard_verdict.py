@@ -3,7 +3,10 @@
 import json
 import math
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +21,9 @@ from models.guards.psi import index
 from models.guards.rules import AlertRate, Disagreement, Failures, ScoreDrift, ScoringTime
 from models.guards.verdict import Step, next_step, recomputed, verdict
 from models.score_histogram import BOUNDS, ScoreHistogram
+from streaming_job.decide.comparison import compare
+from streaming_job.decide.ruling import Ruling
+from streaming_job.progress.trials import Trials
 
 pytestmark = pytest.mark.unit
 
@@ -126,11 +132,14 @@ def test_drift_is_measured_against_training_if_given_and_names_it() -> None:
         assert (finding.evidence["against"], finding.outcome) == (versus, outcome)
 
 
-def test_histograms_without_common_bounds_give_no_verdict() -> None:
-    other = ScoreHistogram((0.33, 1.0), (10, 10, 0))
+@pytest.mark.parametrize("common", [(), (1.0,), (0.1, 0.2, 1.0)])
+def test_histograms_with_too_few_common_bounds_give_no_verdict(common: tuple[float, ...]) -> None:
+    other = ScoreHistogram((0.03, *common), (10, *[10] * len(common), 0))
     assert index(GOOD.scores, other) is None
     (finding,) = verdict(GOOD, Guards(rules=(ScoreDrift(max_psi=0.25, against=other),))).findings
     assert (finding.outcome, finding.has_data) == (Outcome.INSUFFICIENT, False)
+    enough = ScoreHistogram((0.03, 0.1, 0.2, 0.5, 1.0), (10, 10, 10, 10, 10, 0))
+    assert index(GOOD.scores, enough) is not None
 
 
 @examples(40)
@@ -255,4 +264,17 @@ def test_invalid_guards_are_refused_with_the_path_of_the_value(
 
 def test_the_bounds_equal_those_of_progress_records() -> None:
     assert tuple(step / 20 for step in range(1, 21)) == BOUNDS
-    assert ScoreHistogram.of([0.0, 0.05, 0.050001, 1.0, math.nan]).counts == (2, 1, *[0] * 17, 1, 0)
+    values = np.array([0.0, 0.05, 0.050001, 1.0, math.nan])
+    counted = ScoreHistogram.of(values)
+    assert counted.counts == (2, 1, *[0] * 17, 1, 0)
+    result = SimpleNamespace(
+        decider=SimpleNamespace(challenger="b"),
+        answer=SimpleNamespace(scores=values, failures=(), ms=1.0),
+        verdicts=SimpleNamespace(alerts=values > 1),
+    )
+    plan, trials = SimpleNamespace(trial="r", seq=1), Trials()
+    ruling = SimpleNamespace(plan=plan, champion=result, challengers=(result,), canary=None, rows=values)
+    compare(trials, cast("Ruling", ruling))
+    record = trials.of("r").of("b").to_json()
+    assert ScoreHistogram.from_json(record["scores"]) == counted
+    assert ScoreHistogram.from_json(record["champion_scores"]) == counted

@@ -33,7 +33,10 @@ def test_each_entry_has_symptom_cause_and_remedy(name: str) -> None:
 
 
 def test_each_link_has_its_entry() -> None:
-    assert link("idle", "docs/runbook.md") == "docs/runbook.md#idle"
+    for name in REGISTRY:
+        page, _, heading = link(name, "docs/runbook.md").partition("#")
+        assert (page, heading) == ("docs/runbook.md", name)
+        assert heading in ENTRIES
     assert set(NAMES.values()) <= REGISTRY.keys()
     for code in REGISTRY.values():
         assert re.fullmatch(r"[A-Z][^.]*\.", code.meaning)

@@ -226,5 +226,5 @@ def test_stop_and_stall_take_longer_than_their_limit(looks: list[Look], found: L
 @given(windows(), limits)
 def test_greater_limits_never_make_a_verdict_worse(looks: list[Look], found: Limits) -> None:
     lax = Limits(*(2 * limit for limit in (found.commit_s, found.latency_s, found.held_s, found.idle_s)))
-    if verdict(looks, found) in (Verdict.OK, Verdict.IDLE):
-        assert verdict(looks, lax) in (Verdict.OK, Verdict.IDLE)
+    # OK instead of IDLE is no worse
+    assert verdict(looks, lax).severity <= max(verdict(looks, found).severity, Verdict.OK.severity)

@@ -165,8 +165,9 @@ def test_an_idle_partition_does_not_hold_back_the_watermark() -> None:
     )
 
 
-def test_before_the_first_commit_there_are_no_samples() -> None:
+def test_before_the_first_commit_every_total_is_zero() -> None:
     seen = Scraped(of_totals(Totals()))
+    assert set(seen.samples.values()) == {0}
     assert seen("fraud_transactions_total") == 0
     assert seen("fraud_event_to_alert_seconds_bucket", le="+Inf") == 0
 

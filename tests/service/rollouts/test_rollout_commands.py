@@ -146,30 +146,20 @@ def test_a_rollout_has_the_guards_of_its_policy_file_even_if_promoted_at_once(
 
 
 def test_several_models_are_challengers_of_one_rollout(shell: Shell, uri: str, tmp_path: Path) -> None:
-    first, second = registered(uri), registered(uri, seed=1)
+    first, second, third = (registered(uri, seed=seed) for seed in range(3))
     shell.run("promote", f"{first.name}/{first.version}", "--threshold", "0.25", "--rollout-id", "r1")
-    model = f"{second.name}/{second.version}"
-    files = [policy_file(tmp_path / f"{number}.yaml", 0.5 + number / 10) for number in range(2)]
-    shell.run(
-        "propose",
-        model,
-        model,
-        "--policy",
-        files[0],
-        "--policy",
-        files[1],
-        "--rollout-id",
-        "r2",
-        "--share",
-        "5",
-    )
-    name = f"v{second.version}"
+    models = [f"{ref.name}/{ref.version}" for ref in (second, third, second)]
+    files = [policy_file(tmp_path / f"{number}.yaml", 0.5 + number / 10) for number in range(3)]
+    policies = [word for file in files for word in ("--policy", file)]
+    shell.run("propose", *models, *policies, "--rollout-id", "r2", "--share", "5")
     challengers = reading.history(shell.settings, {}).line.trials["r2"].challengers
     assert [
-        (challenger.name, challenger.role, challenger.policy.threshold) for challenger in challengers
+        (challenger.name, challenger.role, challenger.model, challenger.policy.threshold)
+        for challenger in challengers
     ] == [
-        (name, "canary", 0.5),
-        (f"{name}-2", "shadow", 0.6),
+        (f"v{second.version}", "canary", second, 0.5),
+        (f"v{third.version}", "shadow", third, 0.6),
+        (f"v{second.version}-2", "shadow", second, 0.7),
     ]
     assert challengers[0].share_bp == 500
 

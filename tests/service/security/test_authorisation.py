@@ -124,10 +124,18 @@ def test_a_token_revoked_while_the_sidecar_runs_is_refused(tmp_path: Path) -> No
 
 def test_the_api_description_has_the_role_of_each_operation(tmp_path: Path) -> None:
     secrets_of(tmp_path / "tokens.json")
-    asking = client(sidecar(tmp_path / "tokens.json"))
+    app = sidecar(tmp_path / "tokens.json")
+    asking = client(app)
     paths = asking.get("/openapi.json").json()["paths"]
-    assert paths["/v1/audit"]["get"]["security"] == [{"bearer": ["admin"]}]
-    assert paths["/healthz"]["get"]["security"] == []
+    described = {
+        (method.upper(), re.sub(r"\{[^}]*\}", "x", path)): operation["security"]
+        for path in paths
+        for method, operation in paths[path].items()
+    }
+    roles = {(method, path): [{"bearer": [role.word]}] if role else [] for method, path, role in cells(app)}
+    assert described == {operation: roles[operation] for operation in described}
+    assert described["GET", "/v1/audit"] == [{"bearer": ["admin"]}]
+    assert described["GET", "/healthz"] == []
     page = asking.get("/docs").text
     assert all(path in page for path in paths)
     assert "<script" not in page
