@@ -47,7 +47,7 @@ TABLE = (
         ("unknown_transaction",),
         404,
         "Neither an alert nor the transaction was found.",
-        "Check the ids; give an earlier since.",
+        "Check the ids; give an earlier time as since.",
     ),
     Row(
         ("method_not_allowed",),
@@ -81,14 +81,14 @@ TABLE = (
     Row(
         ("if_match_unknown",),
         412,
-        "If-Match is not a seq.",
+        "If-Match is not the number (seq) of an event.",
         "Send the ETag that GET of the rollout returns.",
     ),
     Row(("body_too_large",), 413, "The body is larger than FRAUD_MAX_BODY_BYTES.", "Send a smaller body."),
     Row(
         ("invalid_request",),
         422,
-        "Parameters or body do not match the path's OpenAPI description; errors says where.",
+        "Parameters or body do not match the path's OpenAPI description; the field errors says where.",
         "Correct them.",
     ),
     Row(
@@ -145,10 +145,10 @@ TABLE = (
         ("brokers", "audit", "too_much_to_read"),
         503,
         "brokers: the brokers did not answer a change or a search. audit: the audit log could not be read, "
-        "so the change was not made. too_much_to_read: the search would have to read more than one answer "
-        "may.",
-        "brokers, audit: repeat the request, a change with the same Idempotency-Key. too_much_to_read: "
-        "search with a later since.",
+        "so the change was not made. too_much_to_read: the search would have to read more than is allowed "
+        "for one answer.",
+        "brokers, audit: repeat the request; if it is a change, with the same Idempotency-Key. "
+        "too_much_to_read: search with a later time as since.",
     ),
     Row(
         ("labels_topic",),

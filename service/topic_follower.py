@@ -87,7 +87,7 @@ class TopicFollower(Background):
                 self._stop.wait(RETRY_S)
 
     def _follow(self) -> None:
-        """Read until the thread is stopped; raise KafkaException if the topic is missing or the client gives up."""
+        """Read until stopped; raise KafkaException if the topic is missing or the client gives up."""
         settings = self._settings
         reader = topic_reader.consumer(settings.bootstrap_servers, self._kafka, f"{settings.job_id}-sidecar")
         try:

@@ -9,7 +9,7 @@ _NOW = Row(
     (
         Panel(
             "Model",
-            "The model that scored last, by key group; groups differ only for seconds during a change.",
+            "Champion at the last decision, by key group; groups differ only for seconds during a change.",
             "short",
             "groups_disagree",
             (Query(gauge("fraud_model_info", "key_group, name, version, digest")),),
@@ -17,7 +17,7 @@ _NOW = Row(
         ),
         Panel(
             "Rollout",
-            "The rollout that decided last, by key group.",
+            "Champion's rollout at the last decision, by key group.",
             "short",
             "groups_disagree",
             (Query(gauge("fraud_rollout_info", "key_group, rollout_id")),),

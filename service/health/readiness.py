@@ -70,7 +70,7 @@ def checks(
     Args:
         now_s: seconds since 1970-01-01 UTC.
         broker_fault: error of the last query of offsets; None if it was answered.
-        waiting_for: why the totals are not complete; None if they are.
+        waiting_for: why progress records may be missing; None if they have been read to their end.
         lag: lag of all input partitions, from the brokers' offsets; None before the first answer.
         groups: newest progress record of each group.
         transactions_topic: name of the topic of transactions.

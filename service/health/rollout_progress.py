@@ -30,7 +30,7 @@ TIMES = ("time_ms", "champion_time_ms")
 
 
 def champions(groups: Groups) -> dict[str, Any] | None:
-    """Return the rollout and model that decided last, from the newest record; None before any decision."""
+    """Return the champion's rollout and model, from the newest record with a model; None without one."""
     records = [record for record in groups.values() if record.get("model")]
     if not records:
         return None
@@ -50,7 +50,7 @@ def unusable(record: Mapping[str, Any]) -> dict[int, str]:
 
 
 def phases(groups: Groups) -> dict[str, str]:
-    """Return rollout_id -> phase, in the order of the events that the key groups have applied."""
+    """Return rollout_id -> phase by the events that any key group has applied, ordered by first event."""
     phase_of: dict[str, str] = {}
     before_pause: dict[str, str] = {}
     for event in _events(groups):
@@ -101,7 +101,7 @@ def open_rollout(groups: Groups) -> dict[str, Any] | None:
 
 
 def _events(groups: Groups) -> Iterator[Mapping[str, Any]]:
-    """Return the events that any key group has applied, each once, in the order of the topic."""
+    """Return the events that any key group has applied, each once, in the order of their offsets."""
     by_key = {}
     for record in groups.values():
         for event in record.get("applied", []):

@@ -121,10 +121,10 @@ def _state(view: View) -> dict[str, Any]:
 
 
 def _epoch(view: View) -> dict[str, Any]:
-    """Return the running epochs.
+    """Return the newest epoch's number, the age of each group's running epoch, and the checkpoint's age.
 
-    The start of a group's running epoch is taken as the time of the group's newest checkpoint. The age of the
-    job's newest checkpoint is the greatest of these ages.
+    A group's newest checkpoint is as old as its running epoch, because an epoch begins when the state has
+    been saved. `checkpoint_age_s` is the greatest of the groups' ages.
     """
     epochs = view.assessment.epochs if view.assessment else {}
     ages = {group: max(0.0, view.now_s - epoch.since_s) for group, epoch in epochs.items()}
@@ -136,7 +136,7 @@ def _epoch(view: View) -> dict[str, Any]:
 
 
 def _feature_drift(view: View) -> dict[str, Any] | None:
-    """Return the features that have drifted most from the champion's training; None without counts."""
+    """Return the features that drifted most from the champion's training; None without feature counts."""
     drift = feature_drift(view.groups)
     if drift is None:
         return None

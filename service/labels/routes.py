@@ -73,8 +73,8 @@ def label_routes(ledger: Ledger, clock: Callable[[], float] = time.time) -> APIR
     def add(caller: Operator, body: LabelsBody) -> dict[str, Any]:
         """Report the outcomes of transactions: all labels are written, or none.
 
-        The caller's name is the labels' `source`. A transaction's last label counts, so a request may be
-        repeated.
+        The caller's name is the labels' `source`. Only a transaction's last label counts, so repeating a
+        request changes nothing, unless another label of the transaction has come in between.
         """
         now_ms = int(clock() * 1000)
         defaults = {"source": caller.name, "occurred_at": now_ms}

@@ -69,7 +69,7 @@ def of_view(view: View, idle_after_s: float) -> Iterable[Metric]:
 
 
 def registry_of(job: JobWatch, more: Iterable[More] = ()) -> CollectorRegistry:
-    """Create the registry of one sidecar: the job's metrics and those of this process."""
+    """Create the registry of one sidecar: the job's metrics, those of `more`, and those of this process."""
     disable_created_metrics()  # type: ignore[no-untyped-call]
     registry = CollectorRegistry(auto_describe=False)
     registry.register(FraudCollector(job, more))

@@ -52,7 +52,7 @@ def of_groups(groups: Groups, now_s: float) -> list[Metric]:
         ),
         gauges(
             "fraud_group_phase_seconds",
-            "Time spent in a phase for the newest Kafka transaction",
+            "Time spent in a phase of the work between the group's two newest commits",
             ["key_group", "phase"],
             phases,
         ),
@@ -80,7 +80,7 @@ def _sizes(groups: Groups) -> list[Metric]:
             state["cards_without_profile"],
         ),
         gauge("fraud_state_events", "Transactions kept in the state", state["events"]),
-        gauge("fraud_state_bytes", "Bytes of the local copies of the state", state["local_bytes"]),
+        gauge("fraud_state_bytes", "Bytes of the working copies of the state", state["local_bytes"]),
     ]
 
 
@@ -90,8 +90,10 @@ def _infos(groups: Groups) -> list[Metric]:
     for job_id, query_id in sorted({(str(r["job_id"]), str(r["query_id"])) for r in groups.values()}):
         job.add_metric([], {"job_id": job_id, "query_id": query_id})
     families.append(job)
-    model = InfoMetricFamily("fraud_model", "The model that scored last", labels=["key_group"])
-    rollout = InfoMetricFamily("fraud_rollout", "The rollout that decided last", labels=["key_group"])
+    model = InfoMetricFamily("fraud_model", "The champion when the group last decided", labels=["key_group"])
+    rollout = InfoMetricFamily(
+        "fraud_rollout", "The champion's rollout when the group last decided", labels=["key_group"]
+    )
     for group, record in groups.items():
         if record["model"]:
             model.add_metric([str(group)], _model_labels(record["model"]))

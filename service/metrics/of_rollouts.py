@@ -28,12 +28,12 @@ COUNTS = {
     "transactions": "Transactions that the challenger was asked to score",
     "decided": "Transactions that the challenger decided",
     "failures": "Transactions for which the challenger returned no score",
-    "rows": "Rows given to the challenger's model: one for each transaction",
+    "rows": "Rows given to the challenger's model: one for each of fraud_trial_transactions",
 }
 
 
 def of_rollouts(groups: Groups) -> list[Metric]:
-    """Return phases and the challengers' counts from progress records; empty families without rollouts."""
+    """Return phases, applied events and challengers' counts; without rollouts, the families are empty."""
     phase_of = list(phases(groups).items())[-MOST:]
     applied = {
         (str(group), event["rollout_id"]): float(event["seq"])
@@ -131,7 +131,8 @@ def _times(trial_counts: Sequence[TrialCounts]) -> Metric:
 
 
 def _scores(trial_counts: Sequence[TrialCounts]) -> Metric:
-    family = Metric("fraud_trial_score", "Scores of both models for the same transactions", "histogram")
+    meaning = "Scores of challenger and champion for the same transactions"
+    family = Metric("fraud_trial_score", meaning, "histogram")
     for key, counts in trial_counts:
         for role, name in (("challenger", "scores"), ("champion", "champion_scores")):
             if counts.get(name):

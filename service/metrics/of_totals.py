@@ -17,8 +17,8 @@ COUNTS = {
     "missing_profile": "Transactions decided without a profile of their card",
     "scoring_failures": "Transactions without a score from the model: the other rules decided alone",
     "shadow_alerts": "Verdicts of challengers that differ from the champion's",
-    "labels": "Labels whose transaction was found",
-    "late_facts": "Facts about merchants that arrived after their group's promise, and may take effect late",
+    "labels": "Labels whose transaction was found in the card's history",
+    "late_facts": "Merchant facts that may take effect late: written after a promise that should cover them",
     "suppressed": "Alerts suppressed because the card had one within the cooldown",
 }
 """Name in a progress record's `counts` -> help text. Two of these counts are left out:
@@ -40,7 +40,7 @@ def of_totals(totals: Totals) -> list[Metric]:
             "phase",
             {phase: ms / 1e3 for phase, ms in totals.phases_ms.items()},
         ),
-        counter("fraud_state_rebuilds", "Local copies of state rebuilt from the checkpoint", totals.rebuilds),
+        counter("fraud_state_rebuilds", "Working copies rebuilt from the checkpoint", totals.rebuilds),
         SummaryMetricFamily(
             "fraud_commit_interval_seconds",
             "Time between two commits of a key group",
@@ -65,5 +65,5 @@ def of_totals(totals: Totals) -> list[Metric]:
             totals.histograms["profile_age_ms"],
             1e-3,
         ),
-        histogram("fraud_score", "Scores of the model", totals.histograms["scores"]),
+        histogram("fraud_score", "Scores of the model that decided", totals.histograms["scores"]),
     ]

@@ -51,7 +51,8 @@ class AliasMirror(Background):
         except ModelError as fault:
             if str(fault) != self._fault:
                 log.warning("alias %s is behind the rollout topic: %s", ALIAS, fault)
-            self._fault = str(fault)
+            # the alias may have moved although the registry did not answer
+            self._mirrored, self._fault = None, str(fault)
             return False
         self._mirrored, self._fault = model, None
         return True

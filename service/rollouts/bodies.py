@@ -1,4 +1,4 @@
-"""Request bodies of the rollouts API, validated before the desk is called."""
+"""Bodies of the rollouts API: of requests, validated before the desk is called, and of a change's answer."""
 
 from typing import Annotated, Any, Literal
 
@@ -119,8 +119,8 @@ class EventBody(BaseModel):
     from_the_beginning: Annotated[
         bool,
         Field(
-            description="For withdrawn: whether the withdrawal also covers undecided transactions that "
-            "arrived under the rollout"
+            description="For withdrawn: whether the previous champion also decides the transactions that "
+            "arrived while the rollout was in force and are not decided yet"
         ),
     ] = False
 

@@ -207,12 +207,13 @@ def promote_command(
 @app.command("withdraw")
 def withdraw_command(
     rollout_id: RolloutId, bootstrap_servers: Servers,
-    reason: Annotated[str, typer.Option(help="Reason for readers of the log")],
+    reason: Annotated[str, typer.Option(help="Reason, stored in the event")],
     from_the_beginning: Annotated[
         bool,
         typer.Option(
             "--from-the-beginning",
-            help="Also for transactions that arrived under the rollout and are not decided yet",
+            help="Let the previous champion also decide the transactions that arrived while the rollout was "
+            "in force and are not decided yet",
         ),
     ] = False,
     key: KeyOption = "", at_seq: At = None, job_id: JobId = "card-fraud", kafka: Kafka = "{}",

@@ -1,4 +1,4 @@
-"""Construct the events that a request writes, by the history of rollouts, or refuse the request. Pure."""
+"""From a request and the history of rollouts, construct the events to write, or refuse the request. Pure."""
 
 from dataclasses import replace
 
@@ -12,7 +12,8 @@ from service.rollouts.requests import GUARD, Actor, Proposal, Receipt, Refs, Ste
 from streaming_job.contracts import Reason
 
 PROMOTED_KEY = "/promoted"
-"""The suffix by which the promoted event's key differs from the request's, if there is no trial."""
+"""Suffix of the idempotency key of `promoted` if a proposal is promoted without a trial; the rest is
+the request's key."""
 
 
 def proposal(
@@ -63,7 +64,10 @@ def proposal(
     )  # fmt: skip
     if earlier is not None:
         proposed = replace(proposed, champion=earlier.event.champion)
-        return _repetition(history, earlier, proposed)
+        first_answer = _repetition(history, earlier, proposed)
+        if (Type.PROMOTED in first_answer.types) != request.at_once:
+            raise _other_content(earlier.event)
+        return first_answer
     drawn: tuple[Event, ...] = (proposed,)
     if request.at_once:
         promoted = Event(
@@ -208,11 +212,7 @@ def _repetition(history: History, entry: Entry, repeated: Event) -> Receipt:
     """
     before = entry.event
     if replace(repeated, seq=before.seq).content != before.content:
-        raise RefusedError(
-            "idempotency_key",
-            f"the key {before.idempotency_key!r} was used for {before.type} of {before.rollout_id} with "
-            "other content; give each request a key of its own",
-        )
+        raise _other_content(before)
     written = [
         accepted
         for accepted in history.accepted(before.rollout_id)
@@ -220,6 +220,14 @@ def _repetition(history: History, entry: Entry, repeated: Event) -> Receipt:
     ]
     drawn, offsets = tuple(item.event for item in written), tuple(item.offset for item in written)
     return receipt(history.line, drawn, offsets, repeated=True)
+
+
+def _other_content(before: Event) -> RefusedError:
+    return RefusedError(
+        "idempotency_key",
+        f"the key {before.idempotency_key!r} was used for {before.type} of {before.rollout_id} with "
+        "other content; give each request a key of its own",
+    )
 
 
 def _challenger(trial: Trial, request: Step) -> Challenger:

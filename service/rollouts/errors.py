@@ -41,7 +41,7 @@ class FencedError(StaleError):
 
 
 class UnansweredError(DeskError):
-    """Brokers or registry did not answer, or a search reached a limit.
+    """Brokers or registry did not answer, no registry is set, or a search reached a limit.
 
     Repeat a change with the same idempotency key: the answer says whether it was written before.
     """

@@ -25,7 +25,10 @@ Versions = list[tuple[ModelRef, dict[str, float]]]
 
 @contextmanager
 def refusing(check: str) -> Iterator[None]:
-    """Convert a ModelError into a desk error; its check is the one that a refusal names, else `check`."""
+    """Convert a ModelError into a DeskError with the given check.
+
+    A RefusedError gets the ModelError's own check instead, if it has one.
+    """
     try:
         yield
     except ModelMissingError as fault:

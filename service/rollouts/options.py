@@ -34,7 +34,7 @@ PolicyFiles = Annotated[
     ),
 ]
 Challenger = Annotated[str, typer.Option(help="Default: the only challenger, or the one with role canary")]
-Reason = Annotated[str, typer.Option(help="Reason for readers of the log")]
+Reason = Annotated[str, typer.Option(help="Reason, stored in the event")]
 KeyOption = Annotated[str, typer.Option("--key", help="Idempotency key; default: a new one")]
 At = Annotated[int | None, typer.Option("--at", help="seq that the rollout must have; default: any")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object")]

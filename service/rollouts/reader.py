@@ -1,4 +1,4 @@
-"""A thread that follows the rollout topic, so that requests about rollouts need no broker."""
+"""A thread that follows the rollout topic, so that queries about rollouts need no broker."""
 
 from collections.abc import Callable, Mapping, Sequence
 

@@ -66,7 +66,7 @@ class Step:
     key: str
     """Idempotency key: a repeated step writes nothing, and gets a receipt for the first one's events."""
     expected_seq: int | None = None
-    """The rollout's seq that the caller expects; None: any. A rollback ignores it."""
+    """The seq (number of the newest event) that the rollout must have; None: any. A rollback ignores it."""
     challenger: str = ""
     """canary_set, promoted: name of the challenger; default: the only one, or the one with role canary."""
     share_bp: int = 0

@@ -35,7 +35,11 @@ Key = Annotated[
 ]  # fmt: skip
 IfMatch = Annotated[
     str | None,
-    Header(alias="If-Match", description="seq of the rollout that the caller expects; a rollback needs none"),
+    Header(
+        alias="If-Match",
+        description="seq that the caller expects the rollout to have (number of its newest event); "
+        "a rollback needs none",
+    ),
 ]
 
 
@@ -65,8 +69,9 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
     def propose(caller: Operator, body: ProposalBody, key: Key, response: Response) -> dict[str, Any]:
         """Open a rollout, if the proposal passes every check.
 
-        The checks: the models load, can be trusted, reproduce their golden scores, pass the checks of their
-        registration, and fit the features and the label delay of the running job; the guards are valid.
+        The checks: no other rollout is open; the rollout_id is free; the challengers, their policies and the
+        guards are valid; the models load, can be trusted, reproduce their golden scores, pass the checks of
+        their registration, and fit the features and the label delay of the running job.
         """
         return _answer(parts.desk.propose(body.proposal(key), _actor(caller)), response)
 
@@ -147,7 +152,7 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
 
 
 def _readable(parts: RolloutParts) -> History:
-    """Return the history; raise a Problem (503) until the topic has been read to its end."""
+    """Return the history of rollouts; raise a Problem (503) while records may be missing from it."""
     if reason := parts.reader.waiting_for:
         raise Problem(503, "rollouts_unknown", f"{reason}; ask again in a moment")
     return parts.reader.history

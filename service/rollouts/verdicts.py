@@ -21,14 +21,14 @@ def text(assessment: Assessment) -> str:
 
 
 def recompute(path: Path) -> str:
-    """Check that the verdicts in a file follow from its counts and guards; return a text with the outcomes.
+    """Check that each challenger's verdict follows from its counts and guards; return the outcomes as text.
 
     Args:
         path: JSON file: the `verdict` of an event `breached`, or an answer of
             `GET /v1/rollouts/{id}/verdict`.
 
     Raises:
-        RefusedError: the file cannot be read, or its verdict does not follow from its counts.
+        RefusedError: the file cannot be read, or a verdict in it does not follow from its counts.
         GuardError: the file's evidence is invalid.
     """
     try:
@@ -37,7 +37,9 @@ def recompute(path: Path) -> str:
         raise RefusedError(
             "evidence", f"{path} cannot be read as JSON: {fault}; give the file of a verdict"
         ) from fault
-    verdicts = content.get("challengers", {"": content}) if isinstance(content, dict) else {"": content}
+    verdicts = content.get("challengers", {"": content}) if isinstance(content, dict) else None
+    if not isinstance(verdicts, dict) or not verdicts:
+        raise RefusedError("evidence", f"{path} holds no verdict of a challenger; give the file of a verdict")
     for name, evidence in verdicts.items():
         result = recomputed(evidence)
         if not result.agrees_with(evidence):

@@ -93,7 +93,8 @@ def state_of(entry: Entry, groups: Groups, topic: str) -> dict[str, Any]:
         `state`: refused; applied once every key group has read the event; else pending. `refused`: why the
         event was refused. `groups`: number of key groups that have read the event (`applied`), and of all
         (`of`). `held_from`: partition of the transactions topic -> offset of the first transaction for which
-        the event was in force; empty if the progress records no longer name the event.
+        the event was in force; empty if the newest progress records do not name the event (not yet, or no
+        longer).
     """
     folded, held_from = 0, dict[str, int]()
     for record in groups.values():

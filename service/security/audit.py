@@ -29,7 +29,8 @@ class Entry:
     at: int
     """Milliseconds since 1970-01-01 UTC."""
     actor: str
-    """Name of the token, `local` without a tokens file, user of the operating system, or `guard`."""
+    """For the API, name of the token, or `local` without a tokens file; for the command line, user of the
+    operating system; for guards, `guard`."""
     role: str
     action: str
     """For example `rollout.canary_set`."""

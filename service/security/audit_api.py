@@ -53,6 +53,6 @@ def newest(
 
 def _view(stored: Stored) -> dict[str, Any]:
     record = audit.read(stored.value)
-    if record is None:  # not written by the sidecar or `fraud rollouts`
+    if record is None:  # written neither by the sidecar nor by `fraud rollouts`
         return {"offset": stored.offset, "foreign_sha256": hashlib.sha256(stored.value).hexdigest()}
     return {"offset": stored.offset, "record": record}

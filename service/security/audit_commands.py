@@ -44,7 +44,7 @@ def verify_log(
         str | None, typer.Option(help="Head printed by an earlier run: reveals a log that was cut since then")
     ] = None,
 ) -> None:
-    """Check that no record was changed, removed, inserted or moved; print the newest digest."""
+    """Check that no record was changed, removed, inserted or moved; print the head: the newest digest."""
     settings = environment.settings(ServiceSettings)
     try:
         stored = list(AuditLog(settings).all())

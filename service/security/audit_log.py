@@ -10,7 +10,8 @@ from streaming_job.log import topic_reader
 
 PARTITION = 0
 PER_RECORD = 4
-"""Offsets read per requested record: record and commit marker take two; aborted transactions take more."""
+"""Offsets that the first attempt goes back per requested record. A record and its commit marker take two;
+aborted transactions take more."""
 
 
 class NoAuditError(LookupError):

@@ -17,7 +17,10 @@ OF_PROXIES = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "
 
 
 class Gate:
-    """ASGI middleware that puts the caller or the authentication problem into the scope; refuses nothing."""
+    """ASGI middleware that puts the caller, or the problem of the authentication, into the scope.
+
+    It refuses nothing itself: a route that requires a role raises the problem (`roles.Require`).
+    """
 
     def __init__(self, app: ASGIApp, *, tokens: TokensFile | None, clock: Callable[[], float]) -> None:
         """Wrap an application.
@@ -78,7 +81,7 @@ def _unauthorised(code: str, detail: str) -> Problem:
 
 
 def _refuse_strangers(origin: str, headers: Headers) -> None:
-    """Without tokens, refuse requests that come from another machine or a proxy, or name another Host.
+    """Without tokens, refuse requests that come from another machine or a proxy, or whose Host is not local.
 
     Behind a proxy on this machine every client would look local. With DNS rebinding an attacker's name
     resolves to 127.0.0.1, so a browser treats the attacker's page and the sidecar as one origin; but the

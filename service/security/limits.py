@@ -47,7 +47,10 @@ class BodyLimit:
             await self._app(scope, replay, send)
 
     async def _buffered(self, receive: Receive) -> Receive:
-        """Read the body; return a `receive` that first returns it in one message, then later messages."""
+        """Read the body; return a `receive` that first returns it in one message, then later messages.
+
+        If the client has gone, the first message is its disconnect.
+        """
         body, more, last = b"", True, None
         while more:
             message = await receive()

@@ -13,9 +13,9 @@ class ListenError(FraudError):
 
 
 def check(host: str, settings: ServiceSettings) -> None:
-    """Check the TLS files, and what an address needs that other machines can reach.
+    """Check the TLS files and, if other machines can reach the address, its protection.
 
-    Such an address needs tokens. It also needs TLS, unless `insecure_http` is set.
+    An address that other machines can reach needs tokens. It also needs TLS, unless `insecure_http` is set.
 
     Args:
         host: address or name to listen on.

@@ -1,4 +1,4 @@
-"""`fraud dead-letters`: lists records that could not be decided, and replays corrected ones."""
+"""`fraud dead-letters`: lists dead letters, and sends their records again, corrected or unchanged."""
 
 import getpass
 import json
@@ -28,10 +28,10 @@ app = typer.Typer(no_args_is_help=True, help="List dead letters; send mended one
 
 Reasons = Annotated[list[str] | None, typer.Option("--reason", help="Only these reasons; repeatable")]
 Topics = Annotated[list[str] | None, typer.Option("--topic", help="Only records of these topics; repeatable")]
-Since = Annotated[str | None, typer.Option(help="Arrived at or after: 2026-05-28T20:30 (UTC), or ms")]
-Until = Annotated[str | None, typer.Option(help="Arrived before; same format as --since")]
+Since = Annotated[str | None, typer.Option(help="Record arrived at or after: 2026-05-28T20:30 (UTC), or ms")]
+Until = Annotated[str | None, typer.Option(help="Record arrived before; same format as --since")]
 Offsets = Annotated[
-    str | None, typer.Option(help="Only these of the dead-letters topic: PARTITION:FIRST-LAST, e.g. 0:17-42")
+    str | None, typer.Option(help="Only these offsets of dead-letters: PARTITION:FIRST-LAST, e.g. 0:17-42")
 ]
 
 
@@ -42,7 +42,7 @@ def list_letters(
     since: Since = None,
     until: Until = None,
     offsets: Offsets = None,
-    limit: Annotated[int, typer.Option(min=1, help="Show this many of each partition, the newest")] = 1_000,
+    limit: Annotated[int, typer.Option(min=1, help="Newest dead letters to show of each partition")] = 1_000,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line")] = False,
     raw: Annotated[
         Path | None, typer.Option(help="Write all matching letters whole to this new file, to be mended")

@@ -80,7 +80,7 @@ def _sizes(letter: Letter) -> str:
 
 
 def _fetch(reader: Consumer, letter: Letter) -> Message | None:
-    """Return the record at a letter's offset; None if there is none."""
+    """Return the log's record at the offset that a letter names; None if there is none."""
     try:
         # checked first: the client would wait half a minute for a missing topic or partition
         if letter.partition not in topic_reader.partitions(reader, letter.topic):
@@ -89,7 +89,7 @@ def _fetch(reader: Consumer, letter: Letter) -> Message | None:
         if fault.args[0].code() in NO_SUCH_TOPIC:
             return None
         raise
-    # if the offset is no longer in the log, the reader continues with a later one
+    # if the offset is not in the log, the reader continues at another one
     start = TopicPartition(letter.topic, letter.partition, letter.offset)
     record = next(topic_reader.to_end(reader, start), None)
     return record if record is not None and record.offset() == letter.offset else None

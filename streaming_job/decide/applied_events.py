@@ -24,7 +24,7 @@ class AppliedEvents:
     _encoded: orjson.Fragment | None = None
 
     def follow(self, steps: Sequence[Step]) -> None:
-        """Replace the events by the newest of all events folded so far."""
+        """Replace the events by the newest MAX_EVENTS of those folded so far."""
         self._steps = steps[-MAX_EVENTS:]
         offsets = sorted({step.offset for step in self._steps})
         self.held_from = {offset: self.held_from.get(offset, {}) for offset in offsets}

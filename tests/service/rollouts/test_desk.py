@@ -110,6 +110,10 @@ def test_an_idempotency_key_of_another_request_is_refused() -> None:
     for again in (step(Type.PAUSED, "s"), replace(step(Type.SHADOW_STARTED, "s"), reason="another")):
         assert refused(lambda again=again: desk.take(again, ADA)) == "idempotency_key"
     assert refused(lambda: desk.propose(proposal(version=3), ADA)) == "idempotency_key"
+    assert refused(lambda: desk.propose(proposal(at_once=True), ADA)) == "idempotency_key"
+    empty = desk_of(MemoryRollouts(champion=None))
+    empty.propose(proposal(at_once=True), ADA)
+    assert refused(lambda: empty.propose(proposal(), ADA)) == "idempotency_key"
 
 
 def refused(ask: Any) -> str:

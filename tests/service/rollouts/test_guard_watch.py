@@ -183,3 +183,7 @@ def test_the_answer_is_the_verdict_on_the_sum_of_the_groups_counts(tmp_path: Pat
     file.write_text(json.dumps(content))
     with pytest.raises(RefusedError, match="does not follow from its counts, which give breach"):
         verdicts.recompute(file)
+    for empty in ({**content, "challengers": {}}, {"challengers": 3}, []):
+        file.write_text(json.dumps(empty))
+        with pytest.raises(RefusedError, match="holds no verdict of a challenger"):
+            verdicts.recompute(file)

@@ -194,11 +194,11 @@ def test_deleted_records_are_reported_and_not_replayed(letters: Letters, tmp_pat
         assert isinstance(outcome.exception, LetterError)
         assert "their records are gone from the log" in str(outcome.exception)
         assert "leave these dead letters out" in str(outcome.exception)
-    assert not letters.sent_again(topics.model_rollouts, least=0)
 
     # as the message says: the first letter gets a value, the others without a record are left out
     line = {**json.loads(lines[0]), "value": rollout(10, "r1").decode()}
     file.write_text(f"{json.dumps(line)}\n{lines[1]}\n")
     assert json.loads(letters.told("replay", str(file))) == {"sent": 2, "sent_before": 0}
-    result = letters.sent_again(topics.model_rollouts)
+    # nothing else was sent, so the refused replays have sent nothing
+    result = letters.sent_again(topics.model_rollouts, least=2)
     assert [record.value for record in result] == [rollout(10, "r1"), value]

@@ -94,7 +94,7 @@ def test_chargebacks_agree_with_the_oracle(record):
         *(({"kind": "verdict", "verdict": "genuine", "reason": reason}, False) for reason in REASONS),
     ],
 )
-def test_a_label_has_time_and_outcome(changes, says):
+def test_each_kind_of_label_has_its_outcome(changes, says):
     record = {k: v for k, v in GOOD.items() if k not in ("verdict", "reason")} | changes
     assert ours(record, Contract.LABEL) == ("c", "t", says)
 
@@ -115,7 +115,7 @@ def test_each_label_belongs_to_one_group_whatever_its_partition():
         if isinstance(item, Label):
             card = cards[item.offset]
             assert groups.group_of(card) == group
-            assert (item.lo, item.hi) == hash_string(card)
+            assert (item.lo, item.hi, item.arrival) == (*hash_string(card), item.offset)
             assert item.transaction == hash_string("t")[0] & TRANSACTION_MASK
     buried = {item.offset: item.reason for item, _ in result if isinstance(item, DeadLetter)}
     assert buried == {**dict.fromkeys((0, 5, 10, 15), Reason.MALFORMED_JSON), 20: Reason.INVALID_VALUE}

@@ -3,7 +3,6 @@
 import json
 import time
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from harness.raw_records import LIMITS, NOW, record, records
@@ -84,10 +83,11 @@ def test_the_simulators_cards_are_tokens() -> None:
 
 
 def test_the_check_takes_little_time() -> None:
-    quotes = decoded([f"card-{row:08}" for row in range(100_000)]).quotes
+    ids = pa.array([f"{row:019}".encode() for row in range(100_000)], pa.binary())
     took = []
     for _ in range(5):
         begin = time.perf_counter()
-        assert not np.any(luhn.find_card_numbers(quotes))
+        matches = luhn.find_card_numbers(ids)
         took.append(time.perf_counter() - begin)
-    assert min(took) / len(quotes) < 2e-7  # 0.005 us on a quiet machine
+        assert matches.sum() == len(ids) / 10
+    assert min(took) / len(ids) < 2e-7  # 0.03 us on a quiet machine

@@ -90,13 +90,14 @@ def test_one_in_eight_of_the_champions_transactions_is_counted_by_its_features()
     world = World()
     for number in range(200):
         world.tx(number * MINUTE, float(number), transaction_id=f"t{number}")
-    world.tx(0, 0.0, arrival=201 * MINUTE, transaction_id="t0")  # a repetition
+    world.tx(8 * MINUTE, 8.0, arrival=201 * MINUTE, transaction_id="t8")  # a repetition
     (outcome,) = world.run()
     feature_counts = counted(outcome)
     assert feature_counts["model"]["digest"] == scorer().digest
     assert tuple(feature_counts["features"]) == NAMES
     sampled = [n for n in range(200) if hash_string(f"t{n}")[0] % SAMPLED == 0]
     assert 10 < len(sampled) < 50
+    assert 8 in sampled
     assert {sum(counts) for counts in feature_counts["counts"]} == {len(sampled)}
     bins = scorer().bins
     assert bins is not None
@@ -134,7 +135,7 @@ def test_alerts_and_dead_letters_keep_their_contracts_and_are_counted():
     assert max(times.max_event_time for times in outcome.partitions.values()) <= START + 3 * DAY
 
 
-@pytest.mark.parametrize("cuts", [(), (1, 2, 3)], ids=["one batch", "a batch each"])
+@pytest.mark.parametrize("cuts", [(), (1, 2, 3, 4, 5)], ids=["one batch", "a batch each"])
 def test_a_rollout_decides_arrivals_from_its_own_on(cuts):
     """r1 also decides transactions that arrive before any rollout.
 
@@ -353,12 +354,15 @@ def test_rollout_with_an_impossible_policy_is_refused(name, text):
 
 
 def assert_refused(value: bytes) -> None:
-    world = World(partitions=3)
+    world, without = World(partitions=3), World(partitions=3)
     world.raw_rollout(value, -MINUTE)
-    world.tx(0, 1.0)
-    world.tx(SECOND, 1.0)
+    for each in (world, without):
+        each.tx(0, 1.0)
+        each.tx(SECOND, 900.0)
+    (alert,) = values(without.run())
     for cuts in ((), (1,)):
         outcomes = world.run(cuts, groups=3)
+        assert values(outcomes) == [alert]
         (letter,) = [letter for outcome in outcomes for letter in outcome.dead_letters]
         assert (letter.topic, letter.offset) == (TOPICS.model_rollouts, 1)
         validate(Contract.DEAD_LETTER, json.loads(letter.encode()))

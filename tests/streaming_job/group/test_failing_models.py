@@ -208,4 +208,5 @@ def test_a_registry_out_of_reach_stops_a_job_that_has_no_other_model() -> None:
     result.tx(MINUTE)
     with pytest.raises(ModelUnavailableError, match="away"):
         result.run(load_model=gone)
-    assert result.run(load_model=load)
+    (outcome,) = result.run(load_model=load)
+    assert outcome.counts["transactions"] == len(result.transactions)

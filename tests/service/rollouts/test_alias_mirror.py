@@ -1,0 +1,40 @@
+"""The mirror of the champion's alias when the registry fails; `test_rollout_commands` has a real registry."""
+
+import pytest
+from harness.memory_rollouts import ADA, MemoryRollouts, ref
+
+from models.errors import ModelUnavailableError
+from models.policy import Policy
+from models.registry import ModelRef
+from models.rollouts import events
+from service.rollouts.alias_mirror import ALIAS, AliasMirror
+
+pytestmark = pytest.mark.unit
+
+
+class Registry:
+    """An alias in memory; moving it may fail, before or after the move."""
+
+    def __init__(self) -> None:
+        self.version = ""
+        self.fails = False
+
+    def point(self, alias: str, model: ModelRef) -> None:
+        assert alias == ALIAS
+        self.version = model.version
+        if self.fails:
+            raise ModelUnavailableError("no answer")
+
+
+def test_an_alias_that_moved_without_an_answer_is_moved_back_with_the_champion() -> None:
+    log, registry = MemoryRollouts(), Registry()
+    mirror = AliasMirror(log.history, registry.point)
+    assert mirror.look()
+    log.put(*events.installation(ref(2), Policy(0.5, 6), "r2", ADA.name, 1))
+    registry.fails = True
+    assert not mirror.look()
+    assert (registry.version, mirror.fault) == ("2", "no answer")
+    log.put(events.withdrawal("r2", 3, ADA.name, "bad", 2, from_the_beginning=False))
+    registry.fails = False
+    assert mirror.look()
+    assert (registry.version, mirror.fault) == ("1", None)
