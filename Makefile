@@ -22,7 +22,7 @@ preflight:
 	@command -v "$(PYTHON)" >/dev/null || { echo "error: no $(PYTHON) found: install Python 3.11 or newer" >&2; exit 1; }
 	@"$(PYTHON)" -m deploy.local.preflight
 
-setup: preflight ## make or update the virtual environment (every other target does it too)
+setup: preflight ## make or update the virtual environment (the targets that need it do it first)
 	@"$(PYTHON)" -m deploy.local.setup_venv
 
 jars: setup
@@ -31,7 +31,7 @@ jars: setup
 demo: setup ## the whole system, live: transactions in, alerts out, verified at the end
 	@$(BIN)/fraud demo $(ARGS)
 
-# property tests try other examples each day; a failure is repeated with the seed in the command's line
+# property tests try other examples each day; to repeat a failure, set SEED to the seed in the printed command
 SEED ?= $(shell date -u +%Y%m%d)
 
 # three processes, two of them with a stack of their own (tests/harness/scheduling.py); the long files come first
@@ -39,11 +39,12 @@ test: setup ## lint, types, and all tests with real servers
 	@$(MAKE) --no-print-directory --jobs 3 jars kernels lint
 	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-# compiled once a user and version, half a minute; otherwise each process that needs them first would do it
+# kernels are compiled once for each user and version of their code, in half a minute; without this target, several
+# test processes would compile them at the same time
 kernels: setup
 	@$(BIN)/python -m streaming_job.runtime.workers.preload
 
-test-thorough: ## everything that takes long, too: all steps of the kill matrix, thousands of examples; hours
+test-thorough: ## `make test` with all that takes long: every step of the kill matrix, thousands of examples; hours
 	FRAUD_HYPOTHESIS=thorough $(MAKE) test
 
 test-unit: setup ## the tests that need no servers (seconds)

@@ -61,7 +61,8 @@ def refuse_unknown(variables: Iterable[str]) -> None:
     own_variables = sorted({name.upper() for name in variables if name.upper().startswith(PREFIX)})
     if not own_variables:
         return
-    from streaming_job.settings import JobSettings  # late: slow, and needed only for such variables
+    # imported here, because the import is slow, and needed only if there are such variables
+    from streaming_job.settings import JobSettings
 
     known = {f"{PREFIX}{name.upper()}" for name in (*JobSettings.model_fields, *OTHER_VARIABLES)}
     known |= {f"{PREFIX}TOPICS__{name.upper()}" for name in Topics.model_fields}

@@ -213,7 +213,8 @@ class Job:
     def _follow(self, query: StreamingQuery) -> None:
         try:
             while query.isActive:
-                self._slots.are_short()  # logs a change, even while the epoch waits for a slot
+                # called for its log messages: slots may become too few while the epoch waits for one
+                self._slots.are_short()
                 if self._stop.wait(0.2):
                     self._finish(query)
             query.awaitTermination()

@@ -86,14 +86,14 @@ _STATE = Row(
         ),
         Panel(
             "Bytes",
-            "Size of the local copies of the state.",
+            "Size of the working copies.",
             "bytes",
             "state_grows",
             (Query(gauge("fraud_state_bytes"), "bytes"),),
         ),
         Panel(
             "Starts and rebuilds",
-            "Starts of the job, and rebuilds of local copies of the state, in an hour.",
+            "Starts of the job, and rebuilds of working copies, in an hour.",
             "short",
             "restarts",
             (

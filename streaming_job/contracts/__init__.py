@@ -89,4 +89,5 @@ def validate(contract: Contract, record: Any) -> None:
     """
     fault = jsonschema.exceptions.best_match(_validator(contract).iter_errors(record))
     if fault is not None:
-        raise ContractError(f"not a {contract.value}: {fault.json_path}: {fault.message}; correct the producer")
+        what = f"not a {contract.value}: {fault.json_path}: {fault.message}"
+        raise ContractError(f"{what}; correct the producer")

@@ -67,8 +67,8 @@ class ModelJudge:
     def warm_up(self, newest: Plan | None) -> None:
         """Load the champion's model in advance, so that no transaction waits for it.
 
-        A failure is only logged here, and raised for the first transaction that needs the model. There may be
-        none: the rollout topic may hold a withdrawal that arrived before all such transactions.
+        A failure is only logged here, and raised for the first transaction that needs the model. Perhaps no
+        transaction will: a withdrawal that is not read yet may have arrived before all of them.
         """
         if newest is None:
             return

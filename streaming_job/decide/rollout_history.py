@@ -1,4 +1,4 @@
-"""The rollout history: which champion decides a transaction, and which challengers are scored beside it.
+"""The rollout history: which champion decides a transaction, and which challengers score it, too.
 
 The plan of a transaction follows from the rollout events that had arrived before it. (Exceptions: a later
 withdrawal "from the beginning", and transactions before the first plan.) Events are folded in the order of

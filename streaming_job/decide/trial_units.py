@@ -1,4 +1,4 @@
-"""The units of the paired comparison: which models have alerted on a card, and on a card-hour, so far.
+"""The units that compare champion and challenger: which models alerted on a card, or a card-hour, so far.
 
 Transactions are not independent samples: a burst on one card is one event for both models. So guards count
 card-hours and cards. Whether a unit counts as `both` or for one model only is known only after its last

@@ -1,6 +1,7 @@
 """Kernels that scan JSON (RFC 8259) in bytes: they find the end of a string, a number or any value.
 
-Strings must be UTF-8. A position of -1 means: malformed, or unusual, so that `strict` has to decide.
+Strings must be UTF-8. A position of -1 means: malformed, or beyond DEEPEST or LONGEST_NUMBER. Then the module
+`strict` has to decide.
 """
 
 import numpy as np

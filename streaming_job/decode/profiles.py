@@ -137,7 +137,7 @@ def _read(
     change = np.zeros(1, dtype=PROFILE)
     change["partition"], change["offset"], change["arrival"] = partition, offset, arrival
     if value is None:
-        card_id = strict.identifier(strict.parse_object(key), "card_id")
+        card_id = strict.identifier(strict.parse_object(key, part="key"), "card_id")
         change["change"] = TOMBSTONE
     else:
         envelope = strict.parse_object(value)

@@ -67,19 +67,20 @@ def _nesting(text: str) -> int:
     return deepest
 
 
-def parse_object(value: bytes | None, fields: Iterable[str] = ()) -> dict[str, Any]:
-    """Parse the JSON object in a record's value.
+def parse_object(value: bytes | None, fields: Iterable[str] = (), part: str = "value") -> dict[str, Any]:
+    """Parse the JSON object in a record's value or key.
 
     Args:
-        value: the record's value.
+        value: the value, or the key.
         fields: names that must not be repeated. Other names may be. The values are not checked here: they may
             be anything that Python's json module reads, up to MAX_NESTING and MAX_DIGITS.
+        part: `value` or `key`, for the error's text.
 
     Raises:
         Rejected: with the first reason that applies, in the order of the checks below.
     """
     if not value:
-        raise Rejected(Reason.EMPTY_VALUE, "the record has no value")
+        raise Rejected(Reason.EMPTY_VALUE, f"the record has no {part}")
     if len(value) > MAX_RECORD_BYTES:
         raise Rejected(Reason.RECORD_TOO_LARGE, f"{len(value)} bytes; at most {MAX_RECORD_BYTES} are allowed")
     try:
@@ -94,7 +95,7 @@ def parse_object(value: bytes | None, fields: Iterable[str] = ()) -> dict[str, A
         # ValueError covers JSONDecodeError and Python's limit on the digits of a number
         raise Rejected(Reason.MALFORMED_JSON, str(fault) or type(fault).__name__) from None
     if not isinstance(record, _Object):
-        raise Rejected(Reason.NOT_AN_OBJECT, f"the value is a JSON {type(record).__name__}")
+        raise Rejected(Reason.NOT_AN_OBJECT, f"the {part} is a JSON {type(record).__name__}")
     for name in fields:
         if name in record.repeated:
             raise Rejected(Reason.DUPLICATE_FIELD, f"field {name!r} occurs more than once")

@@ -23,7 +23,7 @@ from streaming_job.log.records import Records
 
 @dataclass(frozen=True)
 class TimeLimits:
-    """The limits of an installation for transactions that keep the contract."""
+    """Limits that an installation sets; they refuse some transactions that keep the contract."""
 
     lateness_ms: int
     """How far the event time may be before the arrival."""

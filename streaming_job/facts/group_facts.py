@@ -11,9 +11,9 @@ A fact that a group writes after a promise never takes effect before the promise
 it takes effect later. So a group that has read the promises of all groups up to a time has all facts that
 take effect before that time.
 
-Labels before Q are skipped, because their reports have been written. Transactions before Q are counted again,
-because the counts of hours that were open at Q have not been written; counts of earlier hours are dropped,
-because they have been written.
+A start reads some input before Q again. It skips labels before Q, because their reports have been written. It
+counts transactions before Q again, because the counts of hours that were open at Q have not been written; it
+drops the counts of earlier hours, because they have been written.
 """
 
 from collections.abc import Collection
@@ -138,7 +138,8 @@ class GroupFacts:
 
         Args:
             time: clock of the group, see `LogClock.time`.
-            seen: greatest promise of all groups, read before this group was found to be IDLE.
+            seen: greatest promise of any group, read before this group was found to be IDLE; an IDLE group
+                makes this promise, too.
             outcome: receives facts and dead letters.
         """
         for item in self._labels.due(time):

@@ -99,7 +99,8 @@ def read(records: Records, job_id: str) -> FactBatch:
                     promises[group] = max(until, promises.get(group, until))
                 case other:
                     raise FactError(
-                        f"{position} is a merchant fact of unknown kind {other!r}; run the newer release"
+                        f"{position} is a merchant fact of unknown kind {other!r}; "
+                        "run the release that wrote it"
                     )
         except (LookupError, TypeError, ValueError, OverflowError) as fault:
             raise _foreign_record(position) from fault

@@ -108,7 +108,7 @@ class FactTable:
             arrivals: ms, all before the horizon, shape (n,).
 
         Returns:
-            Shape (n, len(MERCHANT_FEATURES)); NaN where unknown.
+            Shape (n, number of merchant label features); NaN where unknown.
         """
         if arrivals.size and self._stale_from <= arrivals.max():
             self.sort_reports()

@@ -1,9 +1,9 @@
 """Append-only rows persisted in tiered pieces: each call of `add` adds a piece; small pieces are merged.
 
 A new piece is merged with the previous piece while the previous piece has less than twice as many rows, and
-both together have at most MOST_ROWS. So at any time about log2(MOST_ROWS) pieces can still be merged, each
-row is written about log2(MOST_ROWS) times, and merging writes no piece of more than MOST_ROWS rows. Old rows
-are removed by whole pieces.
+both together have at most MOST_ROWS. So a piece that can still be merged has at least twice as many rows as
+the next: at any time there are about log2(MOST_ROWS) such pieces, each row is written about log2(MOST_ROWS)
+times, and merging writes no piece of more than MOST_ROWS rows. Old rows are removed by whole pieces.
 """
 
 from collections.abc import Callable, Iterator

@@ -56,7 +56,8 @@ class GroupCommitter:
 
         Raises:
             FencedError: another instance of the job has taken over.
-            SinkError: the transaction failed in several attempts, or a newer task attempt has the group.
+            SinkError: the transaction failed in several attempts; or a newer task attempt of this instance
+                has the group; or the brokers do not answer, or another transaction stays open.
         """
         outcome = take_outcome()
         for alerts in (outcome.alerts, outcome.suppressed, outcome.shadow_alerts):

@@ -36,7 +36,7 @@ ROLLOUTS = "rollouts"
 MISPLACED = "only rollouts in partition 0 count, in its order; write this one to partition 0"
 """Detail of the dead letter for a rollout outside partition 0."""
 SNAPSHOT_END = "snapshot_end"
-"""Name in `Meta.extra`."""
+"""Name in `Meta.extra`: the arrival that `GroupCore.snapshot_end` returns."""
 
 
 class GroupCore:
@@ -81,8 +81,8 @@ class GroupCore:
             self.outcome.set_aside = self._rollouts.set_aside
         self._new_rollouts = False
         self._trial = TrialPieces(store, self._rollouts.steps)
-        # the state's `applied` replaces that of the last progress record: an aborted run may have written the
-        # record from an older checkpoint
+        # the state's `applied` replaces that of the last progress record: the record may be outdated, because
+        # an aborted run that started from an older checkpoint may have written it
         if self._rollouts.steps:
             self.outcome.applied = self._trial.applied.to_json()
         challengers = Challengers(rules.load_challenger or rules.load_model)
@@ -102,7 +102,7 @@ class GroupCore:
 
     @property
     def pending(self) -> int:
-        """Number of changes and transactions that are in no delta yet."""
+        """Number of profile changes and decided transactions that are in no delta yet."""
         return self._pending.rows
 
     def take_outcome(self) -> Outcome:
@@ -274,7 +274,8 @@ class GroupCore:
         """Return the offsets up to which the state includes the tables.
 
         Args:
-            positions: the offsets up to which the tables have been read; labels before them may still wait.
+            positions: the offsets up to which the tables have been read. A label that has been read may still
+                wait until the transactions that arrived before it are decided; the state does not include it.
         """
         return positions if self.facts is None else self.facts.positions(positions)
 

@@ -119,9 +119,10 @@ class Gate:
 
 
 def _split(batches: list[Records], horizon: int) -> tuple[list[Records], list[Records]]:
-    """Split records into those before the horizon and those that wait, partition by partition.
+    """Split transactions into those that pass and those that wait, partition by partition.
 
-    Once a transaction waits, all later ones of its partition wait, too.
+    A transaction waits if it arrived at or after `horizon`, the time before which all facts are known, or if
+    an earlier transaction of its partition waits.
     """
     passed: list[Records] = []
     waiting: list[Records] = []

@@ -29,7 +29,7 @@ def newest(on_topic: Record | None, in_state: str | None) -> Record | None:
 
 
 def positions(record: Record | None) -> Offsets:
-    """Return Q of all inputs as a record reports it; for the tables, Q is stored nowhere else."""
+    """Return Q of all inputs as a record reports it; for the tables, Q is read from nowhere else."""
     parts = record["partitions"] if record is not None else ()
     return {(part["topic"], part["partition"]): part["end_offset"] for part in parts}
 

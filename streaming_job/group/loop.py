@@ -28,8 +28,8 @@ from streaming_job.progress.outcome import Outcome
 from streaming_job.runtime.failpoints import Step, reach
 
 DELTA_ROWS = 65_536
-"""Number of transactions and changes after which a delta is written: encoding them takes about 30 ms, during
-which nothing is decided."""
+"""Number of transactions and profile changes after which a delta is written: encoding them takes about 30 ms,
+during which nothing is decided."""
 DELTA_S = 1.0
 """Seconds after which a delta is written, so that the last one of an epoch is small: it holds up alerts for
 5 ms instead of 100."""
@@ -119,7 +119,7 @@ class Follower:
         silent_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Continue after an epoch, or from P after a failure.
+        """Continue from P; if P is behind Q, decide in silence up to Q.
 
         Args:
             core: state and decisions.
@@ -234,5 +234,5 @@ class Follower:
         # committed offsets never go back behind Q: all output before Q is written
         ends = {tp: max(offset, self.core.silent_before.get(tp, 0)) for tp, offset in positions.items()}
         self._committer.commit(self.core.take_outcome, ends, self._tables.lag())
-        self.core.watch.lap("transaction")  # of the next outcome: this one has been written
+        self.core.watch.lap("transaction")  # counts for the next outcome: this one has been written
         self._committed, self._last_commit = positions, self._clock()

@@ -87,7 +87,10 @@ class OpenGroup:
             StateDamagedError: a piece of the state is missing or damaged.
             LogError: the log no longer holds what the state needs next, or cannot be read.
             FencedError: another instance of the job has taken over.
-            SinkError: the brokers do not answer, or an open transaction hides the group's records.
+            SinkError: several attempts to take the group over failed, the brokers do not answer, or an open
+                transaction hides the group's records.
+            ModelUnavailableError: a proposal has to be judged again, its models cannot be reached, and no
+                other champion can decide.
         """
         self.meta, self.state = meta, state
         settings, topics = opening.settings, opening.rules.topics
@@ -192,9 +195,9 @@ def begin(opening: Opening, meta: Meta, store: PieceStore) -> None:
     """Run a group's first epoch: store the log's first offsets as P, because retention may move them later.
 
     Raises:
-        OtherQueryError: the job has written before, from another checkpoint.
-        LogError: the job has written before, and the log has lost its first records.
-        LogError, SinkError: the brokers do not answer.
+        OtherQueryError: the group has written before, from another checkpoint.
+        LogError: the group has written before, and the log has lost its first records.
+        LogError, SinkError: the brokers do not answer, or an open transaction hides the group's records.
     """
     settings, topics = opening.settings, opening.rules.topics
     own = opening.rules.key_groups.own(opening.group)
@@ -207,7 +210,8 @@ def begin(opening: Opening, meta: Meta, store: PieceStore) -> None:
     # a checkpoint that lost its first epochs may begin again, as long as the log is complete
     if written.commit_id and any(first.values()):
         raise LogError(
-            f"the checkpoint is empty, and the log no longer begins where job {settings.job_id} began; "
+            f"the checkpoint is empty, but job {settings.job_id} has written output before, and the log has "
+            "lost its first records; "
             "restore a copy of the checkpoint, or use another job id"
         )
     own_partitions = {(topics.transactions, partition) for partition in own}

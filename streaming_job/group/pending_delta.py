@@ -1,4 +1,4 @@
-"""The changes and transactions that a group's state includes, and that are in no delta yet."""
+"""The profile changes and transactions that a group's state includes, and that are in no delta yet."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ class PendingDelta:
         self._changes: list[tuple[NDArray[Any], ...]] = []
         self._transactions: list[tuple[NDArray[Any], ...]] = []
         self.rows = 0
-        """Number of changes and transactions, including transactions that were not accepted."""
+        """Number of profile changes and transactions, including transactions that were not accepted."""
 
     def add_changes(self, changes: NDArray[np.void], cards: NDArray[np.int32]) -> None:
         """Add n profile changes.
@@ -43,7 +43,7 @@ class PendingDelta:
             batch: TRANSACTION, shape (n,).
             cards: card number of each, shape (n,).
             alerted: which became alerts, shape (n,).
-            suppressed: which alerts a cooldown suppressed, shape (n,).
+            suppressed: which became alerts that a cooldown suppressed, shape (n,).
         """
         self._transactions.append((batch, cards, alerted, suppressed))
         self.rows += decided

@@ -22,7 +22,7 @@ def _spark_hash(value: int) -> int:
 
 @lru_cache(maxsize=8)
 def grouping_values(groups: int) -> tuple[int, ...]:
-    """Return for each key group a grouping value that Spark's hash puts in the partition of the same number.
+    """Return, for each key group g, a grouping value that Spark's hash puts in partition g.
 
     With values 0..G-1 some partitions would hold two groups and others none.
     """

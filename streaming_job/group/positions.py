@@ -54,7 +54,7 @@ def require_output(state: int, topics: int, unknown: Collection[PartitionId] = (
     Args:
         state: number of the group's last Kafka transaction when its state was saved.
         topics: the greater of the numbers in its committed offsets and in its progress records.
-        unknown: partitions whose position after transaction number `topics` is not on the topics.
+        unknown: partitions whose position after transaction number `topics` neither of the two shows.
 
     Raises:
         CheckpointError: the topics are behind the state, or ahead of it without showing every position.

@@ -107,7 +107,7 @@ class _Served:
 _served: _Served | None = None
 
 
-@cache  # a process may serve several groups, one after the other
+@cache  # a process that is not a resident may serve several groups, one after the other
 def _copy(directory: Path, lateness_ms: int, keeps_ids: bool) -> WorkingCopy:
     return WorkingCopy(directory, lateness_ms, keeps_ids=keeps_ids)
 

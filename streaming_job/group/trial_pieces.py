@@ -18,7 +18,7 @@ class TrialPieces:
 
         Args:
             store: the persisted pieces.
-            steps: the rollout events folded so far; the owner appends later ones to this list.
+            steps: the rollout events folded so far; the rollout history appends later ones to this list.
         """
         self._steps = steps
         units, applied, features = (store.get(name) for name in (UNITS, APPLIED, FEATURES))
@@ -39,7 +39,7 @@ class TrialPieces:
         self._applied_changed = True
 
     def seal(self, store: PieceStore) -> None:
-        """Write applied events and feature counts if they changed; units unless still empty."""
+        """Write the applied events and the feature counts, each if changed; units unless still empty."""
         units = self.units.encode() if self.units else b""
         # an empty piece is written once: without it, Spark would log a warning at every opening
         if units or not self._stored_empty:

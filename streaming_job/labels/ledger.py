@@ -76,10 +76,11 @@ class Ledger:
         self._topic = topic
         self._config = {
             "log_level": 0,
-            "enable.sparse.connections": False,  # connect to all brokers, and so to the coordinator, at once
+            # connect to all brokers at the start, so also to the coordinator
+            "enable.sparse.connections": False,
             **kafka,
             "bootstrap.servers": bootstrap_servers,
-            # the replay of dead letters uses it, too, so all labels of a card are in one partition
+            # the partitioner of the replay of dead letters, too, so all labels of a card are in one partition
             "partitioner": "murmur2_random",
             # unique, so that ledgers do not fence each other; all producers of a ledger share it, so that the
             # next one ends a transaction that the previous one left open
@@ -96,8 +97,8 @@ class Ledger:
 
         Raises:
             LedgerError: some rows do not keep the contract; nothing was written.
-            LedgerUnansweredError: the brokers do not answer, or refuse the labels; or no such topic. If the
-                commit got no answer, the labels may be written.
+            LedgerUnansweredError: the brokers do not answer, or refuse the labels, or the topic does not
+                exist. If the commit got no answer, the labels may be written.
         """
         records = labels(rows)
         with self._lock:
@@ -152,7 +153,8 @@ def of_card(settings: LetterSettings, card_id: str) -> Iterator[dict[str, Any]]:
                         yield _shown(message)
     except KafkaException as fault:
         raise LedgerUnansweredError(
-            f"the labels cannot be read ({fault.args[0].str()}); check the brokers, and the topics"
+            f"the labels cannot be read ({fault.args[0].str()}); check the brokers, and the topics of labels "
+            "and chargebacks"
         ) from fault
     finally:
         reader.close()

@@ -154,7 +154,11 @@ class Client:
         _poll(self._handle, NO_WAIT)
 
     def topic(self, name: str) -> int:
-        """Return the topic's handle, which is word TOPIC of its messages."""
+        """Return the topic's handle, which is word TOPIC of its messages.
+
+        Raises:
+            LibraryError: librdkafka refuses the topic.
+        """
         if name not in self._topics:
             handle = _topic_new(self._handle, name.encode(), None)
             if not handle:
@@ -163,10 +167,10 @@ class Client:
         return self._topics[name]
 
     def start(self, topic: str, partition: int, offset: int) -> None:
-        """Start to fetch a partition from an offset on, into the queue.
+        """Start to fetch a partition, which is not started yet, from an offset on, into the queue.
 
         Raises:
-            LibraryError: the partition cannot be fetched, or is being fetched already.
+            LibraryError: librdkafka refuses the topic, the partition or the offset.
         """
         if _start(self.topic(topic), partition, offset, self.queue) != 0:
             raise LibraryError(f"{topic}-{partition} cannot be read: {KafkaError(_last_error()).str()}")

@@ -31,8 +31,8 @@ TUNING = {
     "queued.min.messages": "50000",
     "queued.max.messages.kbytes": "16384",
     "fetch.queue.backoff.ms": "1",
-    # counts compressed bytes. A fetch is unpacked at once, to a hundred times its size if records are mostly
-    # blanks; larger fetches are not faster
+    # counts compressed bytes. A fetch is unpacked as a whole, to a hundred times its size if records are
+    # mostly blanks; larger fetches are not faster
     "max.partition.fetch.bytes": str(256 << 10),
     "reconnect.backoff.max.ms": "1000",
 }
@@ -84,7 +84,7 @@ class LogFollower:
 
     @property
     def positions(self) -> Offsets:
-        """Offset after the last record that `take` returned or passed over, by partition."""
+        """Next offset of each partition: after the records, transaction markers and aborted records read."""
         return dict(zip(self._partitions, self._states["position"].tolist(), strict=True))
 
     def take(self, most: int, most_bytes: int, wait_s: float, linger_s: float = 0.0) -> list[Records]:
@@ -176,7 +176,7 @@ class LogFollower:
             for row in np.flatnonzero(self._states["is_cut"]).tolist():
                 self._client.stop(*self._partitions[row])
                 if self._states[row]["position"] < self._states[row]["limit"]:
-                    self._restarts.setdefault(row, 0.0)  # the batch was full: the next call continues
+                    self._restarts.setdefault(row, 0.0)  # the batch was full: the next `take` continues
 
     def _fail(self, message: int) -> None:
         """Schedule a failed partition to be fetched again, or give it up."""

@@ -1,8 +1,8 @@
 """A batch of messages of several partitions, copied from librdkafka's queue to Arrow's layout.
 
 1. `read`: librdkafka returns pointers to messages.
-2. `measure`: counts the records by partition, moves the positions, and drops messages that are no records or
-   are beyond a limit.
+2. `measure`: counts the records by partition, moves the positions, and drops messages that are no records,
+   are beyond a limit, or do not fit into the batch.
 3. `take_records`: copies each topic's records, ordered by partition, to arrays, and destroys the messages.
 """
 

@@ -31,7 +31,7 @@ which the follower handles (FAILED)."""
 PARTITION_STATE = np.dtype(
     [
         ("topic", np.int64),  # librdkafka's handle
-        ("position", np.int64),  # offset after the last record returned or passed over
+        ("position", np.int64),  # next offset: beyond the records, markers and aborted records read
         ("limit", np.int64),  # first offset that must not be returned
         ("rows", np.int64),  # records in this batch; the next two are their bytes
         ("key_bytes", np.int64),

@@ -1,5 +1,7 @@
 """The follower of the tables. Before a group decides, it reads profiles and rollouts to their ends.
 
+If the job keeps merchant facts, the topics of facts, labels and chargebacks are followed as tables, too.
+
 The end of a table is its last stable offset; for the topics in `awaited`, it is the high watermark. A record
 of such a topic takes effect at its own timestamp, a few milliseconds before its Kafka transaction is
 committed, and card transactions that arrive in between must be decided with it. If the Kafka transaction
@@ -60,7 +62,7 @@ class TableFollower:
 
     @property
     def positions(self) -> Offsets:
-        """Offset after the last record returned, by partition."""
+        """Next offset of each partition: after the records, transaction markers and aborted records read."""
         return self._log.positions
 
     def ends(self, topics: Collection[str] | None = None) -> Offsets:
@@ -85,7 +87,11 @@ class TableFollower:
         return lags
 
     def poll(self, wait_s: float = 0.0) -> list[Records]:
-        """Return a batch of new records."""
+        """Return a batch of new records.
+
+        Raises:
+            LogError: records are gone, or a partition cannot be read for PATIENCE_S.
+        """
         return self._log.take(self._most, self._most_bytes, wait_s)
 
     def read_to_ends(self, topics: Collection[str]) -> Iterator[Records]:
@@ -133,7 +139,7 @@ class TableFollower:
         return ends
 
     def _are_open(self, missing: Offsets) -> bool:
-        """Return whether only open Kafka transactions hold back the ends `missing`; if so, pass them over."""
+        """Return whether only open Kafka transactions precede the ends `missing`; if so, pass them over."""
         if any(topic not in self._awaited for topic, _ in missing):
             return False
         ends = self.ends()

@@ -184,3 +184,12 @@ def test_an_invalid_record_is_refused_with_the_oracles_reason(key, value, reason
     assert refused.value.detail
     (outcome,) = ProfileLog().read([Record("profiles", 0, 0, 0, key, value)])
     assert outcome.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("key", "detail"), [(None, "the record has no key"), (b"[1]", "the key is a JSON list")]
+)
+def test_the_key_of_a_tombstone_is_named(key, detail):
+    with pytest.raises(Rejected) as refused:
+        profile_change(key, None, 0, 0, 0)
+    assert refused.value.detail == detail
