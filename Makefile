@@ -31,7 +31,7 @@ jars: setup
 demo: setup ## the whole system, live: transactions in, alerts out, verified at the end
 	@$(BIN)/fraud demo $(ARGS)
 
-# property tests try other examples each day; to repeat a failure, set SEED to the seed in the printed command
+# property tests try other examples each day; to repeat a failure, give SEED the printed seed
 SEED ?= $(shell date -u +%Y%m%d)
 
 # three processes, two of them with a stack of their own (tests/harness/scheduling.py); the long files come first
@@ -39,8 +39,8 @@ test: setup ## lint, types, and all tests with real servers
 	@$(MAKE) --no-print-directory --jobs 3 jars kernels lint
 	$(BIN)/python -m pytest --hypothesis-seed=$(SEED) --numprocesses 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-# kernels are compiled once for each user and version of their code, in half a minute; without this target, several
-# test processes would compile them at the same time
+# kernels are compiled once for each user and version of their code, in half a minute; without this target,
+# several test processes would compile them at the same time
 kernels: setup
 	@$(BIN)/python -m streaming_job.runtime.workers.preload
 

@@ -49,8 +49,8 @@ class JobSettings(BaseSettings):
     labels, chargebacks and merchant-facts, and a larger state; fixed by the first start, because a label
     finds its transaction only if the state has kept the ids of transactions from the beginning."""
     label_delay_ms: Annotated[int, Field(ge=0)] = 7 * DAY_MS
-    """With merchant facts: a transaction without a report for that long counts as genuine, also in training
-    sets; fixed by the first start."""
+    """With merchant facts: a transaction that has not been reported as fraud for that long counts as genuine;
+    fixed by the first start. Models with merchant label features must be trained with the same delay."""
     epoch_s: Annotated[float, Field(gt=0, le=600)] = 20.0
     """Seconds between two checkpoints of the state. A checkpoint costs a pause of about a tenth of a second;
     after a crash the log is decided again, in silence, from the last checkpoint."""

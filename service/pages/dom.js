@@ -22,7 +22,7 @@ export function show(node, visible) {
 }
 
 // Update the children of a list from items, matched by key; children of remaining items are reused. Items with
-// one key (a reason of two partitions, an alert that is on the topic twice) are told apart by their order.
+// the same key (a reason of two partitions, an alert that is on the topic twice) are told apart by their order.
 export function fill(list, items, keyOf, make, update = () => {}) {
   const old = new Map(Array.from(list.children, (child) => [child.dataset.key, child]));
   const counts = new Map();
@@ -45,7 +45,8 @@ export function fill(list, items, keyOf, make, update = () => {}) {
   for (const obsolete of old.values()) obsolete.remove();
 }
 
-// Update a table's rows; the first cell is the row's header. A cell is a text, {text, state} or {text, number}.
+// Update a table's rows; the first cell is the row's header. A cell is a text, {state}, or {text, number: true}
+// for a number.
 export function rows(body, items, keyOf, cellsOf) {
   fill(body, items, keyOf, (item) => {
     const cells = cellsOf(item).map((_, at) => (at ? element("td") : element("th", { scope: "row" })));

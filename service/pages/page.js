@@ -58,7 +58,7 @@ async function signedIn() {
   show(byId("sign-out"), isKnown && Boolean(api.token.get()));
   setText(byId("who"), isKnown ? `${caller.name} (${role})` : "");
   if (isKnown) return true;
-  showFault(api.token.get() ? new api.Problem(401, "", "This token is not known, expired or revoked.") : undefined);
+  showFault(api.token.get() ? new api.Problem(401, "", "This token is expired, revoked or not known.") : undefined);
   api.token.forget();
   setText(byId("verdict"), "Not signed in");
   byId("verdict").className = "";

@@ -86,7 +86,7 @@ function compare(node, verdict) {
     title, ...["both", "only_champion", "only_challenger"].map((part) => ({ text: number(of(counts)[part]), number: true })),
   ]);
   const per = (ms) => (counts.rows ? number((ms * 1000) / counts.rows) : "\u2013");
-  setText(node.querySelector(".note"), `${number(counts.transactions)} transactions scored by both, ${number(counts.decided)} decided by it, ${number(counts.failures)} failures; ms for 1,000: ${per(counts.time_ms)}, champion ${per(counts.champion_time_ms)}.`);
+  setText(node.querySelector(".note"), `${number(counts.transactions)} transactions given to both models; the challenger decided ${number(counts.decided)} and failed to score ${number(counts.failures)}; ms for 1,000: challenger ${per(counts.time_ms)}, champion ${per(counts.champion_time_ms)}.`);
   fill(node.querySelector(".guards"), verdict.findings, (finding) => finding.guard, (finding) => element("li", {},
     element("strong", {}, finding.guard.replaceAll("_", " ")), " ", stateOf(finding.verdict), " ", element("span", { class: "detail" })),
   (item, finding) => {

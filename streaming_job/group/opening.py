@@ -197,7 +197,8 @@ def begin(opening: Opening, meta: Meta, store: PieceStore) -> None:
     Raises:
         OtherQueryError: the group has written before, from another checkpoint.
         LogError: the group has written before, and the log has lost its first records.
-        LogError, SinkError: the brokers do not answer, or an open transaction hides the group's records.
+        LogError, SinkError: the brokers do not answer.
+        SinkError: an open transaction hides the group's records.
     """
     settings, topics = opening.settings, opening.rules.topics
     own = opening.rules.key_groups.own(opening.group)

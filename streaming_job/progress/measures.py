@@ -67,7 +67,8 @@ def _add_profile_ages(outcome: Outcome, arrivals: NDArray[np.int64], known_from:
     Args:
         outcome: the outcome, updated in place.
         arrivals: arrivals of the transactions, ms, shape (n,).
-        known_from: arrivals of their profiles, ms, shape (n,); a profile with BEGINNING is not counted.
+        known_from: arrivals of their profiles, ms, shape (n,); BEGINNING: the profile counts as known from
+            the beginning, so it has no age and is left out.
     """
     aged = known_from != BEGINNING
     ages = np.maximum(arrivals[aged] - known_from[aged], 0)

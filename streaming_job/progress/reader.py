@@ -28,9 +28,9 @@ def decoded(message: Message, job_id: str) -> dict[str, Any] | None:
 def newest_among(messages: Iterable[Message], job_id: str) -> tuple[dict[int, dict[str, Any]], int]:
     """Return the last record of each key group, and the number of the job's unreadable records.
 
-    Cheaper than `decoded` for each message: totals are checked in the last records only. A last record
-    without feature counts gets those of an earlier record of its group. A group whose last record has no
-    valid totals is left out.
+    This is cheaper than `decoded` for each message: totals are checked in the last records only. A last
+    record without feature counts gets those of an earlier record of its group. A group whose last record has
+    no valid totals is left out, and this record counts as unreadable.
 
     Args:
         messages: in the order of the log.
@@ -61,8 +61,8 @@ def newest_by_group(
 ) -> dict[int, dict[str, Any]]:
     """Return the newest progress record of key groups, by group.
 
-    Groups without a record are left out, and so are groups without one in the last STEPS_BACK[-1] offsets. If
-    no group of the job has one in the last BLIND offsets, all are left out.
+    Groups without a record in the last STEPS_BACK[-1] offsets of any partition are left out. If no group of
+    the job has one in the last BLIND offsets, all are left out.
 
     Args:
         reader: a consumer that joined no group (`topic_reader.consumer`); its assignment changes.
@@ -71,7 +71,7 @@ def newest_by_group(
         groups: the groups to find; None means all groups of the job.
 
     Raises:
-        KafkaException: no such topic, or no answer.
+        KafkaException: no such topic, no answer, or a partition cannot be read.
     """
     newest: dict[int, dict[str, Any]] = {}
     tps = [TopicPartition(topic, partition) for partition in topic_reader.partitions(reader, topic)]

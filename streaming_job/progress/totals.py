@@ -41,8 +41,8 @@ class Totals:
     trials: Trials = field(default_factory=Trials)
     """Trials of the newest rollouts with challengers."""
 
-    def add(self, other: "Totals") -> None:
-        """Add the totals of another key group."""
+    def _add(self, other: "Totals") -> None:
+        """Add the totals of another key group, without its trials."""
         if other.commits:
             self.since = min(self.since, other.since) if self.commits else other.since
         self.commits += other.commits
@@ -54,14 +54,14 @@ class Totals:
         self.elapsed_ms += other.elapsed_ms
         add_counts(self.phases_ms, other.phases_ms)
         self.rebuilds += other.rebuilds
-        self.trials.add(other.trials)
 
     @staticmethod
     def of_groups(groups: Iterable["Totals"]) -> "Totals":
         """Return the sum of several groups' totals."""
-        total = Totals()
+        total, groups = Totals(), list(groups)
         for group in groups:
-            total.add(group)
+            total._add(group)
+        total.trials = Trials.of_groups([group.trials for group in groups])
         return total
 
     def to_json(self) -> dict[str, Any]:

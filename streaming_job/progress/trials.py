@@ -5,7 +5,7 @@ only the champion, or only the challenger.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,8 +26,9 @@ class ChallengerCounts:
     """The counts of one challenger beside the champion."""
 
     numbers: Counter[str] = field(default_factory=Counter)
-    """Counts by name in NUMBERS: `transactions` is the number of transactions given to the challenger, and so
-    is `rows`; `failures` counts those that got no score, `decided` those that it decided as canary."""
+    """Counts by name in NUMBERS. `transactions` and `rows` have the same value: the number of transactions
+    given to the challenger; `failures` counts those that got no score, `decided` those that it decided as
+    canary."""
     card_hours: Counter[str] = field(default_factory=Counter)
     """Card-hours by PAIRED; when a card-hour becomes `both`, the count of its earlier kind falls by one."""
     cards: Counter[str] = field(default_factory=Counter)
@@ -132,13 +133,33 @@ class Trials:
         self._encoded.pop(rollout_id, None)
         return self.by_rollout.setdefault(rollout_id, TrialCounts())
 
-    def add(self, other: "Trials", most: int = MAX_TRIALS) -> None:
-        """Add the counts of more transactions, and keep the newest `most` rollouts."""
+    def add(self, other: "Trials") -> None:
+        """Add the counts of more transactions."""
         for rollout_id, counts in other.by_rollout.items():
             self.of(rollout_id).add(counts)
-        for rollout_id in list(self.by_rollout)[:-most]:
-            del self.by_rollout[rollout_id]
-            self._encoded.pop(rollout_id, None)
+
+    def keep_newest(self) -> None:
+        """Drop all but the newest MAX_TRIALS rollouts."""
+        for rollout_id in list(self.by_rollout)[:-MAX_TRIALS]:
+            self._drop(rollout_id)
+
+    def _drop(self, rollout_id: str) -> None:
+        self.by_rollout.pop(rollout_id, None)
+        self._encoded.pop(rollout_id, None)
+
+    @staticmethod
+    def of_groups(groups: Sequence["Trials"]) -> "Trials":
+        """Return the sum of several key groups' counts, without rollouts that a group has dropped already."""
+        total = Trials()
+        for group in groups:
+            total.add(group)
+        for full in (group.by_rollout for group in groups if len(group.by_rollout) >= MAX_TRIALS):
+            oldest = next(iter(full))
+            for other in (list(group.by_rollout) for group in groups if oldest in group.by_rollout):
+                for rollout_id in other[: other.index(oldest)]:
+                    if rollout_id not in full:
+                        total._drop(rollout_id)
+        return total
 
     def to_json(self) -> dict[str, orjson.Fragment]:
         """Return the field `trials` of the progress record, for orjson."""

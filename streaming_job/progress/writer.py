@@ -18,7 +18,8 @@ from streaming_job.progress.totals import Totals, add_counts
 from streaming_job.progress.watermarks import Partitions
 
 FEATURES_EVERY_MS = 10_000
-"""The first record of each interval of this length has the feature counts, which are larger than the rest."""
+"""The first record of each interval of this length has the feature counts, which are larger than all
+other fields together."""
 _NO_SIZES = {"cards": 0, "cards_without_profile": 0, "events": 0, "local_bytes": 0}
 
 
@@ -65,7 +66,7 @@ class GroupProgress:
         """Number of the group's last Kafka transaction; 0 before the first."""
         self._totals = Totals.from_json(last["totals"]) if last else Totals()
         self._partitions = Partitions(last.get("partitions", ()))
-        # a Kafka transaction without decisions repeats the previous values
+        # the next record repeats those of these values that its outcome does not set
         self._sizes: Mapping[str, int] = {**_NO_SIZES, **last.get("state", {})}
         self._rollout = {name: last.get(name) for name in ("rollout_id", "model")}
         self._applied: Any = last.get("applied", [])
@@ -117,6 +118,7 @@ class GroupProgress:
         add_counts(totals.phases_ms, outcome.phases)
         totals.rebuilds += rebuilds
         totals.trials.add(outcome.trials)
+        totals.trials.keep_newest()
         self._applied = outcome.applied or self._applied
         self.commit_id += 1
         self._sizes = outcome.sizes or self._sizes

@@ -85,7 +85,7 @@ class Checkpoint:
         Before the first epoch a damaged file counts as absent: the first start was killed while writing it.
 
         Raises:
-            CheckpointError: the file is damaged or missing although epochs exist.
+            CheckpointError: epochs exist, but the file is missing, is damaged or cannot be read.
         """
         try:
             text = self._read(FIXED)

@@ -56,6 +56,6 @@ def require(spark: SparkSession, checkpoint: str) -> None:
     except Py4JJavaError as fault:
         error_text = str(fault.java_exception.toString()).splitlines()[0]
         raise SettingsError(
-            f"FRAUD_CHECKPOINT: Spark cannot use {checkpoint} ({error_text}); give Spark jars and "
+            f"FRAUD_CHECKPOINT: Spark cannot use {checkpoint} ({error_text}); give Spark the jars and "
             "credentials of that file system in FRAUD_SPARK, or use another location"
         ) from fault

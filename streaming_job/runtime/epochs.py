@@ -57,7 +57,7 @@ class EpochServer:
         Args:
             host: an address of this machine that the executors can reach.
             port: port to listen on; 0: any free port.
-            must_end: called every LOOK_S during an epoch; True ends it.
+            must_end: called at least every LOOK_S during an epoch; True ends it.
             tasks: number of tasks of an epoch, which connect at the same time.
         """
         self._must_end = must_end

@@ -68,13 +68,13 @@ def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> di
         "spark.python.unix.domain.socket.enabled": "true",
         # a socket's path has to be short
         "spark.python.unix.domain.socket.dir": tempfile.gettempdir(),
-        # processes are forked with the kernels loaded; they keep kernels and models for later tasks
+        # workers and residents are forked with the kernels loaded; residents keep models for later tasks
         "spark.python.daemon.module": "streaming_job.runtime.workers.daemon",
         "spark.python.worker.reuse": "true",
         f"{_STREAMING}.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
-        # an epoch uploads its changes, not a snapshot of the database
+        # an epoch uploads its changes (a changelog), not a snapshot of RocksDB
         f"{_ROCKSDB}.changelogCheckpointing.enabled": "true",
         # each version of the state has a unique name: the files of a repeated task, or of an epoch that was
         # never committed, are never mistaken for those of a later attempt
@@ -83,7 +83,7 @@ def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> di
         f"{_ROCKSDB}.trackTotalNumberOfRows": "false",
         f"{_ROCKSDB}.boundedMemoryUsage": "true",
         f"{_ROCKSDB}.maxMemoryUsageMB": "256",
-        # a snapshot follows about ten changelogs, so a restart reads few more than that
+        # a snapshot of RocksDB follows about ten changelogs, so a restart reads hardly more than ten
         f"{_STREAMING}.stateStore.minDeltasForSnapshot": "10",
         # otherwise Spark runs an empty epoch after each epoch
         f"{_STREAMING}.noDataMicroBatches.enabled": "false",
@@ -158,7 +158,8 @@ class Launch:
             return None
         if self._session is not None:
             self._warm_up.join(patience_s)
-            with suppress(Exception):  # stopped before, or the JVM is gone; the exit code shows other errors
+            # the session was stopped before, or the JVM is gone; the exit code shows other errors
+            with suppress(Exception):
                 self._session.stop()
         jvm: subprocess.Popen[bytes] = self._gateway.result().proc
         with suppress(OSError):  # the JVM is gone

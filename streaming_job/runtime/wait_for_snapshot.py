@@ -1,6 +1,7 @@
 """The wait for Debezium's first snapshot of the profiles, at a first start.
 
-A group reads every table to its end before it decides, so only the rest of a running snapshot can be missing.
+A group reads every table to its end before it decides, so it lacks at most the profiles that a running
+snapshot has not written yet.
 The first snapshot counts as over once some partition of the profile topic ends with the snapshot's last row,
 or with a record that is no snapshot row (docs/decisions/011-snapshots-of-the-profiles.md).
 """

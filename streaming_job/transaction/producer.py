@@ -1,9 +1,10 @@
 """The transactional producer of a key group, replaced after any transaction that failed or was slow.
 
 librdkafka repeats a request by itself when a connection breaks, and the first copy may still be on its way. A
-late copy of an EndTxn would end the *next* transaction while it is half-written (librdkafka 5423; Jepsen on
-Bufstream 0.1.0 shows it). A producer whose requests may have been repeated is therefore replaced: the new one
-has a higher producer epoch, so the brokers refuse late requests of the old one (decision 12).
+late copy of an EndTxn would end the *next* transaction while it is half-written (librdkafka issue 5423; the
+Jepsen report on Bufstream 0.1.0 shows it). A producer whose requests may have been repeated is therefore
+replaced: the new one has a higher producer epoch, so the brokers refuse late requests of the old one
+(decision 12).
 """
 
 import time
@@ -79,9 +80,10 @@ class TransactionalProducer:
         self._caller = Caller()
 
     def _ready(self) -> Producer:
-        """Initialise a client, with a new one for each attempt while an earlier transaction is being ended.
+        """Return an initialised client.
 
-        librdkafka retries only every 500 ms; a new client tries at once.
+        While an earlier transaction is being ended, each attempt uses a new client: librdkafka retries only
+        every 500 ms; a new client tries at once.
         """
         deadline, limit_s = time.monotonic() + CALL_TIMEOUT_S, FIRST_TRY_S
         client = self._connected()

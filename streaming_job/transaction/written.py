@@ -181,7 +181,7 @@ class WrittenReader:
         )
 
     def running(self, known: Mapping[str, Any] | None = None, *, stable: bool = False) -> Written:
-        """Return what the group has written at least; its open transaction is waited for only if `stable`.
+        """Return what the group has written; unless `stable`, an open transaction may hide the newest of it.
 
         Args:
             known: a progress record of the group. The topic is not read if the committed offsets show that
@@ -207,7 +207,9 @@ class WrittenReader:
         written, differences = self._look(self._settled, known, stable=True)
         if differences:
             log.warning(
-                "committed offsets of group %s were changed: %s", self._job_id, "; ".join(differences)
+                "committed offsets of consumer group %s were changed: %s",
+                self._job_id,
+                "; ".join(differences),
             )
         return written
 
@@ -256,9 +258,9 @@ class WrittenReader:
             while topic_reader.offsets(self._settled, topic_partition)[1] < end:
                 if time.monotonic() > deadline:
                     raise SinkError(
-                        f"a transaction on {self._topic}-{partition} stays open, so it is unknown what group "
-                        f"{self._group} has written; find out who writes to the topic, then start the job "
-                        "again"
+                        f"a transaction on {self._topic}-{partition} stays open, so it is unknown what key "
+                        f"group {self._group} has written; find out who writes to the topic, then start the "
+                        "job again"
                     )
                 time.sleep(STABLE_POLL_S)
 
@@ -273,7 +275,7 @@ def _committed(group: Consumer, partitions: Iterable[PartitionId]) -> list[Topic
             answers: list[TopicPartition] = group.committed(requests, ASKING_S)
             break
         except KafkaException as fault:
-            # the call itself waits in vain for the coordinator of a group that the job may not use
+            # without permission for the group, the call itself waits in vain for the group's coordinator
             message = group.poll(0)
             error = message.error() if message is not None else None
             if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:

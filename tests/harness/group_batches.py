@@ -65,7 +65,7 @@ def merged(outcomes: Iterable[Outcome]) -> Outcome:
         whole.alerts += outcome.alerts
         whole.suppressed += outcome.suppressed
         whole.shadow_alerts += outcome.shadow_alerts
-        whole.trials.add(outcome.trials, most=10**6)
+        whole.trials.add(outcome.trials)
         whole.dead_letters += outcome.dead_letters
         whole.counts.update(outcome.counts)
         whole.rules.update(outcome.rules)

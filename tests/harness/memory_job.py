@@ -65,7 +65,7 @@ class Output:
         ):
             for alert in content:
                 topic[alert.partition].append(alert.value)
-        self.trials.add(outcome.trials, most=10**6)
+        self.trials.add(outcome.trials)
         for letter in outcome.dead_letters:
             self.dead_letters[letter.topic, letter.partition].append(letter.encode())
         self.facts += outcome.facts

@@ -1,6 +1,6 @@
 """Spark's Python worker daemon, which preloads all modules and kernels before it forks workers.
 
-Its workers pass all tasks of a partition on to one process (`residents`).
+Its workers pass all tasks of a key group on to one process (`residents`; Linux only).
 """
 
 import os
@@ -20,7 +20,7 @@ def main() -> None:
         preload()
     if sys.platform == "linux":
         # Spark's daemon signals its workers before it ends; but if its stdin closes and SIGTERM arrives at
-        # the same moment, it may die without doing so. Then the kernel ends the workers
+        # the same moment, it may die without doing so. In that case Linux ends the workers
         os.register_at_fork(after_in_child=endings.die_with(os.getpid()))
         residents.install()
     daemon.manager()

@@ -101,7 +101,7 @@ def serve(listener: socket.socket) -> None:
                 if os.fork() == 0:
                     listener.close()
                     _become(connection)
-        except OSError as fault:  # no process left: the launcher starts Python itself
+        except OSError as fault:  # such as too many processes: the launcher starts Python itself
             print(f"no process was forked: {fault}", file=sys.stderr)
 
 

@@ -68,7 +68,8 @@ NOW = 1_700_000_000_000
 def load_kernels() -> None:
     """Load the kernels by processing batches of two transactions: decoding, features, score and state.
 
-    A batch has two, because numba gives the columns of an array with a single record a type of their own.
+    A batch has two, because numba types the columns of arrays with two or more records alike, but those of an
+    array with a single record differently.
     """
     message_batch.load_kernels()
     for partitioner in Partitioner:

@@ -8,7 +8,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 
-/** Every feature of the catalogue (docs/features.md), exact, for one transaction at a time. */
+/** Every feature of feature_store/catalogue.py, exact, for one transaction at a time. */
 final class Features {
     private static final long HOUR_MS = 3_600_000L;
     private static final String[] WINDOWS = {"1m", "5m", "1h", "24h", "7d", "30d"};

@@ -18,7 +18,10 @@ import org.apache.kafka.streams.processor.api.Record;
 import org.apache.kafka.streams.state.KeyValueStore;
 import org.apache.kafka.streams.state.Stores;
 
-/** The job on Kafka Streams. Arguments: properties of Kafka Streams, model, topics: transactions, profiles, alerts. */
+/**
+ * The job on Kafka Streams. Arguments: the files of Kafka Streams' properties and of the model; the topics of
+ * transactions, profiles and alerts.
+ */
 public final class Main {
     static final String CARDS = "cards";
     static final String PROFILES = "profiles";

@@ -46,7 +46,11 @@ final class Model {
         row = new double[2 * indices.length];
     }
 
-    /** Returns the probability of fraud. A leaf is its own kid; the second copy of the columns is negated. */
+    /**
+     * Returns the probability of fraud. A leaf is its own kid. A missing value (NaN) fails each comparison
+     * and so takes the first kid. A split that sends it the other way has its kids swapped and tests the negated
+     * column, which is in the second half of the row.
+     */
     double score(double[] features) {
         int width = indices.length;
         for (int i = 0; i < width; i++) {

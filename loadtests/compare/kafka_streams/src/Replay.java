@@ -13,7 +13,7 @@ import java.util.HashMap;
 import java.util.Map;
 
 /**
- * Makes the same decisions without Kafka, for tests. Argument: the model. Each line of the input is
+ * Makes the decisions of Main without Kafka, for tests. Argument: the model's file. Each line of the input is
  * {"arrival": ms, "transaction": {...}, "profile": envelope or null}; each line of the output has score, features
  * and whether it is an alert, or is null for a repetition.
  */
