@@ -35,7 +35,7 @@ class ScoreHistogram:
             raise ValueError("le does not ascend")
         if len(self.counts) != len(self.le) + 1:
             raise ValueError(
-                f"{len(self.counts)} counts for {len(self.le)} bounds; give one more than bounds"
+                f"{len(self.counts)} counts for {len(self.le)} bounds; there must be one count more"
             )
         if any(count < 0 for count in self.counts):
             raise ValueError("counts has a negative number")

@@ -165,7 +165,7 @@ def java_command(heap: tuple[str, ...], class_path: str, marker: str) -> list[st
 
 
 def environment() -> dict[str, str]:
-    """Return this process's environment with two malloc arenas: more cost memory and gain nothing."""
+    """Return this process's environment with at most two malloc arenas: a third would only cost memory."""
     return {**os.environ, "MALLOC_ARENA_MAX": "2"}
 
 

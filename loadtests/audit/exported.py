@@ -15,8 +15,8 @@ class AuditMetrics:
 
     Args:
         topics: names of the output topics.
-        lag_s: returns the time since the last audited point of the job's progress was read, seconds; called
-            at every scrape.
+        lag_s: returns how long ago the audit read the job's progress up to which all is audited, seconds
+            (before the first audit: the time since the start); called at every scrape.
     """
 
     def __init__(self, topics: Iterable[str], lag_s: Callable[[], float]) -> None:

@@ -26,8 +26,8 @@ WORDS = {
 LONGEST = "30d"
 NO_PROFILE = "no profile of the card"
 LEAST_RATE = 0.1
-"""A rate of at least this an hour is written per hour; a lower one per day, if it is at least this a day; all
-others per 30 days. No rate is written per a time shorter than the feature's window."""
+"""Least number in a rate's text. A rate is written per hour if that gives at least this number, otherwise per
+day if that does, otherwise per 30 days; but never per a time that is shorter than the feature's window."""
 
 
 def of_feature(name: str, value: float | None, values: Values, currency: str) -> str:

@@ -1,4 +1,4 @@
-"""Collector of the sidecar's metrics, computed at every scrape: no double counts, no stale values."""
+"""Collector of the job's metrics, computed anew at every scrape: it keeps no counts and no earlier values."""
 
 from collections.abc import Callable, Iterable
 

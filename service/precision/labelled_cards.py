@@ -173,8 +173,8 @@ class LabelledCards:
     def _make_room(self, card: _Card | None, card_id: str, position: Position) -> bool:
         """At a limit, make room by dropping the last transaction; return False if the new one is the last.
 
-        A dropped transaction stays beyond the limit, whatever is read later: the number of transactions
-        before it, of its card and of all cards, only grows.
+        A dropped transaction is never kept again, whatever is read later: the number of earlier transactions
+        only grows, for its card as for all cards.
         """
         entry = (position, card_id)
         is_full = len(self._kept) >= self._most_alerts

@@ -115,7 +115,7 @@ class Desk:
         names = {challenger.model for challenger in proposal.challengers}
         refs: Refs = {name: self._registry.find(name) for name in sorted(names)}
 
-        # all challengers share the guards, which hold the training scores of at most one model
+        # the drift guard compares with the training scores of one model: all challengers must have that model
         if len(refs) == 1:
             (only,) = refs.values()
             guards = checks.against_training(guards, self._registry, only)

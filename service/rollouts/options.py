@@ -145,7 +145,8 @@ def drafts_of(
         max_count_5m: instead of a file.
         missing_profile: instead of a file.
         role: role of the first; the others are shadows.
-        share_bp: share of each as a canary, basis points.
+        share_bp: share of the cards that each decides as a canary, basis points; a shadow that becomes the
+            canary later gets it, too, unless that step names another share.
 
     Raises:
         ModelError: the number of files does not fit, two files have different guards, or a draft is refused

@@ -18,7 +18,7 @@ class RolloutReader(TopicFollower):
 
         Args:
             settings: settings of the sidecar.
-            set_aside: returns offset of a record that the job does not use -> a value of `contracts.Reason`.
+            set_aside: returns the records that the job does not use: offset -> a value of `contracts.Reason`.
         """
         super().__init__(settings, settings.topics.model_rollouts, "rollouts")
         self._set_aside = set_aside

@@ -112,7 +112,7 @@ class Letter:
         }
 
     def raw(self) -> str:
-        """Return a line of a file, with key and value whole: as text if they are UTF-8, else in base64.
+        """Return a line of a file, with key and value unmasked: as text if they are UTF-8, else in base64.
 
         A key or value that is still left out is replaced by its size and SHA-256; null would mean that the
         record has none.

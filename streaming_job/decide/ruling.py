@@ -51,7 +51,8 @@ class Ruling:
     canary: ModelResult | None
     """The challenger that decides for its members."""
     by_canary: NDArray[np.bool_] | None
-    """Whether the canary decides: for a member that it scored, shape (m,); None without a canary."""
+    """Whether the canary decides, shape (m,): the card is a member, and the canary gave a score. None without
+    a canary."""
     buckets: NDArray[np.int64] | None
     """Membership buckets of the cards, shape (m,); None if the plan has no canary with a share."""
 
@@ -78,10 +79,10 @@ class Ruling:
         return np.where(self.by_canary, get(self.canary), champion_values)
 
     def number(self, get: Callable[[Policy], int]) -> NDArray[np.int64]:
-        """Return for each row a number of the policy that decides it, shape (m,).
+        """Return for each row a setting of the policy that decides it, such as its cooldown, shape (m,).
 
         Args:
-            get: returns the number of a policy.
+            get: returns the setting of a policy.
         """
         return self._of_decider(
             lambda result: np.full(self.rows.size, get(result.decider.policy), dtype=np.int64)

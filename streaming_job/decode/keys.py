@@ -94,7 +94,7 @@ def cards(keys: pa.BinaryArray) -> tuple[NDArray[np.bool_], pa.BinaryArray]:
 
 
 def card(key: bytes | None) -> bytes | None:
-    """Return the card_id of a plain key, in UTF-8 if the key is; None if the key is not plain."""
+    """Return the bytes of a plain key's card_id, not checked to be UTF-8; None if the key is not plain."""
     data = np.frombuffer(key or b"", dtype=np.uint8)
     start, close = _find_card(data, 0, data.size)
     return data[start:close].tobytes() if close else None

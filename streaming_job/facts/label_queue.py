@@ -12,8 +12,8 @@ from streaming_job.log.records import Offsets, PartitionId
 @dataclass(frozen=True)
 class _Waiting:
     due_at: int
-    """Greatest arrival of the partition's labels up to this one, ms. So no label is due before an earlier one
-    of its partition, even if a broker's clock was set back."""
+    """The label's arrival, or `due_at` of the label that waits before it in its partition if that is greater,
+    ms. So no label is due before an earlier one of its partition, even if a broker's clock was set back."""
     item: Label | DeadLetter
 
 

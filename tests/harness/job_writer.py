@@ -57,6 +57,7 @@ class Job:
         if commit:
             self.producer.commit_transaction(30)
         else:
+            self.producer.flush(30)  # otherwise the record is not sent at all
             self.producer.abort_transaction(30)
 
     def feed(self, count: int, partition: int = 0) -> None:

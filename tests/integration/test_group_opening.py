@@ -22,7 +22,8 @@ from streaming_job.transaction.writer import FencedError
 pytestmark = pytest.mark.integration
 
 RECORDS = 20
-"""Number of records in each partition of the transactions; two commits of the bench cover them."""
+"""Number of records in each partition of the topic of transactions. Commit n of the bench has the end offset
+10 * n, so two commits reach the end."""
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from loadtests.gamedays.senders import encoded, transactions
 from loadtests.gamedays.sight import Expected, Sign
 
 EACH = 10
-"""Records of the new release for each 20 of the others."""
+"""Records of the new release that follow each batch of 20 from the other senders."""
 OLD, NEW = "amount", "amount_value"
 
 

@@ -1,4 +1,4 @@
-"""Absent metrics: one case or two for each metric that a rule uses."""
+"""Cases of the alerts about absent metrics: one or two for each metric that a rule uses."""
 
 from deploy.prometheus.absence import used
 from harness.promtool import Case, Gone, Series

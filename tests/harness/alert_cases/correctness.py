@@ -1,4 +1,4 @@
-"""The continuous audit."""
+"""Cases of the alerts from the continuous audit."""
 
 from harness.promtool import Case, Clock, Slope
 

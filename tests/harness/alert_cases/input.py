@@ -1,4 +1,4 @@
-"""The job's inputs: lag, verdicts, dead letters."""
+"""Cases of the alerts about the job's inputs: lag, verdicts, dead letters."""
 
 from collections.abc import Mapping
 

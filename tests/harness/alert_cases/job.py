@@ -1,4 +1,4 @@
-"""The job as a whole, and the feed of profiles."""
+"""Cases of the alerts about the job as a whole, and about the feed of profiles."""
 
 from harness.alert_cases.input import JOB_ONLY, counts
 from harness.promtool import Case, Clock, Gone, Series, Slope

@@ -1,4 +1,4 @@
-"""Models, rollouts and their effects."""
+"""Cases of the alerts about models, rollouts and their effects."""
 
 from harness.alert_cases.input import JOB_ONLY, counts, letters
 from harness.promtool import Case, Series

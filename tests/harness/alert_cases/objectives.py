@@ -1,4 +1,4 @@
-"""Objectives: how fast the error budgets burn."""
+"""Cases of the alerts about objectives: how fast the error budgets burn."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The sidecar itself."""
+"""Cases of the alerts about the sidecar itself."""
 
 from harness.alert_cases.input import counts
 from harness.promtool import Case, Gone, Series, Slope
