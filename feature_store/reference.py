@@ -47,8 +47,8 @@ after the allowed lateness plus a day, 8 days by default, see [decision
 ## Against the handbook's definitions
 
 The Fraud Detection Handbook (Le Borgne et al., 2022) is the yardstick: for cards with a profile, the nine
-features below equal the authors' own columns of its sample days to within 1e-6
-(`tests/feature_store/test_training_parity.py`).
+features below, computed from the handbook's transactions, equal the columns of the handbook's own file of
+features to within 1e-6 (`tests/feature_store/test_training_parity.py`).
 
 | handbook | here | difference |
 |---|---|---|

@@ -70,6 +70,8 @@ class Policy:
             raise ModelError(f"threshold {self.threshold} is no probability; give a number from 0 to 1")
         for name in ("max_count_1m", "max_count_5m", "max_count_1h"):
             limit = getattr(self, name)
+            if limit is None and name == "max_count_5m":
+                raise ModelError("max_count_5m is null, but always applies; give 1 or more")
             if limit is not None and limit < 1:
                 raise ModelError(f"{name} {limit} would alert on everything; give 1 or more")
         if self.missing_profile not in (SCORE, REVIEW):

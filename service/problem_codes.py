@@ -109,7 +109,17 @@ TABLE = (
         "As the detail says; see docs/rollouts.md.",
     ),
     Row(
-        ("policy", "guards", "guards_data", "challenger", "share_bp", "type", "four_eyes", "idempotency_key"),
+        (
+            "policy",
+            "guards",
+            "guards_data",
+            "challenger",
+            "share_bp",
+            "type",
+            "contract",
+            "four_eyes",
+            "idempotency_key",
+        ),
         422,
         "The change failed the check that the code names.",
         "As the detail says; see docs/rollouts.md.",

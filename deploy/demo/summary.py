@@ -38,7 +38,7 @@ class Measured:
     merchants: Mapping[str, Any] | None = None
     """`MerchantWatch.report`; None without `--merchant-labels`."""
     rollouts: Mapping[str, Any] = field(default_factory=dict)
-    """Result of each challenger of a tour, by name."""
+    """Result of each challenger that `--rollouts` put on trial, by name; empty without `--rollouts`."""
 
 
 def report(verdict: Verdict, measured: Measured) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def show(console: Console, verdict: Verdict, measured: Measured) -> None:
     for name, trial in measured.rollouts.items():
         table.add_row(f"challenger {name}, after {trial['seconds']:.0f} s", trial["phase"])
     if verdict.trials:
-        table.add_row("shadow alerts, where a challenger decided differently", f"{totals['shadow_alerts']:,}")
+        table.add_row("shadow alerts (verdicts other than the champion's)", f"{totals['shadow_alerts']:,}")
     table.add_row("dead letters", f"{totals['dead_letters']:,}")
     for reason, count in totals["dead_letters_by_reason"].items():
         table.add_row(f"  {reason}", f"{count:,}")
@@ -106,7 +106,7 @@ def show(console: Console, verdict: Verdict, measured: Measured) -> None:
     table.add_row(f"[{colour}]disagreements with job-progress[/]", f"[{colour}]{problems:,}[/]")
     table.add_section()
     if measured.latency is not None:
-        label = f"event to alert, {measured.latency.alerts:,} alerts"
+        label = f"arrival to alert, {measured.latency.alerts:,} alerts"
         if measured.latency.left_out_s:
             label += f" after {measured.latency.left_out_s:.0f} s of warm-up"
         table.add_row(label, f"p50 {measured.latency.p50:,.0f} ms, p99 {measured.latency.p99:,.0f} ms")

@@ -22,16 +22,17 @@ class Moment:
     elapsed_s: float
     """Time since the start of the load."""
     sent: int
-    """Transactions fed since the last start."""
+    """Transactions fed since the demo was last started; a killed demo is continued by the next start."""
     sent_per_s: float
     decided: int
-    """Transactions decided since the first start, dead letters and repetitions included."""
+    """Transactions decided since the demo was first started, dead letters and repetitions included."""
     decided_per_s: float
     lag: int | None
     """Input records not yet decided; None while unknown."""
     alerts: int
     rules: Mapping[str, int]
     declined_after_change: int
+    """Alerts of cards that were blocked in Postgres after the profiles had been loaded."""
     dead_letters: Mapping[str, int]
     duplicates: int
     late: int
@@ -41,12 +42,13 @@ class Moment:
     memory: int
     """Memory of all processes, bytes."""
     commits: int
-    """Kafka transactions of all key groups since the first start."""
+    """Kafka transactions of all key groups since the demo was first started."""
     commits_per_s: float
     cards: int
     """Cards in the state of all key groups."""
     merchants: str | None = None
-    """Shares of the frauds at compromised merchants that were alerted; None without `--merchant-labels`."""
+    """Of the frauds at compromised merchants, the shares that were alerted before and after the merchants'
+    labels took effect, as text; None without `--merchant-labels`."""
     latest: list[dict[str, Any]] = field(default_factory=list)
     """Latest alerts, newest last."""
 
@@ -82,8 +84,8 @@ def _flow(now: Moment) -> Panel:
     table.add_row("decided", f"{now.decided_per_s:,.0f}/s")
     table.add_row("lag", _count(now.lag))
     table.add_row("decided so far", f"{now.decided:,}")
-    table.add_row("p50 event to alert", f"{now.recent.p50:,.0f} ms" if now.recent else "-")
-    table.add_row("p99 event to alert", f"{now.recent.p99:,.0f} ms" if now.recent else "-")
+    table.add_row("p50 arrival to alert", f"{now.recent.p50:,.0f} ms" if now.recent else "-")
+    table.add_row("p99 arrival to alert", f"{now.recent.p99:,.0f} ms" if now.recent else "-")
     return Panel(table, title="flow", border_style="blue")
 
 
@@ -92,7 +94,7 @@ def _outcome(now: Moment) -> Panel:
     table.add_row("alerts", f"[bold]{now.alerts:,}[/]")
     for rule in ("score", "velocity_5m", "blocked_card"):
         table.add_row(f"  by {rule}", f"{now.rules.get(rule, 0):,}")
-    table.add_row("  blocked during demo", f"{now.declined_after_change:,}")
+    table.add_row("  of newly blocked cards", f"{now.declined_after_change:,}")
     table.add_row("repeated / late", f"{now.duplicates:,} / {now.late:,}")
     return Panel(table, title="decisions", border_style="blue")
 

@@ -149,7 +149,7 @@ class TopicLog:
         Args:
             topic: name.
             ends: first offset not to read, by partition; a partition without one is not read. Default: read
-            each partition to its end at the time the reader reaches it.
+                each partition until the broker reports its end, records that were written meanwhile included.
             starts: first offset to read, by partition; default: the beginning.
 
         Raises:

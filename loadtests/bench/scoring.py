@@ -30,7 +30,7 @@ def measure(rounds: int) -> Iterator[Figure]:
     y = outcomes(history, None)
     for name, learner in (("default learner", Learner()), ("quick learner", QUICK)):
         trees = compile_trees(learner.fit(x, y))
-        trees.score(x[:1])  # compiles
+        trees.score(x[:1])  # the first call also prepares the masks of leaves
         yield per_item(
             f"{ROWS:,} rows scored, {name}", "s", rounds, 1, partial(partial, trees.score, x),
             scale=1.0,

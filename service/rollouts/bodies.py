@@ -161,5 +161,5 @@ def policy_of(fields: dict[str, Any]) -> Policy:
         raise RefusedError("policy", f"the policy has no {fault}; give it") from fault
     except ModelError as fault:
         raise RefusedError("policy", str(fault)) from fault
-    except (TypeError, ValueError) as fault:
+    except (TypeError, ValueError, OverflowError) as fault:
         raise RefusedError("policy", f"the policy has a bad value: {fault}") from fault

@@ -9,7 +9,7 @@ from models.rollouts.state import Line, Trial
 from service.rollouts.errors import DeskError, RefusedError, StaleError, UnknownError
 from service.rollouts.history import Entry, History
 from service.rollouts.requests import GUARD, Actor, Proposal, Receipt, Refs, Step, Stop
-from streaming_job.contracts import Reason
+from streaming_job.contracts import ContractError, Reason
 
 PROMOTED_KEY = "/promoted"
 """Suffix of the idempotency key of `promoted` if a proposal is promoted without a trial; the rest is
@@ -31,8 +31,9 @@ def proposal(
 
     Raises:
         StaleError: another rollout is open, or the rollout_id is taken.
-        RefusedError: the idempotency key was used for another request, or the proposal would be promoted
-            without a trial although its proposer is forbidden to promote it.
+        RefusedError: the idempotency key was used for another request, a number in the proposal is too large
+            for the contract, or the proposal would be promoted without a trial although its proposer is
+            forbidden to promote it.
     """
     if request.at_once and four_eyes:
         raise RefusedError(
@@ -62,6 +63,7 @@ def proposal(
         guards=request.guards,
         line=request.line or first,
     )  # fmt: skip
+    _require_contract(proposed)
     if earlier is not None:
         proposed = replace(proposed, champion=earlier.event.champion)
         first_answer = _repetition(history, earlier, proposed)
@@ -220,6 +222,13 @@ def _repetition(history: History, entry: Entry, repeated: Event) -> Receipt:
     ]
     drawn, offsets = tuple(item.event for item in written), tuple(item.offset for item in written)
     return receipt(history.line, drawn, offsets, repeated=True)
+
+
+def _require_contract(event: Event) -> None:
+    try:
+        event.to_json()
+    except ContractError as fault:
+        raise RefusedError("contract", f"the request cannot be written as an event: {fault}") from fault
 
 
 def _other_content(before: Event) -> RefusedError:

@@ -93,6 +93,7 @@ class RolloutWriter:
             return FencedError()
         return UnansweredError(
             "brokers",
-            f"{self._settings.topics.model_rollouts} at {self._settings.bootstrap_servers} did not take the "
-            f"event: {describe(fault)}; check the brokers, then retry with the same idempotency key",
+            f"{self._settings.topics.model_rollouts} at {self._settings.bootstrap_servers} did not "
+            f"confirm the event: {describe(fault)}; check the brokers, then retry with the same idempotency "
+            "key",
         )

@@ -67,7 +67,7 @@ class Decisions:
     """Decisions on n transactions."""
 
     accepted: NDArray[np.bool_]
-    """Whether the transaction was not accepted before with the same content, shape (n,)."""
+    """Whether it is accepted, shape (n,): it repeats no accepted transaction with the same content."""
     alerted: NDArray[np.bool_]
     """Whether it is an alert, shape (n,)."""
     suppressed: NDArray[np.bool_]

@@ -39,7 +39,10 @@ class TrialPieces:
         self._applied_changed = True
 
     def seal(self, store: PieceStore) -> None:
-        """Write the applied events and the feature counts, each if changed; units unless still empty."""
+        """Write the applied events and the feature counts, each if changed, and the units.
+
+        The units are not written if they are empty and their stored piece is empty already.
+        """
         units = self.units.encode() if self.units else b""
         # an empty piece is written once: without it, Spark would log a warning at every opening
         if units or not self._stored_empty:

@@ -80,7 +80,7 @@ class Ledger:
             "enable.sparse.connections": False,
             **kafka,
             "bootstrap.servers": bootstrap_servers,
-            # the partitioner of the replay of dead letters, too, so all labels of a card are in one partition
+            # the replay of dead letters uses the same one, so all labels of a card are in one partition
             "partitioner": "murmur2_random",
             # unique, so that ledgers do not fence each other; all producers of a ledger share it, so that the
             # next one ends a transaction that the previous one left open

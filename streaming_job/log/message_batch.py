@@ -84,9 +84,10 @@ class MessageBatch:
         return max(read, 0)
 
     def measure(self) -> bool:
-        """Measure the messages read since the last call; return whether there is an error or a cut partition.
+        """Measure messages read since the last call; return whether one is an error or cuts its partition.
 
-        A cut partition returns no more records until it is started again.
+        A partition is cut by an error, or where a record is left out: one beyond the limit, or one for which
+        there is no room. It returns no more records until it is started again.
         """
         records, size, is_troubled = measure(
             self._states, self._messages, self._measured, self.count, self._owners, self._totals, self.size,

@@ -33,7 +33,7 @@ class Histogram:
         if len(counts) != len(bounds) + 1:
             raise ValueError(f"{len(counts)} counts for {len(bounds)} bounds")
         if not self.bounds and not self.counts[0]:
-            # the usual case: the counts of a Kafka transaction begin empty
+            # the usual case: each Kafka transaction begins with new, empty counts
             self.bounds, self.counts = tuple(bounds), np.array(counts, dtype=np.int64)
         elif self.bounds != tuple(bounds):
             union = tuple(sorted({*self.bounds, *bounds}))

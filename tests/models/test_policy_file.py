@@ -39,7 +39,7 @@ def test_policy_guards_and_digest_are_read_from_the_file(tmp_path: Path) -> None
 
 def test_layout_and_order_do_not_change_the_digest(tmp_path: Path) -> None:
     first = load(written(tmp_path, "policy: {threshold: 1, max_count_5m: 6}"))
-    other = load(written(tmp_path, "policy:\n  max_count_5m: 6\n  # all of them\n  threshold: 1.0\n"))
+    other = load(written(tmp_path, "policy:\n  max_count_5m: 6\n  # a comment\n  threshold: 1.0\n"))
     assert first == other
     assert first[1] is None
 

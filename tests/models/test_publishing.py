@@ -54,5 +54,5 @@ def test_a_replay_sets_the_time_from_which_the_rollout_decides(stack: Endpoints,
 def test_a_missing_broker_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("models.rollouts.publishing.DELIVERY_TIMEOUT_S", 1.0)
     ref = ModelRef("card-fraud", "1", "models:/card-fraud/1", "ab" * 32, ("amount:1",))
-    with pytest.raises(ModelError, match="was not written"):
+    with pytest.raises(ModelError, match="is not known to be written"):
         publish(installation(ref, Policy(0.5, 6), "r1", "test", 1_000), "127.0.0.1:1", "model-rollouts")

@@ -21,7 +21,7 @@ def gone(
     labels: dict[str, str] | None = None,
     fires: int = 10,
 ) -> Case:
-    """A metric disappears, is still shown by Prometheus for five minutes, and comes back."""
+    """A metric is gone for 30 minutes, the first five of which Prometheus still shows it, and comes back."""
     series = series or metric
     return Case(
         "FraudMetricAbsent",

@@ -176,12 +176,22 @@ def test_a_refusal_is_a_problem_that_names_its_check(
         ({"max_count_5m": 6}, "has no 'threshold'; give it"),
         ({"threshold": 0.5}, "has no 'max_count_5m'; give it"),
         ({"threshold": "high", "max_count_5m": 6}, "the policy has a bad value"),
+        ({"threshold": 10**400, "max_count_5m": 6}, "the policy has a bad value"),
+        ({"threshold": 0.5, "max_count_5m": None}, "max_count_5m is null"),
     ],
 )
 def test_a_bad_policy_is_refused_by_its_field(api: Api, policy: dict[str, Any], match: str) -> None:
     answer = api.propose(challengers=[PROPOSAL["challengers"][0] | {"policy": policy}])  # type: ignore[index]
     assert (answer.status_code, answer.json()["code"]) == (422, "policy"), answer.text
     assert match in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("limit", [2**53, 10**20])
+def test_a_number_beyond_the_contract_is_refused(api: Api, limit: int) -> None:
+    policy = {"threshold": 0.5, "max_count_5m": limit}
+    answer = api.propose(challengers=[PROPOSAL["challengers"][0] | {"policy": policy}])  # type: ignore[index]
+    assert (answer.status_code, answer.json()["code"]) == (422, "contract"), answer.text
+    assert "not a model-rollout.v2: " in answer.json()["detail"]
 
 
 def test_an_event_is_pending_until_every_group_has_applied_it(

@@ -1,6 +1,7 @@
 """The audit log's chain: all tampering is found.
 
-A head is the digest of the last record. A cut or forged end is found only by an earlier head, kept elsewhere.
+A head is the digest of the last record. That the end was cut off or forged is found only with a head that was
+kept elsewhere before, and that is the digest of a record that is now missing.
 """
 
 import json
