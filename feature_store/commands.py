@@ -67,6 +67,8 @@ def features(
         raise OutputError(f"no directory {output.parent}; make it first")
     files = TransactionFiles(transactions)
     label_table = read_table(labels) if labels else None
+    if label_table is None:
+        files.require_labels_in_all_or_none()
     task = Task(
         files,
         read_table(profiles) if profiles else None,

@@ -14,7 +14,7 @@ from typing import Any
 from models.errors import ModelMissingError, ModelUnavailableError
 
 EXPERIMENT = "card-fraud"
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+DISK_FULL = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT)))
 _SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
@@ -48,7 +48,6 @@ def registry(tracking_uri: str) -> Iterator[Any]:
     Raises:
         ModelMissingError: what the caller's block asks for, a model for example, is not in the registry.
         ModelUnavailableError: the registry cannot be reached, or returns another error.
-        OSError: this machine's disk is full.
     """
     load()
     import mlflow
@@ -62,9 +61,12 @@ def registry(tracking_uri: str) -> Iterator[Any]:
     try:
         yield mlflow.MlflowClient(tracking_uri=tracking_uri, registry_uri=tracking_uri)
     except (MlflowException, OSError) as error:
-        if getattr(error, "errno", None) in DISK_FULL:
-            raise
         first_line = (str(error).splitlines() or [type(error).__name__])[0]
+        full = next((text for text in DISK_FULL if text in str(error)), None)
+        if full is not None:  # MLflow lists the errors of single files below its first line
+            raise ModelUnavailableError(
+                f"a file of the registry was not copied: {full}; free space"
+            ) from error
         is_missing = getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST"
         raise (ModelMissingError if is_missing else ModelUnavailableError)(
             f"the model registry failed: {first_line}; check MLflow's tracking URI"

@@ -34,7 +34,8 @@ def transactions(table: pa.Table) -> pa.Table:
         label int8.
 
     Raises:
-        HandbookError: a required column is missing or has nulls, or a column cannot be converted.
+        HandbookError: a required column is missing or has nulls, a column cannot be converted, or `TX_FRAUD`
+            has other values.
     """
     missing = [name for name in COLUMNS if name not in table.column_names]
     if missing:
@@ -53,6 +54,10 @@ def transactions(table: pa.Table) -> pa.Table:
     }
     if LABEL in table.column_names:
         columns["label"] = _cast(table, LABEL, pa.int8())
+        if not set(columns["label"].unique().to_pylist()) <= {0, 1, None}:
+            raise HandbookError(
+                f"handbook table with other values than 0 and 1 in {LABEL}; correct these rows"
+            )
     return pa.table(columns)
 
 

@@ -55,8 +55,10 @@ class Rows:
 
     @staticmethod
     def concat(parts: list["Rows"]) -> "Rows":
-        """Concatenate parts, all of which have labels, or none."""
+        """Concatenate parts; the result has labels if all parts have them."""
         labels = [part.label for part in parts if part.label is not None]
+        if len(labels) < len(parts):
+            labels = []
         return Rows(
             np.concatenate([part.records for part in parts]),
             pa.chunked_array([part.transaction_id for part in parts]),

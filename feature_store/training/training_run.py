@@ -39,11 +39,6 @@ class Task:
     merchants: MerchantLabels | None = None
     """Labels for merchant label features; None: without these features."""
 
-    def __post_init__(self) -> None:
-        """Raise TrainingSetError if labels are needed, and only some of the files have them."""
-        if self.labels is None:
-            self.transactions.require_labels_in_all_or_none()
-
     @property
     def passes(self) -> int:
         """How often an in-process run reads the input."""

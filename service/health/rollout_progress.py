@@ -4,10 +4,11 @@ Old releases, which had no rollout phases, wrote progress records without `appli
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from service.health.groups import Groups
+from streaming_job.progress.trials import MAX_TRIALS
 
 PHASES = {
     "proposed": "proposed",
@@ -65,14 +66,27 @@ def phases(groups: Groups) -> dict[str, str]:
 
 
 def trials(groups: Groups) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return rollout_id -> challenger -> its counts, summed over the key groups' totals."""
+    """Return rollout_id -> challenger -> its counts, summed over the key groups' totals.
+
+    A rollout that one group has dropped from its totals already is left out: its sum would be too small.
+    """
+    of_groups = [record["totals"].get("trials", {}) for record in groups.values()]
     by_rollout: dict[str, dict[str, dict[str, Any]]] = {}
-    for record in groups.values():
-        for rollout, trial in record["totals"].get("trials", {}).items():
+    for of_group in of_groups:
+        for rollout, trial in of_group.items():
             for name, counts in trial["challengers"].items():
                 total = by_rollout.setdefault(rollout, {}).get(name)
                 by_rollout[rollout][name] = dict(counts) if total is None else _sum(total, counts)
-    return by_rollout
+    return {name: counts for name, counts in by_rollout.items() if not _is_dropped(name, of_groups)}
+
+
+def _is_dropped(rollout: str, of_groups: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a group that is full of later rollouts has dropped this one."""
+    full = [list(of_group) for of_group in of_groups if len(of_group) >= MAX_TRIALS]
+    orders = [list(of_group) for of_group in of_groups if rollout in of_group]
+    return any(
+        rollout not in kept and kept[0] in order[order.index(rollout) :] for kept in full for order in orders
+    )
 
 
 def open_rollout(groups: Groups) -> dict[str, Any] | None:

@@ -31,9 +31,9 @@ def proposal(
 
     Raises:
         StaleError: another rollout is open, or the rollout_id is taken.
-        RefusedError: the idempotency key was used for another request, a number in the proposal is too large
-            for the contract, or the proposal would be promoted without a trial although its proposer is
-            forbidden to promote it.
+        RefusedError: the idempotency key was used for another request, a field breaks the contract of rollout
+            events, or the proposal would be promoted without a trial although its proposer is forbidden to
+            promote it.
     """
     if request.at_once and four_eyes:
         raise RefusedError(
@@ -76,6 +76,7 @@ def proposal(
             Type.PROMOTED, name, 2, request.key + PROMOTED_KEY, actor.name, request.reason, now_ms,
             challenger=request.challengers[0].name,
         )  # fmt: skip
+        _require_contract(promoted)
         drawn = (proposed, promoted)
     apply_events(history.line, drawn)
     return drawn
@@ -103,7 +104,7 @@ def step(
         StaleError: the rollout has another seq than the caller expects, its phase does not allow the step, or
             the withdrawal would leave no champion.
         RefusedError: the idempotency key was used for another request, there is no such challenger, the share
-            is invalid, or the proposer is forbidden to promote.
+            is invalid, a field breaks the events' contract, or the proposer is forbidden to promote.
     """
     trial = find_trial(history.line, request.rollout_id)
     event = Event(
@@ -117,6 +118,7 @@ def step(
         event = replace(event, share_bp=request.share_bp or _challenger(trial, request).share_bp)
         if not 1 <= event.share_bp <= 10_000:
             raise RefusedError("share_bp", f"{event.share_bp} basis points are no share; give 1 to 10000")
+    _require_contract(event)
     for entry in history.accepted(trial.rollout_id):
         if entry.event.idempotency_key == request.key:
             return _repetition(history, entry, event)

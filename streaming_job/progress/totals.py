@@ -42,7 +42,7 @@ class Totals:
     """Trials of the newest rollouts with challengers."""
 
     def _add(self, other: "Totals") -> None:
-        """Add the totals of another key group, without its trials."""
+        """Add the totals of another key group, without trials."""
         if other.commits:
             self.since = min(self.since, other.since) if self.commits else other.since
         self.commits += other.commits
@@ -57,11 +57,13 @@ class Totals:
 
     @staticmethod
     def of_groups(groups: Iterable["Totals"]) -> "Totals":
-        """Return the sum of several groups' totals."""
-        total, groups = Totals(), list(groups)
+        """Return the sum of several groups' totals, without trials.
+
+        Groups drop old trials at different times: `service.health.rollout_progress.trials` adds them up.
+        """
+        total = Totals()
         for group in groups:
             total._add(group)
-        total.trials = Trials.of_groups([group.trials for group in groups])
         return total
 
     def to_json(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ only the champion, or only the challenger.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -141,25 +141,8 @@ class Trials:
     def keep_newest(self) -> None:
         """Drop all but the newest MAX_TRIALS rollouts."""
         for rollout_id in list(self.by_rollout)[:-MAX_TRIALS]:
-            self._drop(rollout_id)
-
-    def _drop(self, rollout_id: str) -> None:
-        self.by_rollout.pop(rollout_id, None)
-        self._encoded.pop(rollout_id, None)
-
-    @staticmethod
-    def of_groups(groups: Sequence["Trials"]) -> "Trials":
-        """Return the sum of several key groups' counts, without rollouts that a group has dropped already."""
-        total = Trials()
-        for group in groups:
-            total.add(group)
-        for full in (group.by_rollout for group in groups if len(group.by_rollout) >= MAX_TRIALS):
-            oldest = next(iter(full))
-            for other in (list(group.by_rollout) for group in groups if oldest in group.by_rollout):
-                for rollout_id in other[: other.index(oldest)]:
-                    if rollout_id not in full:
-                        total._drop(rollout_id)
-        return total
+            del self.by_rollout[rollout_id]
+            self._encoded.pop(rollout_id, None)
 
     def to_json(self) -> dict[str, orjson.Fragment]:
         """Return the field `trials` of the progress record, for orjson."""

@@ -21,6 +21,10 @@ class CheckpointError(FraudError):
     """The job cannot continue from the checkpoint."""
 
 
+class AccessError(FraudError):
+    """A file of the checkpoint cannot be opened; it may be whole, so it is never dropped as damaged."""
+
+
 @dataclass(frozen=True)
 class Fixed:
     """The settings that a job's first start fixes for later starts, because its state depends on them."""
@@ -52,16 +56,23 @@ class Checkpoint:
         return path
 
     def _read(self, *names: str) -> str | None:
-        path = self._at(*names)
+        path, name = self._at(*names), "/".join(names)
         try:
-            if not self._files.exists(path):
-                return None
-            with closing(self._files.open(path)) as stream:
-                return str(self._to_string(stream, "UTF-8"))
-        except Py4JJavaError as fault:  # Hadoop's checksums detect most damage
-            raise CheckpointError(
-                f"the checkpoint's file {'/'.join(names)} cannot be read ({fault.java_exception}); {RESTORE}"
+            stream = self._files.open(path) if self._files.exists(path) else None
+        except Py4JJavaError as fault:
+            raise AccessError(
+                f"the checkpoint's file {name} cannot be opened ({fault.java_exception}); check the job's "
+                "permissions and the file system"
             ) from fault
+        if stream is None:
+            return None
+        with closing(stream):
+            try:
+                return str(self._to_string(stream, "UTF-8"))
+            except Py4JJavaError as fault:  # Hadoop's checksums detect most damage
+                raise CheckpointError(
+                    f"the checkpoint's file {name} cannot be read ({fault.java_exception}); {RESTORE}"
+                ) from fault
 
     def query_id(self) -> str | None:
         """Return the id of the checkpoint's query; None before its first start.

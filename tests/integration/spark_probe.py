@@ -19,7 +19,7 @@ from deploy.local import jars
 from loadtests.faults.job_process import DAEMON
 from streaming_job.group.placement import grouping_values
 from streaming_job.runtime import session
-from streaming_job.runtime.checkpoint import FIXED, Checkpoint, CheckpointError
+from streaming_job.runtime.checkpoint import FIXED, AccessError, Checkpoint, CheckpointError
 from streaming_job.settings import JobSettings
 
 GROUPS = (1, 2, 3, 12, 48, 200)
@@ -57,6 +57,7 @@ def probe(settings: JobSettings, spark: SparkSession) -> dict[str, Any]:
             for connection in process.net_connections("inet")
             if connection.status == psutil.CONN_LISTEN
         ],
+        "unopened": mended_without_access(spark, settings.work_dir / "unopened"),
         "fixed": [fixed_by(spark, settings.work_dir / name, *files) for name, files in STARTS.items()],
         "residents": residents(spark, settings.work_dir),
         "ended_by_kill_links": is_ended_by_kill_links(spark, settings.work_dir / "release"),
@@ -122,6 +123,20 @@ def fixed_by(spark: SparkSession, directory: Path, *files: str) -> str:
         return str(Checkpoint(spark, str(directory)).fixed())
     except CheckpointError as fault:
         return str(fault)
+
+
+def mended_without_access(spark: SparkSession, directory: Path) -> tuple[str, list[str]]:
+    """Mend a checkpoint whose newest entry cannot be opened; return the error, and the entries afterwards."""
+    for log in ("offsets", "commits"):
+        (directory / log).mkdir(parents=True)
+        (directory / log / "0").write_text("v1\n{}\n")
+    (directory / "offsets" / "1").write_text("v1\n{}\n")
+    (directory / "commits" / "1").mkdir()  # a directory cannot be opened, even by root
+    try:
+        Checkpoint(spark, str(directory)).mend()
+    except AccessError as fault:
+        return str(fault), sorted(str(path.relative_to(directory)) for path in directory.glob("*/*"))
+    raise AssertionError("the entry was opened")
 
 
 def is_ended_by_kill_links(spark: SparkSession, release: Path) -> bool:

@@ -80,6 +80,12 @@ def test_a_first_start_that_was_killed_as_it_fixed_its_settings_is_still_to_come
     assert damaged.startswith("the checkpoint's file job.json is damaged (")
 
 
+def test_an_entry_that_cannot_be_opened_is_not_dropped_as_damaged(probed: dict[str, Any]) -> None:
+    error, entries = probed["unopened"]
+    assert error.startswith("the checkpoint's file commits/1 cannot be opened (")
+    assert {"commits/0", "commits/1", "offsets/0", "offsets/1"} <= set(entries)
+
+
 def test_ports_without_password_are_reached_only_from_this_machine(probed: dict[str, Any]) -> None:
     assert probed["settings"]["spark.ui.enabled"] == "true"
     # UI, driver and block manager

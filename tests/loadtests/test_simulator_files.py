@@ -155,6 +155,7 @@ def test_timestamps_and_a_limit_of_events_are_accepted(tmp_path: Path) -> None:
         (CONTRACT | {"label": ["fraud", "perhaps", "genuine"]}, "label, string, has a wrong type or value"),
         (HANDBOOK | {"TX_DATETIME": HANDBOOK["TX_DATETIME"][::-1]}, "sort it by TX_DATETIME"),
         (HANDBOOK | {"TX_DATETIME": [1, 2, 3]}, "TX_DATETIME is int64"),
+        (HANDBOOK | {"TX_FRAUD": [0, 1, 2]}, "other values than 0 and 1 in TX_FRAUD"),
         ({name: pa.array([], pa.string()) for name in CONTRACT}, "no rows"),
     ],
 )

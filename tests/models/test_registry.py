@@ -1,6 +1,7 @@
 """Registration and loading with a real MLflow registry on sqlite and files."""
 
 import errno
+import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -198,11 +199,13 @@ def test_a_store_whose_library_is_not_here_is_one_clear_error(
 def test_a_full_disk_is_not_blamed_on_the_registry(
     ref: ModelRef, uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def download(*_: object) -> Path:
-        raise OSError(errno.ENOSPC, "No space left on device")
+    from mlflow.store.artifact import local_artifact_repo
 
-    monkeypatch.setattr(loading, "download", download)
-    with pytest.raises(ModelUnavailableError, match="No space left on device; free space"):
+    def copy(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(local_artifact_repo.shutil, "copy2", copy)
+    with pytest.raises(ModelUnavailableError, match="not copied: No space left on device; free space"):
         load(ref, uri, tmp_path)
 
 

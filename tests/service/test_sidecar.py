@@ -69,10 +69,10 @@ def test_commits_are_counted_once_and_aborted_ones_never(
     job.write(2)  # a duplicate, as a consumer may read one
     job.write(4, commit=False)
     job.producer.begin_transaction()
-    for foreign in (b"no json", b"[]", json.dumps({"query_id": "q1", "commit_id": 9}).encode()):
-        job.producer.produce(job.settings.topics.job_progress, foreign, key=job.settings.job_id)
     other = json.dumps(progress(7, job_id="another")).encode()
     job.producer.produce(job.settings.topics.job_progress, other, key="another")
+    for foreign in (b"no json", b"[]", json.dumps({"query_id": "q1", "commit_id": 9}).encode()):
+        job.producer.produce(job.settings.topics.job_progress, foreign, key=job.settings.job_id)
     job.producer.commit_transaction(30)
     unreadable = "fraud_sidecar_progress_unreadable_total"
     wait_for(lambda: samples(sidecar)[unreadable] == 3, what="the last records")

@@ -78,7 +78,7 @@ class _Pair:
         scene.job = self._first.job
 
     def _wait_for_first(self, scene: Scene) -> None:
-        for _ in range(RESTARTS):  # an epoch begun by the second instance ends the first once more
+        for _ in range(RESTARTS - 1):  # an epoch begun by the second instance ends the first once more
             with suppress(FaultError):
                 scene.installed.caught_up(self._first.job)
                 return

@@ -1,7 +1,10 @@
 """The monitor's history of looks, the diagnosis, rollout phases, and `/v1/status`."""
 
+import itertools
+from collections import Counter
 from typing import Any
 
+import orjson
 import pytest
 from harness.progress_records import progress
 
@@ -13,11 +16,12 @@ from service.health.lag import Lag, PartitionLag
 from service.health.looks import looks_at
 from service.health.monitor import Monitor
 from service.health.readiness import checks
-from service.health.rollout_progress import open_rollout, phases
+from service.health.rollout_progress import open_rollout, phases, trials
 from service.health.status import status_of
 from service.settings import ServiceSettings
 from streaming_job.contracts import Reason
 from streaming_job.progress.totals import Totals
+from streaming_job.progress.trials import ChallengerCounts
 
 pytestmark = pytest.mark.unit
 SETTINGS = ServiceSettings(bootstrap_servers="127.0.0.1:1", runbook="https://bank.example/runbook")
@@ -218,6 +222,26 @@ def test_phases_follow_the_applied_events() -> None:
         applied = [event("r", seq, kind) for seq, kind in enumerate(kinds[:number], start=1)]
         after.append(phases({0: {"applied": applied}})["r"])
     assert after == ["proposed", "shadow", "canary", "paused", "canary", "paused", "rolled_back"]
+
+
+def trials_of(*rollout_ids: str) -> dict[str, Any]:
+    """Totals in which each rollout's challenger has scored one transaction."""
+    counts = {"b": ChallengerCounts(Counter(transactions=1)).to_json()}
+    counts = orjson.loads(orjson.dumps(counts, option=orjson.OPT_SERIALIZE_NUMPY))
+    return {"totals": {"trials": {name: {"seq": 1, "challengers": counts} for name in rollout_ids}}}
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_trials_are_summed_over_all_groups_or_left_out(order: tuple[int, ...]) -> None:
+    """Group 1 has not counted r4 yet, for which the others have dropped r1."""
+    groups = [trials_of("r2", "r3", "r4"), trials_of("r1", "r2", "r3"), trials_of("r2", "r3", "r4")]
+    total = trials({number: groups[number] for number in order})
+    assert {name: trial["b"]["transactions"] for name, trial in total.items()} == {"r2": 3, "r3": 3, "r4": 2}
+
+
+def test_trials_that_groups_counted_in_another_order_are_all_kept() -> None:
+    groups = [trials_of("r1", "r2", "r3"), trials_of("r2", "r1", "r3"), trials_of("r3")]
+    assert set(trials(dict(enumerate(groups)))) == {"r1", "r2", "r3"}
 
 
 def test_the_open_rollout_names_the_groups_that_applied_it() -> None:

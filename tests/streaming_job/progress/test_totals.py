@@ -1,6 +1,5 @@
 """Totals that a key group carries from commit to commit, and their sums over groups."""
 
-import itertools
 import math
 
 import numpy as np
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 
 from streaming_job.progress.histogram import Histogram
 from streaming_job.progress.totals import HISTOGRAMS, Totals
-from streaming_job.progress.trials import Trials
 
 pytestmark = pytest.mark.unit
 
@@ -71,24 +69,3 @@ def test_invalid_totals_are_refused(broken):
 def test_a_histogram_with_too_few_counts_is_refused():
     with pytest.raises(ValueError, match="2 counts for 2 bounds"):
         Histogram.from_json({"le": [1, 2], "counts": [1, 2], "sum": 0})
-
-
-def trials(*rollout_ids: str) -> Trials:
-    """Trials in which each challenger scored one transaction."""
-    result = Trials()
-    for rollout_id in rollout_ids:
-        result.of(rollout_id).of("b").numbers["transactions"] += 1
-    return result
-
-
-@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
-def test_trials_of_groups_are_whole_while_only_some_groups_have_counted_the_newest(order):
-    groups = [trials("r2", "r3", "r4"), trials("r1", "r2", "r3"), trials("r2", "r3", "r4")]
-    total = Trials.of_groups([groups[number] for number in order])
-    counts = {name: trial.of("b").numbers["transactions"] for name, trial in total.by_rollout.items()}
-    assert counts == {"r2": 3, "r3": 3, "r4": 2}
-
-
-def test_trials_that_groups_counted_in_another_order_are_all_kept():
-    total = Trials.of_groups([trials("r1", "r2", "r3"), trials("r2", "r1", "r3"), trials("r3")])
-    assert set(total.by_rollout) == {"r1", "r2", "r3"}
