@@ -67,7 +67,7 @@ class Decisions:
     """Decisions on n transactions."""
 
     accepted: NDArray[np.bool_]
-    """Whether it is accepted, shape (n,): it repeats no accepted transaction with the same content."""
+    """Whether it is accepted, shape (n,): not if it has the id and the content of one accepted before."""
     alerted: NDArray[np.bool_]
     """Whether it is an alert, shape (n,)."""
     suppressed: NDArray[np.bool_]

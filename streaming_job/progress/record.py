@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from streaming_job.progress.outcome import LATENCY_MS, LATENESS_MS, PROFILE_AGE_MS, SCORES, Alert, Outcome
 
 RECORD_COUNTS = ("transactions", "duplicates", "profile_changes", "rollouts")
-"""Counts whose sum, plus the dead letters and the count `labels`, is the count `records`; it does not include
-records of merchant facts."""
+"""Counts of input records; with the count `labels` and the number of dead letters they add up to the count
+`records`. Records of the topic `merchant-facts` are in none of them."""
 OF_FACTS = ("labels", "late_facts")
-"""Counts of jobs that keep merchant facts: labels whose transactions were found, and facts that take effect
-late because they came after a promise."""
+"""Counts of jobs that keep merchant facts: labels whose transactions were found, and facts that may take
+effect late, because they came after a promise."""
 PLAIN_COUNTS = (
     *RECORD_COUNTS,
     "conflicting_repetition",

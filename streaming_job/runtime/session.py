@@ -28,8 +28,8 @@ _STREAMING = "spark.sql.streaming"
 _ROCKSDB = f"{_STREAMING}.stateStore.rocksdb"
 SPARK_HOME = Path(pyspark.__file__).parent
 COLLECTOR = "-XX:+UseParallelGC"
-"""Garbage collector that halts the JVM's threads while it works: they are idle during epochs, and a
-concurrent collector would need more cores."""
+"""Garbage collector that halts the JVM's threads while it works. That costs little, because during an epoch
+they mostly wait for Python; a concurrent collector would need more cores."""
 LOOPBACK = "127.0.0.1"
 END_S = 30.0
 """Time that a JVM has to exit after its stdin is closed; then it is killed."""

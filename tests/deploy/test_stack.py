@@ -1,4 +1,4 @@
-"""The embedded stack with real servers: the session's, and one of this module's own to kill."""
+"""The embedded stack with real servers: the stack of the test session, and a second one, to kill."""
 
 import json
 import signal
@@ -307,7 +307,7 @@ def test_ctrl_c_during_a_start_leaves_no_process(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def own_dir(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A stack to kill; the tests below build on each other's data."""
+    """Directory of a stack to kill; the tests below share it, so each finds the data of those before it."""
     directory = tmp_path_factory.mktemp("own")
     yield directory
     embedded.down(directory)
@@ -350,7 +350,7 @@ def test_changes_made_while_connect_is_dead_arrive_after_it(
 def test_debezium_reconnects_to_a_restarted_postgres(own_dir: Path, wait_for: Callable[..., object]) -> None:
     endpoints = embedded.up(own_dir)
     embedded.kill(own_dir, "postgres")
-    embedded.up(own_dir, services=["postgres"])  # with Connect among them it would restart a failed connector
+    embedded.up(own_dir, services=["postgres"])  # with Connect, `up` would restart a failed connector
     insert_card(endpoints, "back")
     reader = Reader(endpoints.bootstrap_servers, PROFILES)
     wait_for(lambda: reader.has_read(arrival_of("c", "back")))

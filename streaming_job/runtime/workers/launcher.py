@@ -27,7 +27,8 @@ def main() -> None:
 
 def _ask(connection: socket.socket, arguments: list[str]) -> bool:
     """Request a process; return False if the server is gone or cannot fork."""
-    # however the shim ends, the kernel then closes the shim's end of the pipe, which ends the forked process
+    # the server gets the read end; the write end stays open until the shim ends, in whatever way: then the
+    # kernel closes it, which ends the forked process
     life, _ = os.pipe()
     request = {"arguments": arguments, "environment": dict(os.environ), "directory": os.getcwd()}
     try:
