@@ -1,6 +1,7 @@
 """Writers of key groups without the job, on their own topics, and the records that a consumer reads there."""
 
 import secrets
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,7 @@ class WriterBench:
 
     def assert_written_once(self, *commits: int, group: int = 0) -> None:
         """Check that the topics hold just these commits of the group, each once, and that offsets agree."""
+        self._wait_for_markers()
         alerts = [
             record.value for record in self.log.read(self.topics.fraud_alerts) if _group(record) == group
         ]
@@ -175,6 +177,27 @@ class WriterBench:
         assert sorted(int(dict(record.headers)["commit_id"]) for record in letters) == list(commits)
         assert [record["commit_id"] for record in self.progress(group)] == list(commits)
         assert self.committed(group) == dict.fromkeys(OWN[group], 10 * commits[-1])
+
+    def _wait_for_markers(self) -> None:
+        """Wait, for 2 s at most, until no transaction is open: readers may see a commit after its answer."""
+        partitions = [
+            TopicPartition(topic, part)
+            for topic in (self.topics.fraud_alerts, self.topics.dead_letters, self.topics.job_progress)
+            for part in self.log.ends(topic)
+        ]
+        consumers = [
+            Consumer({"bootstrap.servers": self.servers, "group.id": "ends", "isolation.level": level})
+            for level in ("read_committed", "read_uncommitted")
+        ]
+        deadline = time.monotonic() + 2.0
+        ends: list[list[int]] = []
+        while (not ends or ends[0] != ends[1]) and time.monotonic() < deadline:
+            ends = [
+                [consumer.get_watermark_offsets(part, 10.0)[1] for part in partitions]
+                for consumer in consumers
+            ]
+        for consumer in consumers:
+            consumer.close()
 
     def progress(self, group: int = 0) -> list[dict[str, Any]]:
         records = [orjson.loads(record.value or b"") for record in self.log.read(self.topics.job_progress)]
