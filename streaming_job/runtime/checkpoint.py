@@ -99,18 +99,16 @@ class Checkpoint:
             CheckpointError: epochs exist, but the file is missing, is damaged or cannot be read.
         """
         try:
-            text = self._read(FIXED)
-            fixed = None if text is None else Fixed(**json.loads(text))
-            problem = "is missing"
-        except CheckpointError:
-            if self.epochs("offsets"):
-                raise
-            return None
+            if (text := self._read(FIXED)) is not None:
+                return Fixed(**json.loads(text))
+            problem = CheckpointError(f"the checkpoint's file {FIXED} is missing; {RESTORE}")
+        except CheckpointError as fault:
+            problem = fault
         except (ValueError, TypeError) as fault:
-            fixed, problem = None, f"is damaged ({fault})"
-        if fixed is None and self.epochs("offsets"):
-            raise CheckpointError(f"the checkpoint's file {FIXED} {problem}; {RESTORE}")
-        return fixed
+            problem = CheckpointError(f"the checkpoint's file {FIXED} is damaged ({fault}); {RESTORE}")
+        if self.epochs("offsets"):
+            raise problem
+        return None
 
     def fix(self, fixed: Fixed) -> None:
         """Write the settings that the first start fixes."""

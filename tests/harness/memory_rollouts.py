@@ -82,8 +82,7 @@ class MemoryRollouts:
         self.records: list[Record] = []
         self.refusals: list[tuple[str, str, str, str]] = []
         """(action, target, actor, check) of each refused step."""
-        self.before_write: Callable[[], None] = lambda: None
-        """Called when a writer is open, before it commits: another writer may intervene here."""
+        self._intervene: Callable[[], object] = lambda: None
         self._writer, self._lock = 0, threading.Lock()
         if champion is not None:
             self.put(*events.installation(ref(champion), Policy(0.5, 6), f"r{champion}", "test", START))
@@ -116,6 +115,10 @@ class MemoryRollouts:
         commit = self._open()
         commit(lambda: self.refusals.append((action, target, actor.name, refusal.check)))
 
+    def before_next_commit(self, intervene: Callable[[], object]) -> None:
+        """Call a function once, when a writer is open and about to commit: it may open another writer."""
+        self._intervene = intervene
+
     def _open(self) -> Callable[[Callable[[], T]], T]:
         """Fence the previous writer; return the function that commits, unless a newer writer was opened."""
         with self._lock:
@@ -123,7 +126,8 @@ class MemoryRollouts:
             mine = self._writer
 
         def commit(append: Callable[[], T]) -> T:
-            self.before_write()
+            intervene, self._intervene = self._intervene, lambda: None
+            intervene()
             with self._lock:
                 if self._writer != mine:
                     raise FencedError

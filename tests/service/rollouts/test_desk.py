@@ -148,12 +148,8 @@ def test_of_two_simultaneous_requests_one_is_written_and_one_is_stale() -> None:
     log = MemoryRollouts()
     desk_of(log).propose(proposal(), ADA)
     won: list[Receipt] = []
-
-    def other() -> None:
-        log.before_write = lambda: None
-        won.append(desk_of(log).take(step(Type.SHADOW_STARTED, "other", expected_seq=1), BOB))
-
-    log.before_write = other
+    other = step(Type.SHADOW_STARTED, "other", expected_seq=1)
+    log.before_next_commit(lambda: won.append(desk_of(log).take(other, BOB)))
     with pytest.raises(StaleError) as fault:
         desk_of(log).take(step(Type.SHADOW_STARTED, "mine", expected_seq=1), ADA)
     assert fault.value.check == "seq"
@@ -166,24 +162,14 @@ def test_a_writer_of_another_rollout_does_not_stop_a_request() -> None:
     log = MemoryRollouts()
     desk = desk_of(log)
     desk.propose(proposal(), ADA)
-
-    def other() -> None:
-        log.before_write = lambda: None
-        log.open()
-
-    log.before_write = other
+    log.before_next_commit(log.open)
     assert desk.take(step(Type.SHADOW_STARTED, "s", expected_seq=1), ADA).seq == 2
 
 
 def test_a_refusal_that_another_writer_interrupts_is_still_audited() -> None:
     log = MemoryRollouts()
     desk_of(log).propose(proposal(), ADA)
-
-    def other() -> None:
-        log.before_write = lambda: None
-        log.open()
-
-    log.before_write = other
+    log.before_next_commit(log.open)
     with pytest.raises(StaleError):
         desk_of(log).take(step(Type.PAUSED, "p", expected_seq=7), BOB)
     assert log.refusals == [("rollout.paused", "r2", "bob", "seq")]

@@ -107,12 +107,7 @@ def test_of_two_watches_one_ends_the_rollout_and_the_other_reads_again() -> None
     world = World(Type.SHADOW_STARTED)
     world.progress(START + HOUR, FAILING)
     second = world.another_watch()
-
-    def other() -> None:
-        world.log.before_write = lambda: None
-        second.look()
-
-    world.log.before_write = other
+    world.log.before_next_commit(second.look)
     world.watch.look()
     types = [entry.event.type for entry in world.log.history().of("r2")]
     assert types == [Type.PROPOSED, Type.SHADOW_STARTED, Type.BREACHED, Type.ROLLED_BACK]
