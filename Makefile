@@ -44,8 +44,12 @@ test: setup ## lint, types, and all tests with real servers
 kernels: setup
 	@$(BIN)/python -m streaming_job.runtime.workers.preload
 
-test-thorough: ## `make test` with all that takes long: every step of the kill matrix, thousands of examples; hours
-	FRAUD_HYPOTHESIS=thorough $(MAKE) test
+# the ledger has the result of each test that ended; with RESUME=1, a run leaves out what passed on these sources
+LEDGER := .fraud/thorough.jsonl
+test-thorough: ## `make test` with all that takes long (hours); RESUME=1 goes on with an interrupted run
+	@FRAUD_HYPOTHESIS=thorough $(MAKE) --no-print-directory test \
+		ARGS='--ledger $(LEDGER) $(if $(RESUME),--resume) $(ARGS)'; status=$$?; \
+	PYTHONPATH=tests $(BIN)/python -m harness.ledger $(LEDGER) docs/thorough-results.md; exit $$status
 
 test-unit: setup ## the tests that need no servers (seconds)
 	$(BIN)/python -m pytest -m unit $(ARGS)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from harness.scheduling import Scheduling
+from harness.tools import skip_without_tools
 
 from deploy.local import stack as embedded
 from deploy.local.console import to_stderr
@@ -16,6 +17,7 @@ from deploy.local.stack import Endpoints
 from streaming_job.contracts.topics import Topics
 
 WaitFor = Callable[..., object]
+pytest_plugins = ["harness.ledger"]
 
 # a test's JVM lives for some minutes at most, so the optimising compiler would not pay; verifying the byte
 # code of the jars, whose checksums have been checked, would take one of the six seconds of a start
@@ -28,6 +30,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # a job of a minute or two gains nothing from compiled Java code, and the default warm-up of 100 short epochs
 # would take half of the processors
 os.environ.setdefault("FRAUD_WARM_UP_EPOCHS", "3")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test of which a program is missing, before any server is started for it."""
+    skip_without_tools(item)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:

@@ -3,12 +3,13 @@
 import base64
 import json
 import os
-import shutil
 import subprocess
 import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
+
+from harness.tools import find
 
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 """Key of an element's id (W3C WebDriver, section 12)."""
@@ -16,18 +17,11 @@ ESCAPE, ENTER, TAB = "\ue00c", "\ue007", "\ue004"
 TIMEOUT_S = 60
 
 
-def programs() -> tuple[str, str] | None:
-    """Paths of Chromium and chromedriver; None if either is missing."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    driver = shutil.which("chromedriver")
-    return (chromium, driver) if chromium and driver else None
-
-
 class Browser:
     """A headless Chromium with a profile of its own."""
 
-    def __init__(self, programs: tuple[str, str], directory: Path) -> None:
-        chromium, driver = programs
+    def __init__(self, directory: Path) -> None:
+        chromium, driver = str(find("chromium")), str(find("chromedriver"))
         self._log = (directory / "chromedriver.log").open("wb")
         self._driver = subprocess.Popen(
             [driver, "--port=0"], stdout=subprocess.PIPE, stderr=self._log, text=True, cwd=directory

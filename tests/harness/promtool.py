@@ -1,7 +1,6 @@
 """Rules run by promtool: an alert over synthetic series, and the times at which it must fire or not."""
 
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,14 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from deploy.prometheus import RULES
 from deploy.prometheus.absence import rules
+from harness.tools import find
 
-PROMTOOL = shutil.which("promtool")
-needs_promtool = pytest.mark.skipif(PROMTOOL is None, reason="needs promtool: apt install prometheus")
 HERE = {"job": "card-fraud", "instance": "sidecar:8000"}
 Rule = dict[str, Any]
 
@@ -214,8 +211,7 @@ def run(case: Case, home: Path, rule: Rule | None = None, recorded: Mapping[str,
     group = {"name": "under-test", "rules": [*needed(rule, recorded), rule]}
     (home / "rules.yml").write_text(yaml.safe_dump({"groups": [group]}))
     (home / "test.yml").write_text(yaml.safe_dump(document(case, rule_of(case)), width=10_000_000))
-    assert PROMTOOL is not None
     ended = subprocess.run(
-        [PROMTOOL, "test", "rules", "test.yml"], cwd=home, capture_output=True, text=True, timeout=120
+        [find("promtool"), "test", "rules", "test.yml"], cwd=home, capture_output=True, text=True, timeout=120
     )
     return "" if ended.returncode == 0 else ended.stdout + ended.stderr

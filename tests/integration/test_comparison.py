@@ -6,15 +6,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from harness.tools import needs
 from thoroughness import only_thorough
 
 from loadtests.compare.engines import VARIANTS
-from loadtests.compare.kafka_streams.build import compiler
 
 pytestmark = [pytest.mark.integration, pytest.mark.without_stack, only_thorough, pytest.mark.timeout(1_800)]
 
 
-@pytest.mark.skipif(compiler() is None, reason="there is no javac beside java")
+@needs("javac")
 def test_all_engines_agree_on_every_alert(tmp_path: Path) -> None:
     report = tmp_path / "compare.json"
     answer = subprocess.run(

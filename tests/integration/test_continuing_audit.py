@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from harness.followed_audit import alerts_of, copied_without_the_third, followed, write
+from harness.tools import needs
 from thoroughness import only_thorough
 
 from deploy.local.ports import HOST, free_port
@@ -48,7 +49,7 @@ def scraping(directory: Path, audit: str) -> Iterator[Callable[[], set[str]]]:
 
 
 @only_thorough
-@pytest.mark.skipif(not server.is_installed(), reason="needs prometheus: apt install prometheus")
+@needs("prometheus")
 def test_a_lost_and_a_doubled_alert_page_within_two_minutes(
     stack: Endpoints, installed: Installation, warm_job: JobProcess, wait_for: WaitFor, tmp_path: Path
 ) -> None:

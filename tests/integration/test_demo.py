@@ -15,11 +15,11 @@ from urllib.request import urlopen
 
 import psutil
 import pytest
+from harness.tools import needs
 from thoroughness import only_thorough
 
 from deploy.demo import state
 from deploy.grafana import pictures
-from deploy.prometheus import server
 from loadtests.simulator import parquet
 from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
@@ -178,7 +178,7 @@ MOST_CARD_HOURS = 200
 
 
 @only_thorough
-@pytest.mark.skipif(not server.is_installed(), reason="needs prometheus: apt install prometheus")
+@needs("prometheus")
 def test_tour_of_rollouts_with_every_dashboard_full(demo, tmp_path, wait_for):
     """A better model is promoted, a bad one is stopped by its guard; meanwhile every panel has data."""
     report = tmp_path / "out.json"

@@ -7,11 +7,11 @@ import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from shutil import which
 from typing import Any
 
 import pytest
 from harness.live_page import served
+from harness.tools import needs
 
 from deploy.grafana import HOME
 from deploy.grafana.queries import filled
@@ -22,7 +22,7 @@ from deploy.prometheus.absence import used
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.without_stack,
-    pytest.mark.skipif(which("prometheus") is None, reason="needs prometheus: apt install prometheus"),
+    needs("prometheus"),
 ]
 PANELS = [
     (f"{path.stem}: {panel['title']}: {target['refId']}", target["expr"])

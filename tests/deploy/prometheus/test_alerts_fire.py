@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 from harness.alert_cases import CASES
-from harness.promtool import RECORDED, Case, all_rules, needed, needs_promtool, rule_of, run
+from harness.promtool import RECORDED, Case, all_rules, needed, rule_of, run
 from harness.rule_mutants import Mutant, mutants
+from harness.tools import needs
 from thoroughness import THOROUGH
 
-pytestmark = [pytest.mark.unit, needs_promtool]
+pytestmark = [pytest.mark.unit, needs("promtool")]
 SAMPLE = 16
 SEED = 22
 

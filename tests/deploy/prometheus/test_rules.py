@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from harness.alert_cases import CASES
 from harness.promql import VALUES, QueryError, check, exported
-from harness.promtool import PROMTOOL, all_rules, needed, needs_promtool, rule_of
+from harness.promtool import all_rules, needed, rule_of
+from harness.tools import find, needs
 
 from deploy.prometheus import CONFIG, RULES, absence
 
@@ -103,7 +104,7 @@ def test_labels_of_known_values_are_exported():
     assert set(VALUES) <= every
 
 
-@needs_promtool
+@needs("promtool")
 def test_prometheus_accepts_configuration_and_rules():
     import subprocess
 
@@ -111,5 +112,7 @@ def test_prometheus_accepts_configuration_and_rules():
         ["config", CONFIG],
         ["rules", "--lint=all", "--lint-fatal", *sorted(RULES.glob("*.yml"))],
     ):
-        ended = subprocess.run([PROMTOOL, "check", *map(str, command)], capture_output=True, text=True)
+        ended = subprocess.run(
+            [find("promtool"), "check", *map(str, command)], capture_output=True, text=True
+        )
         assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import orjson
 import pytest
+from harness.tools import needs
 from small_log import POLICY, require_equal, small_log
 from thoroughness import only_thorough
 
 from deploy.local import java
 from loadtests.compare.exported import exported
-from loadtests.compare.kafka_streams.build import build, compiler
+from loadtests.compare.kafka_streams.build import build
 from loadtests.compare.quix.deciding import Model, decide, json_features
 from loadtests.compare.quix.features import Row, new_card
 
@@ -20,7 +21,7 @@ RATES = [5.0, 0.007]
 
 
 @only_thorough
-@pytest.mark.skipif(compiler() is None, reason="there is no javac beside java")
+@needs("javac")
 @pytest.mark.parametrize("rate", RATES)
 def test_java_decides_like_the_job(rate: float, tmp_path: Path) -> None:
     log = small_log(rate)

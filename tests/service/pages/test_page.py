@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx
 import page_scripts
 import pytest
-from harness import browser as chromium
 from harness.browser import ENTER, ESCAPE, TAB, Browser
+from harness.tools import needs
 from page_world import World, burst
 
 from deploy.local.stack import Endpoints
@@ -23,7 +23,7 @@ from streaming_job.contracts.topics import Topics
 
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.skipif(chromium.programs() is None, reason="there is no chromium with chromedriver here"),
+    needs("chromium", "chromedriver"),
 ]
 KEPT = os.environ.get("PAGE_PICTURES")
 """Directory for the documentation's screenshots; if it is set, run this file alone on a fresh stack."""
@@ -81,9 +81,7 @@ def world(
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    programs = chromium.programs()
-    assert programs is not None
-    result = Browser(programs, tmp_path_factory.mktemp("browser"))
+    result = Browser(tmp_path_factory.mktemp("browser"))
     yield result
     result.close()
 

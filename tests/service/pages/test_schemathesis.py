@@ -1,7 +1,5 @@
 """Schemathesis against a served sidecar with brokers and a registry behind it: no request ends in a 500."""
 
-import os
-import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -9,6 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from harness.tools import find, needs
 from page_world import World
 from prometheus_client.parser import text_string_to_metric_families
 from thoroughness import only_thorough
@@ -16,12 +15,11 @@ from thoroughness import only_thorough
 from deploy.local.stack import Endpoints
 from streaming_job.contracts.topics import Topics
 
-PROGRAM = os.environ.get("SCHEMATHESIS") or shutil.which("schemathesis")
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.timeout(1_800),
     only_thorough,
-    pytest.mark.skipif(PROGRAM is None, reason="needs schemathesis: pipx install schemathesis"),
+    needs("schemathesis"),
 ]
 EXAMPLES = 200
 """Largest number of examples of each operation."""
@@ -43,7 +41,15 @@ def world(
 
 def test_schemathesis_finds_no_500(world: World, tmp_path: Path) -> None:
     header = f"Authorization: {world.bearer('admin')['Authorization']}"
-    command = [str(PROGRAM), "run", f"{world.url}openapi.json", "--header", header, "--seed", "21"]
+    command = [
+        str(find("schemathesis")),
+        "run",
+        f"{world.url}openapi.json",
+        "--header",
+        header,
+        "--seed",
+        "21",
+    ]
     command += ["--max-examples", str(EXAMPLES), "--checks", "not_a_server_error", "--continue-on-failure"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=1_700)
     # schemathesis also fails on 503, which the sidecar may answer, so its exit code is ignored: the sidecar's
