@@ -24,7 +24,8 @@ TABLE = (
     Row(
         ("insufficient_role",),
         403,
-        "The caller's role is insufficient; the answer names it and the required role.",
+        "The caller's role is insufficient; the answer names it and the required role and, of a step of a "
+        "rollout, why the step needs it.",
         "Ask someone with the required role.",
     ),
     Row(

@@ -7,6 +7,7 @@ from confluent_kafka import KafkaException
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from models.rollouts.events import Demands
 from streaming_job.contracts.topics import Topics
 from streaming_job.log.partitioner import Partitioner
 
@@ -45,8 +46,12 @@ class ServiceSettings(BaseSettings):
 
     mlflow_tracking_uri: str = ""
     """Address of the model registry; empty: the sidecar can steer rollouts, but not propose any."""
-    four_eyes: bool = False
-    """Whether the proposer of a rollout is forbidden to promote it."""
+    four_eyes: bool | None = None
+    """Whether each step that counts as a promotion needs a second person, who has not proposed the rollout.
+    The next proposal writes the value into the log, where it binds everybody; unset: as in the log."""
+    operator_max_share_bp: Annotated[int | None, Field(ge=0, le=10_000)] = None
+    """Greatest share of the cards, basis points, that an operator may give to a challenger; a greater one
+    counts as a promotion. Written into the log like `four_eyes`; unset: as in the log, at first 1000."""
     partitioner: Partitioner = Partitioner.MURMUR2
     """Partitioner of the transactions' producers, as in the job's settings."""
     tokens_file: Path | None = None
@@ -64,6 +69,11 @@ class ServiceSettings(BaseSettings):
     """Requests that a caller may send at once."""
     max_body_bytes: Annotated[int, Field(ge=1)] = 64 * 1024
     """Largest request body, bytes."""
+
+    @property
+    def demands(self) -> Demands:
+        """What the installation demands of those who steer rollouts."""
+        return Demands(self.four_eyes, self.operator_max_share_bp)
 
     @property
     def inputs(self) -> tuple[str, ...]:

@@ -69,6 +69,8 @@ class Event(NamedTuple):
     """Of `breached`: guard and its verdict."""
     from_the_beginning: bool = False
     """Of `withdrawn`: whether it also applies to undecided transactions that arrived before it."""
+    demands: tuple[bool | None, int | None] = (None, None)
+    """Of `proposed`: are two people needed? And the greatest share of an operator; None: as before."""
 
 
 def read(value: bytes) -> tuple[Event, ...]:
@@ -124,7 +126,9 @@ def _event(row: dict[str, Any]) -> tuple[Event, ...]:
     }.get(kind, ())
     event = event._replace(**{name: fields[name] for name in fields_of_type})
     if kind == "proposed":
-        event = event._replace(any_champion=fields.get("any_champion", False))
+        event = event._replace(
+            any_champion=fields.get("any_champion", False), demands=fields.get("demands", (None, None))
+        )
         names = [candidate.name for candidate in event.candidates]
         _require(len(set(names)) == len(names))
         _require(sum(candidate.role == "canary" for candidate in event.candidates) <= 1)
@@ -147,6 +151,12 @@ def _fields(row: dict[str, Any]) -> dict[str, Any]:
             fields[name] = _text(row[name])
     if "share_bp" in row:
         fields["share_bp"] = _whole(row["share_bp"], 1, 10_000)
+    if "demands" in row:
+        demands = row["demands"]
+        _require(isinstance(demands, dict))
+        both, share = demands.get("four_eyes"), demands.get("operator_max_share_bp")
+        _require(both is None or isinstance(both, bool))
+        fields["demands"] = both, None if share is None else _whole(share, 0, 10_000)
     if "verdict" in row:
         _require(isinstance(row["verdict"], dict))
     if "guard" in row and "verdict" in row:

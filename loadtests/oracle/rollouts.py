@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from loadtests.oracle import four_eyes
 from loadtests.oracle.membership import salt_of
 from loadtests.oracle.rollout_events import Candidate, Event
 from models.policy import Policy
@@ -68,6 +69,7 @@ class _Rollout:
     candidates: tuple[Candidate, ...]
     line: str
     seq: int
+    proposal: Event
     phase: str = "proposed"
     before_pause: str = ""
     canary: str = ""
@@ -88,6 +90,7 @@ class State:
         """
         self.rollouts: dict[str, _Rollout] = {}
         self.champions: list[Scorer] = []
+        self.demands = four_eyes.Demands()
         for number, event in enumerate(events):
             self._move(event, number in void)
 
@@ -103,8 +106,9 @@ class State:
             previous = self.rollouts.get(event.rollout_id)
             seq = 1 if previous is None else previous.seq + 1
             self.rollouts[event.rollout_id] = _Rollout(
-                event.candidates, event.line, seq, events={event.key: event}
+                event.candidates, event.line, seq, event, events={event.key: event}
             )
+            self.demands = self.demands.after_proposal(event)
             return
         rollout = self.rollouts[event.rollout_id]
         rollout.seq = event.seq if event.version == 2 else rollout.seq + 1
@@ -124,6 +128,8 @@ class State:
             self.champions.append(
                 Scorer(event.rollout_id, rollout.seq, best.model, best.policy, version=event.version)
             )
+        if event.type == "promoted":
+            self.demands = self.demands.after_promotion(rollout.proposal)
         if event.type == "withdrawn":
             self.champions = [c for c in self.champions if c.rollout_id != event.rollout_id]
 
@@ -134,14 +140,40 @@ class State:
             digest = self.champions[-1].model.digest if self.champions else None
             fits = event.any_champion or event.champion == digest
             free = rollout is None and self.open is None and event.seq == 1
-            return None if event.version == 1 or (fits and free) else Reason.ROLLOUT_CONFLICT
+            if event.version == 1:  # promoted at once, by one person
+                return Reason.SECOND_PERSON_MISSING if self.demands.four_eyes else None
+            return None if fits and free else Reason.ROLLOUT_CONFLICT
         if rollout is None:
             return Reason.UNKNOWN_ROLLOUT
         if event.version == 2 and self._conflicts(event, rollout):
             return Reason.ROLLOUT_CONFLICT
         if event.type == "withdrawn" and {c.rollout_id for c in self.champions} == {event.rollout_id}:
             return Reason.LAST_ROLLOUT
+        if self.demands.four_eyes and self._lacks_second_person(event, rollout):
+            return Reason.SECOND_PERSON_MISSING
         return None
+
+    def _lacks_second_person(self, event: Event, rollout: _Rollout) -> bool:
+        proposal, promotes = rollout.proposal, event.type == "promoted"
+        if event.type == "withdrawn":
+            left = [c for c in self.champions if c.rollout_id != event.rollout_id]
+            if left and left[-1] != self.champions[-1]:
+                proposal = self.rollouts[left[-1].rollout_id].proposal
+                promotes = four_eyes.lets_more_through(left[-1].policy, self.champions[-1].policy)
+        elif event.type == "canary_set":
+            promotes = self._is_great(rollout, event.challenger, event.share_bp)
+        elif event.type == "resumed" and rollout.before_pause == "canary":
+            promotes = self._is_great(rollout, rollout.canary, rollout.share_bp)
+        return promotes and not four_eyes.is_approved(event, proposal)
+
+    def _is_great(self, rollout: _Rollout, name: str, share_bp: int) -> bool:
+        """Return whether a challenger's share of the cards counts as a promotion."""
+        if rollout.phase == "canary" and rollout.canary == name and share_bp <= rollout.share_bp:
+            return False
+        if share_bp > self.demands.most_share_bp or four_eyes.has_weak_guards(rollout.proposal):
+            return True
+        policy = next(candidate.policy for candidate in rollout.candidates if candidate.name == name)
+        return any(four_eyes.lets_more_through(policy, champion.policy) for champion in self.champions[-1:])
 
     @staticmethod
     def _conflicts(event: Event, rollout: _Rollout) -> bool:

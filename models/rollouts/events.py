@@ -47,6 +47,36 @@ class Challenger:
 
 
 @dataclass(frozen=True)
+class Demands:
+    """What an installation demands of the people who steer rollouts; None: as before."""
+
+    four_eyes: bool | None = None
+    """Whether each event that counts as a promotion (`authority`) needs a second person."""
+    operator_max_share_bp: int | None = None
+    """Greatest share of the cards, basis points, that an operator may give to a challenger."""
+
+    def replaced_by(self, later: "Demands") -> "Demands":
+        """Return these demands with the values that later ones have."""
+        return Demands(
+            self.four_eyes if later.four_eyes is None else later.four_eyes,
+            self.operator_max_share_bp
+            if later.operator_max_share_bp is None
+            else later.operator_max_share_bp,
+        )
+
+    def tightened_by(self, later: "Demands") -> "Demands":
+        """Return the stricter value of each demand; these have both values."""
+        shares = (self.operator_max_share_bp, later.operator_max_share_bp)
+        return Demands(
+            bool(self.four_eyes or later.four_eyes),
+            min(share for share in shares if share is not None),
+        )
+
+
+NO_DEMANDS = Demands()
+
+
+@dataclass(frozen=True)
 class Event:
     """One step of a rollout: contract model-rollout.v2.
 
@@ -68,7 +98,8 @@ class Event:
     created_at: int
     """Time of the request, ms since 1970-01-01 UTC."""
     approved_by: str | None = None
-    """Second person, where approval by two is required."""
+    """Second person: the actor of a step that may let another model decide, unless the actor has also
+    proposed the rollout; else None."""
     champion: ModelRef | None = None
     """proposed: the model in force that the proposal expects; None: no model is in force."""
     any_champion: bool = False
@@ -77,6 +108,9 @@ class Event:
     """proposed: the challengers."""
     guards: Mapping[str, Any] | None = None
     """proposed: the guards that may stop the rollout."""
+    demands: Demands = NO_DEMANDS
+    """proposed: what the installation demands. Stricter values hold from the proposal on, the others from its
+    promotion on."""
     line: str = ""
     """proposed: the model line, from which the salt of the membership is derived."""
     challenger: str = ""
@@ -138,7 +172,7 @@ class Event:
 
 
 FIELDS: Mapping[Type, tuple[str, ...]] = {
-    Type.PROPOSED: ("champion", "any_champion", "challengers", "guards", "line"),
+    Type.PROPOSED: ("champion", "any_champion", "challengers", "guards", "demands", "line"),
     Type.SHADOW_STARTED: (),
     Type.CANARY_SET: ("challenger", "share_bp"),
     Type.PAUSED: (),
@@ -152,7 +186,7 @@ FIELDS: Mapping[Type, tuple[str, ...]] = {
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, ModelRef | Challenger):
+    if isinstance(value, ModelRef | Challenger | Demands):
         return asdict(value)
     return [asdict(item) for item in value] if isinstance(value, tuple) else value
 

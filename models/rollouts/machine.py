@@ -11,6 +11,9 @@
 Events of the first version are accepted in every phase, because that version had no such rules. Even so, an
 event other than `proposed` is refused if its rollout does not exist, and a withdrawal if no promoted rollout
 would be left.
+
+Where the log demands four eyes, an event of any version that counts as a promotion (`authority`) is refused
+without a second person.
 """
 
 from collections.abc import Mapping
@@ -18,6 +21,7 @@ from dataclasses import replace
 
 from feature_store.errors import FraudError
 from models.registry import ModelRef
+from models.rollouts import authority
 from models.rollouts.events import CANARY, SHADOW, Event, Type
 from models.rollouts.membership import salt_of
 from models.rollouts.state import FINAL, TRIED, Decides, Line, Phase, Plan, Trial
@@ -80,6 +84,8 @@ def require_allowed(line: Line, event: Event) -> None:
     if event.type is Type.PROPOSED:
         if event.schema_version > 1:
             _require_proposable(line, event, trial)
+        else:
+            require_second_person(line, event)
         return
     if trial is None:
         raise ConflictError(
@@ -93,6 +99,31 @@ def require_allowed(line: Line, event: Event) -> None:
         raise ConflictError(
             f"nothing could decide without {event.rollout_id}; promote another model first",
             Reason.LAST_ROLLOUT,
+        )
+    require_second_person(line, event)
+
+
+def require_second_person(line: Line, event: Event) -> None:
+    """Check that an event that counts as a promotion has a second person, if the log demands one.
+
+    A proposal of version 1 is promoted at once, by the record's only person.
+
+    Raises:
+        ConflictError: it has none.
+    """
+    demands = line.demands
+    if not demands.four_eyes:
+        return
+    assert demands.operator_max_share_bp is not None
+    if event.type is Type.PROPOSED:
+        reasons: tuple[str, ...] = ("its only person also promotes it",) if event.schema_version == 1 else ()
+    else:
+        reasons = authority.promotion(line, event, demands.operator_max_share_bp)
+    if reasons and not authority.has_second_person(line, event):
+        raise ConflictError(
+            f"{event.type} of {event.rollout_id} counts as a promotion ({'; '.join(reasons)}), and needs the "
+            f"approval of somebody who did not propose it; {event.actor} may not give it: ask another",
+            Reason.SECOND_PERSON_MISSING,
         )
 
 
@@ -148,7 +179,7 @@ def apply_accepted(line: Line, event: Event) -> Line:
     before = line.trials[event.rollout_id]
     seq = event.seq if event.schema_version > 1 else before.seq + 1
     trial = replace(before, seq=seq, keys={**before.keys, event.idempotency_key: event.content})
-    champions = line.champions
+    champions, demands = line.champions, line.demands
     match event.type:
         case Type.SHADOW_STARTED:
             trial = replace(trial, phase=Phase.SHADOW)
@@ -170,12 +201,13 @@ def apply_accepted(line: Line, event: Event) -> Line:
             champions = (
                 *champions, Decides(event.rollout_id, seq, promoted.model, promoted.policy, CHAMPION, "")
             )  # fmt: skip
+            demands = demands.replaced_by(before.demands)
         case Type.WITHDRAWN:
             trial = replace(trial, phase=Phase.WITHDRAWN)
             champions = tuple(item for item in champions if item.rollout_id != event.rollout_id)
     is_open = trial.phase not in FINAL
     open_id = trial.rollout_id if is_open else None if line.open == trial.rollout_id else line.open
-    return Line(champions, {**line.trials, trial.rollout_id: trial}, open_id)
+    return Line(champions, {**line.trials, trial.rollout_id: trial}, open_id, demands)
 
 
 def _opened(line: Line, event: Event) -> Line:
@@ -196,8 +228,9 @@ def _opened(line: Line, event: Event) -> Line:
         event.line,
         {event.idempotency_key: event.content},
         event.actor,
+        event.demands,
     )
-    return Line(line.champions, trials, event.rollout_id)
+    return Line(line.champions, trials, event.rollout_id, line.demands.tightened_by(event.demands))
 
 
 def allowed(line: Line, rollout_id: str) -> tuple[Type, ...]:

@@ -10,7 +10,16 @@ import orjson
 from models.errors import ModelError
 from models.policy import Policy
 from models.registry import ModelRef
-from models.rollouts.events import CANARY, FIELDS, Challenger, Event, Type, installation, withdrawal
+from models.rollouts.events import (
+    CANARY,
+    FIELDS,
+    Challenger,
+    Demands,
+    Event,
+    Type,
+    installation,
+    withdrawal,
+)
 from streaming_job.contracts import Contract, ContractError, validate
 
 
@@ -57,6 +66,9 @@ def _event(record: dict[str, Any]) -> tuple[Event, ...]:
         own["champion"] = None if champion is None else ModelRef.from_json(champion)
         own["challengers"] = tuple(_challenger(challenger) for challenger in own["challengers"])
         _require_distinct(own["challengers"])
+        demands = own.get("demands", {})
+        share = demands.get("operator_max_share_bp")
+        own["demands"] = Demands(demands.get("four_eyes"), None if share is None else int(share))
     if "share_bp" in own:
         own["share_bp"] = int(own["share_bp"])
     return (

@@ -7,7 +7,7 @@ from typing import Any
 
 from models.policy import Policy
 from models.registry import ModelRef
-from models.rollouts.events import Challenger
+from models.rollouts.events import NO_DEMANDS, Challenger, Demands
 
 
 class Phase(StrEnum):
@@ -27,6 +27,10 @@ FINAL = frozenset({Phase.PROMOTED, Phase.ROLLED_BACK, Phase.WITHDRAWN})
 """Phases of a rollout that is no longer open; a promoted rollout may still be withdrawn."""
 TRIED = frozenset({Phase.SHADOW, Phase.CANARY, Phase.PAUSED})
 """Phases in which challengers score transactions."""
+
+
+FIRST_DEMANDS = Demands(four_eyes=False, operator_max_share_bp=1_000)
+"""Demands before the first proposal that has any."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,8 @@ class Trial:
     """Idempotency key of each accepted event -> its content (`Event.content`)."""
     opened_by: str
     """Actor of the proposal."""
+    demands: Demands = NO_DEMANDS
+    """Demands of the proposal."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,8 @@ class Line:
     """rollout_id -> rollout, in the order of the proposals."""
     open: str | None = None
     """rollout_id of the open rollout, whose phase is not final; None if no rollout is open."""
+    demands: Demands = FIRST_DEMANDS
+    """Demands in force, each with a value."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,10 @@ GUARDS_EXAMPLE: dict[str, Any] = {
     "alpha": 0.01,
     "deadline_h": 72,
     "min_card_hours": 100,
-    "rules": [{"name": "alert_rate", "max_ratio": 1.5}, {"name": "failures", "max_share": 0.001}],
+    "rules": [
+        {"name": "alert_rate", "max_ratio": 1.5, "min_ratio": 0.5},
+        {"name": "failures", "max_share": 0.001},
+    ],
 }
 PROPOSAL_EXAMPLE: dict[str, Any] = {
     "reason": "retrained on March",

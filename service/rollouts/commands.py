@@ -9,7 +9,6 @@ import typer
 from service.rollouts.options import (
     At,
     Challenger,
-    FourEyes,
     JobId,
     Json,
     Kafka,
@@ -58,6 +57,11 @@ def list_command(
     champion = overview["champion"]
     typer.echo(
         f"decides: {champion['rollout_id']}" if champion else "no model decides; see fraud rollouts promote"
+    )
+    demands = overview["demands"]
+    typer.echo(
+        f"more than {demands['operator_max_share_bp'] / 100:g} % of the cards counts as a promotion"
+        f"{', which needs two people' if demands['four_eyes'] else ''}"
     )
 
 
@@ -179,7 +183,7 @@ def promote_command(
     missing_profile: MissingProfile = None,
     rollout_id: Annotated[str, typer.Option(help="Id for NAME/VERSION; default: model, version, time")] = "",
     challenger: Challenger = "", reason: Reason = "promoted", key: KeyOption = "", at_seq: At = None,
-    four_eyes: FourEyes = False, job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False,
+    job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False,
 ) -> None:  # fmt: skip
     """Let a challenger decide for every card from now on."""
     if "/" not in what:
@@ -189,7 +193,7 @@ def promote_command(
             raise typer.BadParameter(
                 "the policy and the id of an open rollout are fixed; give them with NAME/VERSION only"
             )
-        more: dict[str, Any] = {"challenger": challenger, "four_eyes": four_eyes}
+        more: dict[str, Any] = {"challenger": challenger}
         _step("promoted", what, bootstrap_servers, job_id, kafka, reason, key, at_seq, as_json, **more)
         return
     if challenger or at_seq is not None:
@@ -199,7 +203,7 @@ def promote_command(
     from service.rollouts.requests import Proposal
 
     draft, guards = draft_of(what, policy, threshold, max_count_5m, missing_profile, "canary", 10_000)
-    at = desk(bootstrap_servers, job_id, kafka, tracking_uri, four_eyes)
+    at = desk(bootstrap_servers, job_id, kafka, tracking_uri)
     proposal = Proposal((draft,), reason, key_of(key), guards, rollout_id, at_once=True)
     print_receipt(at.desk.propose(proposal, actor()), as_json)
 
@@ -244,10 +248,10 @@ def verdict_command(
 
 def _step(
     kind: str, rollout_id: str, servers: str, job_id: str, kafka: str, reason: str, key: str,
-    at_seq: int | None, as_json: bool, *, four_eyes: bool = False, **more: Any,
+    at_seq: int | None, as_json: bool, **more: Any,
 ) -> None:  # fmt: skip
     from models.rollouts.events import Type
     from service.rollouts.requests import Step
 
     step = Step(rollout_id, Type(kind), reason, key_of(key), at_seq, **more)
-    print_receipt(desk(servers, job_id, kafka, four_eyes=four_eyes).desk.take(step, actor()), as_json)
+    print_receipt(desk(servers, job_id, kafka).desk.take(step, actor()), as_json)

@@ -122,9 +122,7 @@ class Desk:
         complete = replace(proposal, guards=guards)
 
         def draw(history: History, job: Job) -> tuple[Event, ...] | Receipt:
-            return drawing.proposal(
-                history, complete, refs, actor, self._now_ms(), four_eyes=settings.four_eyes
-            )
+            return drawing.proposal(history, complete, refs, actor, self._now_ms(), settings.demands)
 
         history, job = self.look()
         drawn = draw(history, job)
@@ -147,7 +145,7 @@ class Desk:
             labels = self._count_labels(history, history.line.trials[step.rollout_id])
 
         def draw(history: History, job: Job) -> tuple[Event, ...] | Receipt:
-            drawn = drawing.step(history, step, actor, self._now_ms(), four_eyes=self._settings.four_eyes)
+            drawn = drawing.step(history, step, actor, self._now_ms(), self._settings.demands)
             if not isinstance(drawn, Receipt):
                 self._require_evidence(history, job, drawn[0], labels)
             return drawn

@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from models.rollouts import machine
-from models.rollouts.events import CANARY, Challenger, Event, Type
+from models.rollouts import authority, machine
+from models.rollouts.events import CANARY, NO_DEMANDS, Challenger, Demands, Event, Type
 from models.rollouts.machine import ConflictError
 from models.rollouts.state import Line, Trial
-from service.rollouts.errors import DeskError, RefusedError, StaleError, UnknownError
+from service.rollouts.errors import DeskError, ForbiddenError, RefusedError, StaleError, UnknownError
 from service.rollouts.history import Entry, History
-from service.rollouts.requests import GUARD, Actor, Proposal, Receipt, Refs, Step, Stop
+from service.rollouts.requests import ADMIN, GUARD, Actor, Proposal, Receipt, Refs, Step, Stop
 from streaming_job.contracts import ContractError, Reason
 
 PROMOTED_KEY = "/promoted"
@@ -17,7 +17,7 @@ the request's key."""
 
 
 def proposal(
-    history: History, request: Proposal, refs: Refs, actor: Actor, now_ms: int, *, four_eyes: bool = False
+    history: History, request: Proposal, refs: Refs, actor: Actor, now_ms: int, demands: Demands = NO_DEMANDS
 ) -> tuple[Event, ...] | Receipt:
     """Construct the events of a new rollout; return the earlier receipt if the request is repeated.
 
@@ -27,19 +27,15 @@ def proposal(
         refs: references of the models that the proposal names.
         actor: the caller.
         now_ms: wall clock, ms; only for `created_at` and the default rollout_id.
-        four_eyes: whether the proposer is forbidden to promote the rollout.
+        demands: demands of this installation, which the proposal writes into the log.
 
     Raises:
         StaleError: another rollout is open, or the rollout_id is taken.
+        ForbiddenError: the proposal would be promoted without a trial by a caller who is no admin.
         RefusedError: the idempotency key was used for another request, a field breaks the contract of rollout
             events, or the proposal would be promoted without a trial although its proposer is forbidden to
             promote it.
     """
-    if request.at_once and four_eyes:
-        raise RefusedError(
-            "four_eyes",
-            "a proposer may not promote here; propose the rollout, and let another person promote it",
-        )
     earlier = next(
         (
             entry
@@ -61,11 +57,12 @@ def proposal(
             for draft in request.challengers
         ),
         guards=request.guards,
+        demands=demands,
         line=request.line or first,
     )  # fmt: skip
     _require_contract(proposed)
     if earlier is not None:
-        proposed = replace(proposed, champion=earlier.event.champion)
+        proposed = replace(proposed, champion=earlier.event.champion, demands=earlier.event.demands)
         first_answer = _repetition(history, earlier, proposed)
         if (Type.PROMOTED in first_answer.types) != request.at_once:
             raise _other_content(earlier.event)
@@ -78,6 +75,7 @@ def proposal(
         )  # fmt: skip
         _require_contract(promoted)
         drawn = (proposed, promoted)
+        require_authority(apply_events(history.line, (proposed,)), promoted, actor, demands)
     apply_events(history.line, drawn)
     return drawn
 
@@ -88,7 +86,7 @@ def _name(request: Proposal, now_ms: int) -> str:
 
 
 def step(
-    history: History, request: Step, actor: Actor, now_ms: int, *, four_eyes: bool = False
+    history: History, request: Step, actor: Actor, now_ms: int, demands: Demands = NO_DEMANDS
 ) -> tuple[Event, ...] | Receipt:
     """Construct the event of a step; return the earlier receipt if the request is repeated.
 
@@ -97,19 +95,19 @@ def step(
         request: the step.
         actor: the caller.
         now_ms: wall clock, ms; only for `created_at`.
-        four_eyes: whether the rollout's proposer is forbidden to promote it.
+        demands: demands of this installation, in addition to those in the log.
 
     Raises:
         UnknownError: there is no such rollout.
         StaleError: the rollout has another seq than the caller expects, its phase does not allow the step, or
             the withdrawal would leave no champion.
+        ForbiddenError: the step needs an admin.
         RefusedError: the idempotency key was used for another request, there is no such challenger, the share
-            is invalid, a field breaks the events' contract, or the proposer is forbidden to promote.
+            is invalid, a field breaks the events' contract, or the step needs a second person.
     """
     trial = find_trial(history.line, request.rollout_id)
     event = Event(
         request.type, trial.rollout_id, trial.seq + 1, request.key, actor.name, request.reason, now_ms,
-        approved_by=actor.name if four_eyes and request.type is Type.PROMOTED else None,
         from_the_beginning=request.from_the_beginning,
     )  # fmt: skip
     if request.type in (Type.CANARY_SET, Type.PROMOTED):
@@ -118,19 +116,45 @@ def step(
         event = replace(event, share_bp=request.share_bp or _challenger(trial, request).share_bp)
         if not 1 <= event.share_bp <= 10_000:
             raise RefusedError("share_bp", f"{event.share_bp} basis points are no share; give 1 to 10000")
+    if request.type in authority.GIVING:
+        approved = replace(event, approved_by=actor.name)
+        event = approved if authority.has_second_person(history.line, approved) else event
     _require_contract(event)
     for entry in history.accepted(trial.rollout_id):
         if entry.event.idempotency_key == request.key:
             return _repetition(history, entry, event)
     if request.expected_seq is not None and request.type is not Type.ROLLED_BACK:
         require_seq(trial, request.expected_seq)
-    if four_eyes and request.type is Type.PROMOTED and actor.name == trial.opened_by:
-        raise RefusedError(
-            "four_eyes",
-            f"{trial.rollout_id} was proposed by {trial.opened_by}, who may not promote it; ask another",
-        )
+    require_authority(history.line, event, actor, demands)
     apply_events(history.line, (event,))
     return (event,)
+
+
+def require_authority(line: Line, event: Event, actor: Actor, demands: Demands) -> None:
+    """Check that a step does not need an admin or a second person who is not there.
+
+    Args:
+        line: the rollouts before the event.
+        event: the event of the step.
+        actor: the caller.
+        demands: demands of this installation; the stricter of these and those in the log count.
+
+    Raises:
+        ForbiddenError: the step needs an admin.
+        RefusedError: the step needs a second person.
+    """
+    strict = line.demands.tightened_by(demands)
+    assert strict.operator_max_share_bp is not None
+    reasons = authority.needs_admin(line, event, strict.operator_max_share_bp)
+    if reasons and actor.role != ADMIN:
+        raise ForbiddenError(
+            "insufficient_role",
+            f"{event.type} needs the role admin, because {'; '.join(reasons)}; {actor.name} is {actor.role}",
+        )
+    try:
+        machine.require_second_person(replace(line, demands=strict), event)
+    except ConflictError as fault:
+        raise RefusedError("four_eyes", str(fault)) from fault
 
 
 def stop(history: History, request: Stop, now_ms: int) -> tuple[Event, ...] | Receipt:

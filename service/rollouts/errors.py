@@ -19,6 +19,12 @@ class RefusedError(DeskError):
     """A check of the change failed, for example of its model, policy, guards, key or actor."""
 
 
+class ForbiddenError(DeskError):
+    """The role of the caller is not enough for what the change would do."""
+
+    status = 403
+
+
 class UnknownError(DeskError):
     """There is no such rollout, model or transaction."""
 

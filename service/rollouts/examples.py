@@ -24,6 +24,7 @@ SUMMARY = {
 ROLLOUTS = {
     "champion": {"rollout_id": "card-fraud-6", "seq": 4, "model": {**MODEL, "version": "6"}, "policy": POLICY,
                  "policy_digest": "cd" * 32},
+    "demands": {"four_eyes": False, "operator_max_share_bp": 1000},
     "open": "card-fraud-7-1763870000000",
     "rollouts": [SUMMARY],
 }  # fmt: skip
@@ -31,7 +32,7 @@ ROLLOUT = {
     **SUMMARY, "line": "card-fraud", "guards": {"alpha": 0.01}, "before_pause": None,
     "allowed": ["canary_set", "paused", "rolled_back", "promoted"], "is_deciding": False,
     "events": [
-        {"seq": 3, "type": "canary_set", "actor": "ada", "approved_by": None, "reason": "shadow looks good",
+        {"seq": 3, "type": "canary_set", "actor": "bob", "approved_by": "bob", "reason": "shadow looks good",
          "created_at": 1_763_873_600_000, "idempotency_key": "9f1c", "offset": 12,
          "timestamp": 1_763_873_600_004, "challenger": "march", "share_bp": 1000, "state": "applied",
          "refused": None, "groups": {"applied": 2, "of": 2}, "held_from": {"0": 81_212, "1": 80_977}}

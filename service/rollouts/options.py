@@ -23,7 +23,6 @@ TrackingUri = Annotated[
 ]
 JobId = Annotated[str, typer.Option(envvar="FRAUD_JOB_ID", help="The job to which the rollouts belong")]
 Kafka = Annotated[str, typer.Option(envvar="FRAUD_KAFKA", help="More client settings, as a JSON object")]
-FourEyes = Annotated[bool, typer.Option(envvar="FRAUD_FOUR_EYES", help="Forbid promotion by the proposer")]
 RolloutId = Annotated[str, typer.Argument(help="Id as in `fraud rollouts list` and in every alert")]
 PolicyFile = Annotated[Path | None, typer.Option(help="policy.yaml: thresholds, rules and guards")]
 Models = Annotated[list[str], typer.Argument(help="NAME/VERSION; all but the first get the role shadow")]
@@ -57,7 +56,7 @@ class AtDesk:
     settings: "ServiceSettings"
 
 
-def desk(servers: str, job_id: str, kafka: str, tracking_uri: str = "", four_eyes: bool = False) -> AtDesk:
+def desk(servers: str, job_id: str, kafka: str, tracking_uri: str = "") -> AtDesk:
     """Create the desk of a command."""
     from service.rollouts.desk import Desk
     from service.settings import ServiceSettings
@@ -68,7 +67,6 @@ def desk(servers: str, job_id: str, kafka: str, tracking_uri: str = "", four_eye
         job_id=job_id,
         kafka=client_settings(kafka),
         mlflow_tracking_uri=tracking_uri,
-        four_eyes=four_eyes,
     )
     return AtDesk(Desk(settings), settings)
 

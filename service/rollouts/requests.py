@@ -9,6 +9,8 @@ from models.registry import ModelRef
 from models.rollouts.events import Type
 from models.rollouts.state import Phase
 
+ADMIN = "admin"
+"""Role of those who may promote."""
 GUARD = "guard"
 """Actor of the events that guards write."""
 
@@ -18,7 +20,7 @@ class Actor:
     """The caller of the desk."""
 
     name: str
-    role: str = "admin"
+    role: str = ADMIN
     origin: str = "local"
     """Origin of the request: the client's address, the command line's host or, for guards, the job's id."""
 

@@ -35,9 +35,10 @@ def in_force(history: History) -> dict[str, Any] | None:
 
 
 def overview(history: History, groups: Groups, topic: str) -> dict[str, Any]:
-    """Return all rollouts, newest first, and the champion."""
+    """Return all rollouts, newest first, the champion, and what is demanded of those who steer rollouts."""
     return {
         "champion": in_force(history),
+        "demands": asdict(history.line.demands),
         "open": history.line.open,
         "rollouts": [
             summary(history, trial, groups, topic) for trial in reversed(list(history.line.trials.values()))

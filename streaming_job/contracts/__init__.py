@@ -62,6 +62,7 @@ class Reason(StrEnum):
     UNKNOWN_ROLLOUT = "unknown_rollout"
     LAST_ROLLOUT = "last_rollout"
     ROLLOUT_CONFLICT = "rollout_conflict"
+    SECOND_PERSON_MISSING = "second_person_missing"
 
 
 @cache

@@ -180,7 +180,7 @@ class RolloutHistory:
         were lacking is usable as soon as a release computes them.
         """
         if event.type is Type.PROPOSED:
-            verdict = self._lacking(event)
+            verdict = self._by_one_person(event) or self._lacking(event)
             if verdict is None:
                 verdict = Verdict(code) if code != UNJUDGED else judge(event, offset, bool(self._usable()))
                 code = verdict.code
@@ -189,7 +189,14 @@ class RolloutHistory:
             return _unknown_rollout(event.rollout_id), code
         if self._usable() and not self._decides_without(event.rollout_id):
             return _last_rollout(event.rollout_id), code
-        return Verdict(), code
+        return self._by_one_person(event) or Verdict(), code
+
+    def _by_one_person(self, event: Event) -> Verdict | None:
+        try:
+            machine.require_second_person(self.line, event)
+        except ConflictError as conflict:
+            return Verdict(conflict.reason.value, str(conflict))
+        return None
 
     def _of_models(self, event: Event, offset: int, judge: Judge) -> Verdict:
         return self._lacking(event) or judge(event, offset, bool(self._usable()))

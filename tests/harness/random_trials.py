@@ -10,7 +10,7 @@ from harness.rollout_records import challenger, event, proposed
 from models.policy import Policy
 from models.registry import ModelRef
 from models.rollouts import machine
-from models.rollouts.events import Event, Type
+from models.rollouts.events import Demands, Event, Type
 from models.rollouts.reading import read
 from models.rollouts.state import Line
 from models.scoring import Scorer
@@ -52,8 +52,27 @@ def random_policy(rng: random.Random) -> Policy:
     )  # fmt: skip
 
 
+GUARDS = [
+    None, {}, {"alpha": 1e-6}, {"deadline_h": 8_760}, {"min_card_hours": 9}, {"alpha": "?"},
+    {"rules": [{"name": "scoring_time", "max_ratio": 1_000}]},
+    {"rules": [{"name": "alert_rate", "max_ratio": 2}]},
+    {"rules": [{"name": "alert_rate", "max_ratio": 2, "min_ratio": 0.1}]},
+    {"rules": [{"name": "score_drift", "max_psi": 1, "min_scores": 100_000}]},
+]  # fmt: skip
+"""Guards of a proposal: the defaults, some below the floor, one that cannot be read, two at the floor."""
+DEMANDS = [Demands(), Demands(), Demands(four_eyes=True), Demands(four_eyes=False), Demands(True, 5_000)]
+
+
 def random_event(rng: random.Random, world: World) -> Event:
-    """An event that may follow the log so far; sometimes one that may not."""
+    """An event that may follow the log so far; sometimes one that may not. Three people write events."""
+    drawn, actor = _random_event(rng, world), rng.choice(["ada", "bob", "eve"])
+    drawn = replace(drawn, actor=actor, approved_by=rng.choice([actor, actor, None, "eve"]))
+    if drawn.type is Type.PROPOSED:
+        drawn = replace(drawn, guards=rng.choice(GUARDS), demands=rng.choice(DEMANDS))
+    return drawn
+
+
+def _random_event(rng: random.Random, world: World) -> Event:
     line = Line()
     for record in world.rollouts:
         try:

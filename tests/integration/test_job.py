@@ -333,6 +333,7 @@ OF_ROLLOUTS = {
     Reason.UNKNOWN_ROLLOUT,
     Reason.LAST_ROLLOUT,
     Reason.ROLLOUT_CONFLICT,
+    Reason.SECOND_PERSON_MISSING,
     Reason.UNKNOWN_TRANSACTION,  # a reason for labels
 }
 

@@ -260,3 +260,45 @@ def test_oracle_and_job_read_the_largest_counts_of_the_first_version(most):
     record = rollout_v1("x", ref(1), Policy(0.5, most))
     assert rollout_events.read(record)[0].candidates[0].policy.max_count_5m == most
     assert reading.read(record)[0].challengers[0].policy.max_count_5m == most
+
+
+def approved(person: str) -> dict[str, str]:
+    return {"actor": person, "approved_by": person}
+
+
+def test_a_promotion_by_one_person_is_refused_where_the_log_demands_two():
+    world = World()
+    world.propose("x", challenger(), demands={"four_eyes": True, "operator_max_share_bp": None})
+    world.event("shadow_started", "x", 2)
+    everything = {"challenger": "b", "share_bp": 10_000}
+    world.event("canary_set", "x", 3, **everything)
+    world.event("canary_set", "x", 3, **everything, actor="ada", approved_by="bob")
+    world.event("canary_set", "x", 3, **everything, **approved("ada"))
+    world.event("paused", "x", 4)
+    world.event("resumed", "x", 5)
+    world.event("resumed", "x", 5, idempotency_key="r", **approved("ada"))
+    world.event("promoted", "x", 6, challenger="b")
+    world.event("promoted", "x", 6, idempotency_key="p", challenger="b", **approved("ada"))
+    world.rollout("one person", arrival=START, threshold=0.5)
+    missing = Reason.SECOND_PERSON_MISSING
+    assert reasons(world) == [None, missing, missing, None, None, missing, None, missing, None, missing]
+
+
+def test_a_small_share_needs_a_second_person_for_a_weaker_policy_or_weaker_guards():
+    for fields, reason in (
+        ({}, None),
+        ({"guards": {"alpha": 1e-9}}, Reason.SECOND_PERSON_MISSING),
+        ({"guards": {"rules": [{"name": "scoring_time", "max_ratio": 1_000}]}}, Reason.SECOND_PERSON_MISSING),
+        ({"policy": {"threshold": 1.0, "max_count_5m": 10}}, Reason.SECOND_PERSON_MISSING),
+        (
+            {"policy": {"threshold": 0.0, "max_count_5m": 10, "blocked": "ignore"}},
+            Reason.SECOND_PERSON_MISSING,
+        ),
+    ):
+        world = World()
+        given = dict(fields)
+        trying = challenger() | ({"policy": given.pop("policy")} if "policy" in given else {})
+        world.propose("x", trying, demands={"four_eyes": True}, **given)
+        world.event("shadow_started", "x", 2)
+        world.event("canary_set", "x", 3, challenger="b", share_bp=1)
+        assert reasons(world) == [None, reason], fields

@@ -9,7 +9,7 @@ from harness.rollout_records import challenger, event, proposed, rollout_v1, wit
 
 from models.policy import Policy
 from models.registry import ModelRef
-from models.rollouts.events import FIELDS, Event, Type, installation, withdrawal
+from models.rollouts.events import FIELDS, Demands, Event, Type, installation, withdrawal
 from models.rollouts.reading import read
 from streaming_job.contracts import ContractError
 
@@ -17,7 +17,9 @@ pytestmark = pytest.mark.unit
 
 MODEL = ModelRef("card-fraud", "3", "models:/card-fraud/3", "ab" * 32, ("amount:1", "count_1m:2"))
 POLICY = Policy(0.75, 6, "review", 3, None, "review", "ignore", 4, 600)
-PROPOSED = proposed("r", challenger(MODEL, policy=POLICY), champion=MODEL, guards={"alpha": 0.01})
+PROPOSED = proposed(
+    "r", challenger(MODEL, policy=POLICY), champion=MODEL, guards={"alpha": 0.01}, demands=Demands(True, 500)
+)
 EVENTS = [PROPOSED, *(event(kind, "r", 2) for kind in Type if kind is not Type.PROPOSED)]
 V1 = rollout_v1("card-fraud-3", MODEL, Policy(0.75, 6))
 
@@ -80,7 +82,7 @@ def changed(made: Event, path: str, to: Any) -> bytes:
 
 @pytest.mark.parametrize("made", EVENTS, ids=lambda result: result.type)
 def test_every_field_of_its_type_is_required(made: Event) -> None:
-    optional = {"any_champion"}
+    optional = {"any_champion", "demands"}
     for name in json.loads(made.to_json()):
         if name not in optional:
             with pytest.raises(ContractError):
@@ -135,8 +137,8 @@ def test_the_content_digest_covers_all_fields_that_a_repetition_repeats() -> Non
     others: dict[str, Any] = {
         "type": Type.SHADOW_STARTED, "rollout_id": "x", "seq": 9, "idempotency_key": "x", "actor": "x",
         "reason": "x", "approved_by": "x", "champion": None, "any_champion": True, "challengers": (),
-        "guards": {}, "line": "x", "challenger": "x", "share_bp": 1, "guard": "x", "verdict": {"x": 1},
-        "from_the_beginning": True,
+        "guards": {}, "demands": Demands(True), "line": "x", "challenger": "x", "share_bp": 1, "guard": "x",
+        "verdict": {"x": 1}, "from_the_beginning": True,
     }  # fmt: skip
     for made in EVENTS:
         assert replace(made, created_at=7).content == made.content

@@ -62,6 +62,7 @@ REFUSED = (
     "unknown_rollout",
     "last_rollout",
     "rollout_conflict",
+    "second_person_missing",
 )
 CASES = (
     Case(

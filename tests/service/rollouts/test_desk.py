@@ -112,8 +112,8 @@ def test_an_idempotency_key_of_another_request_is_refused() -> None:
     assert refused(lambda: desk.propose(proposal(version=3), ADA)) == "idempotency_key"
     assert refused(lambda: desk.propose(proposal(at_once=True), ADA)) == "idempotency_key"
     empty = desk_of(MemoryRollouts(champion=None))
-    empty.propose(proposal(at_once=True), ADA)
-    assert refused(lambda: empty.propose(proposal(), ADA)) == "idempotency_key"
+    empty.propose(proposal(at_once=True), BOB)
+    assert refused(lambda: empty.propose(proposal(), BOB)) == "idempotency_key"
 
 
 def refused(ask: Any) -> str:
@@ -124,9 +124,9 @@ def refused(ask: Any) -> str:
 
 def test_a_promotion_at_once_is_one_transaction_of_two_events() -> None:
     log = MemoryRollouts(champion=None)
-    done = desk_of(log).propose(proposal(at_once=True), ADA)
+    done = desk_of(log).propose(proposal(at_once=True), BOB)
     assert done == Receipt("r2", 2, Phase.PROMOTED, (Type.PROPOSED, Type.PROMOTED), (0, 2), False)
-    again = desk_of(log).propose(proposal(at_once=True), ADA)
+    again = desk_of(log).propose(proposal(at_once=True), BOB)
     assert again == replace(done, repeated=True)
     assert log.history().line.champions[-1].model == ref(2)
 
@@ -179,10 +179,68 @@ def test_four_eyes_keep_the_proposer_from_promoting() -> None:
     log = MemoryRollouts()
     desk = desk_of(log, judged(), four_eyes=True)
     desk.propose(proposal(), ADA)
-    assert refused(lambda: desk.take(step(Type.PROMOTED, "p"), ADA)) == "four_eyes"
-    assert refused(lambda: desk.propose(proposal("k2", rollout_id="r3", at_once=True), BOB)) == "four_eyes"
+    assert refused(lambda: desk.take(step(Type.PROMOTED, "p"), replace(ADA, role="admin"))) == "four_eyes"
     desk.take(step(Type.PROMOTED, "q"), BOB)
     assert log.history().of("r2")[-1].event.approved_by == "bob"
+    assert refused(lambda: desk.propose(proposal("k2", rollout_id="r3", at_once=True), BOB)) == "four_eyes"
+
+
+SILENT = Policy(1.0, 2**53 - 1, blocked="ignore", closed="ignore")
+NO_GUARDS = {"deadline_h": 8_760, "rules": [{"name": "scoring_time", "max_ratio": 1_000}]}
+
+
+@pytest.mark.parametrize(
+    ("policy_", "guards", "share_bp"),
+    [(SILENT, None, 1), (Policy(0.5, 6), NO_GUARDS, 1), (Policy(0.5, 6), None, 1_001)],
+    ids=["weak policy", "weak guards", "large share"],
+)
+def test_an_operator_may_shadow_anything_but_not_let_it_decide(
+    policy_: Policy, guards: Any, share_bp: int
+) -> None:
+    log = MemoryRollouts()
+    desk = desk_of(log, judged())
+    draft = Draft("next", "canary", 1_000, "card-fraud/2", policy_)
+    desk.propose(replace(proposal(guards=guards), challengers=(draft,)), ADA)
+    desk.take(step(Type.SHADOW_STARTED, "s"), ADA)
+    canary = step(Type.CANARY_SET, "c", share_bp=share_bp)
+    assert refused(lambda: desk.take(canary, ADA)) == "insufficient_role"
+    desk.take(canary, BOB)
+    desk.take(step(Type.PAUSED, "p"), ADA)
+    assert refused(lambda: desk.take(step(Type.RESUMED, "r"), ADA)) == "insufficient_role"
+    desk.take(step(Type.RESUMED, "r2"), BOB)
+    desk.take(step(Type.ROLLED_BACK, "b"), ADA)
+
+
+def test_an_operator_may_neither_promote_nor_withdraw() -> None:
+    log = MemoryRollouts()
+    desk = desk_of(log)
+    assert refused(lambda: desk.propose(proposal(at_once=True), ADA)) == "insufficient_role"
+    desk.propose(proposal(), ADA)
+    assert refused(lambda: desk.take(step(Type.PROMOTED, "p"), ADA)) == "insufficient_role"
+    desk.take(step(Type.PROMOTED, "q"), BOB)
+    assert refused(lambda: desk.take(step(Type.WITHDRAWN, "w"), ADA)) == "insufficient_role"
+
+
+def test_the_installations_limit_on_shares_is_a_setting_that_enters_the_log() -> None:
+    log = MemoryRollouts()
+    strict, unset = desk_of(log, judged(), operator_max_share_bp=500), desk_of(log, judged())
+    strict.propose(proposal(), ADA)
+    strict.take(step(Type.SHADOW_STARTED, "s"), ADA)
+    for desk in (strict, unset):
+        assert refused(lambda desk=desk: desk.take(step(Type.CANARY_SET, "c"), ADA)) == "insufficient_role"
+    unset.take(step(Type.CANARY_SET, "c", share_bp=500), ADA)
+
+
+def test_four_eyes_in_the_log_bind_a_desk_without_the_setting() -> None:
+    log = MemoryRollouts()
+    desk_of(log, judged(), four_eyes=True).propose(proposal(), BOB)
+    unset = desk_of(log, judged())
+    unset.take(step(Type.SHADOW_STARTED, "s"), BOB)
+    everything = step(Type.CANARY_SET, "c", share_bp=10_000)
+    assert refused(lambda: unset.take(everything, BOB)) == "four_eyes"
+    eve = replace(BOB, name="eve")
+    unset.take(everything, eve)
+    assert unset.take(everything, eve).repeated
 
 
 def test_a_canary_needs_evidence() -> None:
@@ -204,7 +262,7 @@ def test_no_step_forward_is_allowed_after_a_breach() -> None:
     desk_of(log).take(step(Type.SHADOW_STARTED, "s"), ADA)
     bad = {0: trial_progress("r2", {"next": {**COUNTS, "failures": 900}}, written_at=START)}
     for kind in (Type.CANARY_SET, Type.PROMOTED):
-        assert refused(lambda kind=kind: desk_of(log, bad).take(step(kind, kind.value), ADA)) == "guards"
+        assert refused(lambda kind=kind: desk_of(log, bad).take(step(kind, kind.value), BOB)) == "guards"
     desk_of(log, bad).take(step(Type.PAUSED, "p"), ADA)
     assert refused(lambda: desk_of(log, bad).take(step(Type.RESUMED, "r"), ADA)) == "guards"
 

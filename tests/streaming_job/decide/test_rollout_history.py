@@ -14,7 +14,7 @@ from loadtests.oracle import Record, RolloutLog
 from models.errors import ModelMissingError, ModelUnavailableError
 from models.policy import Policy
 from models.registry import ModelRef
-from models.rollouts.events import Event, Type, installation
+from models.rollouts.events import Demands, Event, Type, installation
 from models.scoring import Scorer
 from streaming_job.contracts import Reason
 from streaming_job.decide.model_verdict import ModelJudge
@@ -324,6 +324,23 @@ def test_refused_events_change_nothing_and_stay_refused() -> None:
     ]  # fmt: skip
     assert history.set_aside == {}
     assert plans(history, 54, 55) == [("first", 2, "", 0), ("first", 2, "b", 1_000)]
+    assert RolloutHistory.restore(orjson.loads(orjson.dumps(history.records)), never) == history
+
+
+def test_the_job_refuses_a_promotion_without_a_second_person() -> None:
+    """A canary of every card is a promotion; so is a record of the first version, which one person wrote."""
+    opened = proposed("r", challenger(model_ref("2")), demands=Demands(four_eyes=True))
+    everything = event(Type.CANARY_SET, "r", 3, share_bp=10_000)
+    approved = replace(everything, actor="bob", approved_by="bob", idempotency_key="b")
+    records = events(
+        *installed(), (20, opened), (30, event(Type.SHADOW_STARTED, "r", 2)), (40, everything),
+        (50, approved), (60, event(Type.ROLLED_BACK, "r", 4)),
+    )  # fmt: skip
+    one_person = RolloutRecord(70, 7, rollout_v1("old", model_ref("2"), Policy(0.5, 6)))
+    missing = Reason.SECOND_PERSON_MISSING
+    history, refused = folded(*records, one_person)
+    assert refused == [(4, missing), (7, missing)]
+    assert plans(history, 40, 50, 70) == [("first", 1, "", 0), ("first", 1, "b", 10_000), ("first", 0, "", 0)]
     assert RolloutHistory.restore(orjson.loads(orjson.dumps(history.records)), never) == history
 
 

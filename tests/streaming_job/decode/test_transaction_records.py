@@ -181,6 +181,7 @@ def test_every_reason_is_in_the_table():
         Reason.UNKNOWN_ROLLOUT,
         Reason.LAST_ROLLOUT,
         Reason.ROLLOUT_CONFLICT,
+        Reason.SECOND_PERSON_MISSING,
     }
     assert {reason for _, _, reason in BAD} == set(Reason) - of_others
 
