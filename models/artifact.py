@@ -27,6 +27,7 @@ from models import archives, estimator_file, trees
 from models.errors import ModelError
 from models.feature_bins import FeatureBins
 from models.percentiles import LEVELS, quantiles
+from models.rounding import DECIMALS
 from models.scoring import Classifier, Estimator
 from models.trees import Trees
 
@@ -34,8 +35,9 @@ FORMAT = 1
 EXTRA = "extra_files"
 """Directory in which MLflow puts the extra files of a model."""
 MODEL_FILE = "model.skops"
-GOLDEN_TOLERANCE = 1e-9
-"""Allowed difference of golden scores: another processor's exp() may round the last bit differently."""
+GOLDEN_TOLERANCE = 1.5 / 10**DECIMALS
+"""Allowed difference of golden scores: one step of rounding, because half a step may lie between what two
+processors compute."""
 MOST_GOLDEN_ROWS = 10_000
 """Limit of golden rows: they are scored at every load, while transactions wait."""
 

@@ -13,6 +13,7 @@ from models.algorithms import Learner
 from models.card import Stretch, model_card
 from models.errors import ModelError
 from models.feature_bins import bins_of
+from models.rounding import rounded
 from models.thresholds import threshold_for_budget, threshold_for_cost
 from models.train import LABEL_DELAY_MS, Quality, evaluate, split_by_time
 from models.training_record import TrainingRecord, code_version, training_set_digest
@@ -98,7 +99,7 @@ def fit_and_register(
         raise ModelError("the history holds no transactions that the stream decides; give one that does")
     split = split_by_time(arrival, gap_ms=label_delay_ms)
     estimator = learner.fit(x[split.train], y[split.train])
-    scores = estimator.predict_proba(x[split.holdout])[:, 1]
+    scores = rounded(estimator.predict_proba(x[split.holdout])[:, 1])  # as a Scorer's are
     outcome = y[split.holdout]
     if alert_cost is None:
         threshold = threshold_for_budget(scores, alert_budget)

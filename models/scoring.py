@@ -9,15 +9,20 @@ import numpy as np
 from models.errors import ModelError
 from models.feature_bins import FeatureBins
 from models.percentiles import percentile
+from models.rounding import rounded
 
 BLOCK = 256
 """Rows in every call of a third-party predict_proba, so that a row's score does not depend on its batch."""
-SURE = 1e-12
-"""Distance from 0 and 1 to which probabilities are clipped before they are converted into log-odds."""
+SURE = 5e-10
+"""Distance from 0 and 1 to which probabilities are clipped before they are converted into log-odds: less is
+rounded away."""
 
 
 class Classifier(Protocol):
-    """Interface of the classifiers in a Scorer: pure functions; no row affects another row's result."""
+    """Interface of the classifiers in a Scorer: pure functions; no row affects another row's result.
+
+    All results are rounded (`models.rounding`).
+    """
 
     def score(self, x: np.ndarray) -> np.ndarray:
         """Compute probabilities of fraud: float64[n, f] -> float64[n]."""
@@ -161,7 +166,8 @@ class Estimator:
                 block[count:] = self.typical  # full block: the order of sums may depend on the shape
                 out[start : start + count] = self.estimator.predict_proba(block)[:count, 1]
         # sums may also depend on the row's position in the block: only the last bits differ, so round
-        return np.round(out, 12)
+        scores: np.ndarray = rounded(out)
+        return scores
 
     def explain(self, x: np.ndarray) -> np.ndarray:
         """Compute the log-odds lost when one feature at a time takes its typical value (ablation)."""
@@ -171,7 +177,8 @@ class Estimator:
             ablated = x.copy()
             ablated[:, column] = self.typical[column]
             out[:, column] = whole - _log_odds(self.score(ablated))
-        return out
+        contributions: np.ndarray = rounded(out)
+        return contributions
 
 
 def _log_odds(probability: np.ndarray) -> np.ndarray:

@@ -25,6 +25,7 @@ from numba import from_dtype, types
 from feature_store.jit import njit
 from models.errors import ModelError
 from models.leaf_bits import LARGEST, LeafBits, leaf_bits
+from models.rounding import rounded
 from models.tree_layout import NODE, check
 
 BLOCK = 64
@@ -64,7 +65,7 @@ class Trees:
         check(**self.arrays())
 
     def score(self, x: np.ndarray) -> np.ndarray:
-        """Compute probabilities of fraud.
+        """Compute probabilities of fraud, rounded (`rounding`).
 
         Args:
             x: float64[n, f], C-contiguous; NaN where unknown.
@@ -102,8 +103,8 @@ class Trees:
 
         A step leads from a node's mean output (over the training rows that reached the node) to its kid's;
         the difference is attributed to the feature that the node tests. Row sums plus the sum of the roots'
-        mean outputs and the baseline equal the log-odds. Source: A. Saabas, "Interpreting random forests"
-        (2014, the treeinterpreter package).
+        mean outputs and the baseline equal the log-odds, up to rounding (`rounding`). Source: A. Saabas,
+        "Interpreting random forests" (2014, the treeinterpreter package).
 
         Args:
             x: float64[n, f], C-contiguous.
@@ -114,7 +115,8 @@ class Trees:
         self._check_width(x)
         out = np.zeros(x.shape)
         _walk_paths(x, self.nodes, self.means, self.roots, self.depths, out)
-        return out
+        contributions: np.ndarray = rounded(out)
+        return contributions
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Return all arrays by name, to be saved; `Trees(**arrays)` restores the trees."""
@@ -219,10 +221,13 @@ def _sum_leaves(x, nodes, values, roots, depths, baseline, out):  # type: ignore
                 out[start + i] += values[at[i]]
 
 
+_rounded = njit(rounded, inline="always")
+
+
 @njit(types.void(_VALUES), cache=True, nogil=True)
 def _to_probability(raw):  # type: ignore[no-untyped-def]
     for i in range(len(raw)):
-        raw[i] = 1.0 / (1.0 + math.exp(-raw[i]))
+        raw[i] = _rounded(1.0 / (1.0 + math.exp(-raw[i])))  # C libraries differ in exp's last bit
 
 
 @njit(types.void(_ROWS, _NODES, _VALUES, _ROOTS, _DEPTHS, types.float64[:, ::1]), cache=True, nogil=True)

@@ -3,14 +3,12 @@
 import math
 from typing import Any
 
-SCORE_TOLERANCE = 1e-12
+DECIMALS = 9
+"""Decimal places of scores and of contributions to them."""
+STEP = 1.5 / 10**DECIMALS
+"""Tolerance of scores and contributions: half a step of rounding may lie between two processors' results."""
 FEATURE_TOLERANCE = 1e-9
-TOLERANCES = {
-    "score": SCORE_TOLERANCE,
-    "champion": SCORE_TOLERANCE,
-    "features": FEATURE_TOLERANCE,
-    "reasons": FEATURE_TOLERANCE,
-}
+TOLERANCES = {"score": STEP, "champion": STEP, "features": FEATURE_TOLERANCE, "reasons": STEP}
 """Absolute and relative tolerance by field; all other fields have to be equal."""
 
 
@@ -42,6 +40,26 @@ def different_fields(expected: dict[str, Any], actual: Any) -> list[str]:
         name
         for name, value in expected.items()
         if name not in actual or not _agree(value, actual[name], TOLERANCES.get(name, 0.0))
+    ]
+
+
+def unrounded_fields(record: Any) -> list[str]:
+    """Return the fields of an alert or shadow alert whose scores or contributions have too many decimals.
+
+    The job and the oracle share the models, so their comparison would not show that scores are not rounded.
+    """
+    if not isinstance(record, dict):
+        return []
+    champion, reasons = record.get("champion"), record.get("reasons")
+    numbers = {
+        "score": [record.get("score")],
+        "champion": [champion.get("score")] if isinstance(champion, dict) else [],
+        "reasons": [reason.get("contribution") for reason in reasons or () if isinstance(reason, dict)],
+    }
+    return [
+        name
+        for name, values in numbers.items()
+        if any(isinstance(value, float) and round(value, DECIMALS) != value for value in values)
     ]
 
 

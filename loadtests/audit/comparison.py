@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from loadtests.audit.agreement import adapted_to_release, different_fields
+from loadtests.audit.agreement import adapted_to_release, different_fields, unrounded_fields
 from loadtests.audit.findings import DIFFERENT, DUPLICATED, MISSING, UNEXPECTED, Findings
 from loadtests.oracle import Outcome, Part, Record, digest, part
 from streaming_job.contracts.topics import Topics
@@ -101,6 +101,7 @@ class Found:
             f"{name}: {alert.get(name)!r} instead of {expected.get(name)!r}"
             for name in different_fields(expected, alert)
         ]
+        wrong += [f"{name}: not rounded to the decimals of the contract" for name in unrounded_fields(alert)]
         key = expected["card_id"].encode()
         if record.key != key:
             wrong.append(f"the record's key: {record.key!r} instead of {key!r}")

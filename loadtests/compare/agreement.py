@@ -4,8 +4,9 @@ from dataclasses import dataclass
 
 from loadtests.compare.alerts import Alerts
 
-TOLERANCE = 1e-9
-"""Tolerance of scores: logarithms and exponentials differ in their last bits between languages."""
+TOLERANCE = 1.5e-9
+"""Tolerance of scores: one step of rounding. Exponentials differ in their last bits between languages, and
+half a step may lie between their results."""
 
 
 @dataclass(frozen=True)

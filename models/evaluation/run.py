@@ -19,6 +19,7 @@ from models.evaluation.metrics import (
     detection,
 )
 from models.evaluation.protocol import Fold, Windows, split
+from models.rounding import rounded
 from models.thresholds import threshold_for_budget
 from models.train import Quality, evaluate
 
@@ -92,7 +93,7 @@ def judge(
     # all splits first: a history that is too short fails before the first model is trained
     splits = [split(windows.fold(number), history.day, history.card, fraud) for number in range(folds)]
     for fold in splits:
-        scores = fit(history, fold, learner).predict_proba(history.features[fold.test])[:, 1]
+        scores = rounded(fit(history, fold, learner).predict_proba(history.features[fold.test])[:, 1])
         yield assess(history, fold, scores, alert_budget)
 
 

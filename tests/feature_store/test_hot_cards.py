@@ -99,6 +99,11 @@ def test_distinct_merchants_of_a_hot_card_are_estimated_closely():
     assert np.abs(hot - exact).max() <= 6
 
 
+def test_no_estimate_is_so_near_to_a_half_that_the_last_bits_of_a_logarithm_change_its_rounding():
+    estimates = [-256 * math.log(zeros / 256) for zeros in range(1, 257)]
+    assert min(abs(estimate % 1 - 0.5) for estimate in estimates) > 1e-4
+
+
 @pytest.mark.parametrize("cuts", [(700,), tuple(range(0, 1500, 97))], ids=["once", "often"])
 def test_hot_card_is_the_same_in_any_batches_and_after_rebuilds(cuts):
     history = busy(1500, MINUTE)

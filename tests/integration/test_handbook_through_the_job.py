@@ -31,6 +31,7 @@ from models.policy import Policy
 from models.registry import ModelRef
 from models.rollouts.events import installation
 from models.rollouts.publishing import publish
+from models.rounding import rounded
 
 pytestmark = [pytest.mark.integration, only_thorough, pytest.mark.timeout(1_800)]
 
@@ -120,7 +121,7 @@ def test_streamed_scores_and_figures_are_those_of_the_evaluation(
         scorer = loading.load(model, uri, tmp_path / "models")
         theirs = scores[fold.test - tested[0]]
         assert theirs.tobytes() == scorer.score(history.features[fold.test]).tobytes()
-        offline = fit(history, fold, Learner()).predict_proba(history.features[fold.test])[:, 1]
+        offline = rounded(fit(history, fold, Learner()).predict_proba(history.features[fold.test])[:, 1])
         result = assess(history, fold, theirs, BUDGET)
         assert result == assess(history, fold, offline, BUDGET)
         figures.append((result.quality.average_precision, result.card_precision))

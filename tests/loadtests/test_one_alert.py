@@ -73,7 +73,7 @@ def test_every_alert_is_recomputed_byte_for_byte(log: MemoryLog) -> None:
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        (lambda alert: {"score": alert["score"] + 1e-9}, "score"),
+        (lambda alert: {"score": alert["score"] + 2e-9}, "score"),
         (lambda told: {"decision": "another"}, "decision"),
         (lambda alert: {"features": {**alert["features"], "amount": 1.0}}, "features"),
         (lambda told: {"suspicious_count": {"day": 9, "total": 9}}, "suspicious_count"),

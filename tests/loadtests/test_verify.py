@@ -178,7 +178,9 @@ def test_same_transaction_sent_again_may_have_an_alert_of_the_same_id(log):
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("score", 0.9 + 1e-11),
+        ("score", 0.9 + 2e-9),
+        ("score", 0.9 + 1e-11),  # not rounded
+        ("reasons", [{"feature": "amount", "value": 900.0, "contribution": 0.12345678912}]),
         ("threshold", 0.4),
         ("decision", "decline"),
         ("rules", ["score", "velocity_5m"]),

@@ -8,6 +8,9 @@ import orjson
 
 from loadtests.compare.quix.features import UNITS, Row, accept, compute, is_repetition
 
+STEPS = 1e9
+"""Steps of a rounded score in 1."""
+
 
 class Model:
     """The exported model and policy (loadtests/compare/exported.py)."""
@@ -24,7 +27,7 @@ class Model:
         self._nodes: list[tuple[int, float | None, int]] = list(nodes)
 
     def score(self, features: dict[str, float]) -> float:
-        """Return the probability of fraud."""
+        """Return the probability of fraud, rounded to 9 decimal places."""
         values = [features[name] for name in self._names]
         row, nodes, leaves, total = [*values, *(-value for value in values)], self._nodes, self._values, 0.0
         total += self._baseline
@@ -34,7 +37,7 @@ class Model:
                 at = kid + (row[column] > threshold)
                 column, threshold, kid = nodes[at]
             total += leaves[at]
-        return 1.0 / (1.0 + math.exp(-total))
+        return round(1.0 / (1.0 + math.exp(-total)) * STEPS) / STEPS
 
 
 def decide(model: Model, card: Row, tx: Row, profile: Row | None) -> Row | None:

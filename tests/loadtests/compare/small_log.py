@@ -89,5 +89,5 @@ def require_equal(log: SmallLog, found: list[dict[str, Any] | None]) -> None:
         values = [row["features"][name] for row in rows]
         ported = np.array([np.nan if value is None else value for value in values], dtype=float)
         np.testing.assert_allclose(ported, log.features[accepted, COLUMN[name]], rtol=1e-9, err_msg=name)
-    np.testing.assert_allclose([row["score"] for row in rows], log.scores[accepted], rtol=0, atol=1e-9)
+    np.testing.assert_allclose([row["score"] for row in rows], log.scores[accepted], rtol=0, atol=1.5e-9)
     assert [row["alert"] for row in rows] == log.alerts[accepted].tolist()

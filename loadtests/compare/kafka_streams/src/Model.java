@@ -9,6 +9,8 @@ import java.util.Map;
 
 /** The exported model and policy (loadtests/compare/exported.py): gradient-boosted trees as flat arrays. */
 final class Model {
+    /** Steps of a rounded score in 1. */
+    private static final double STEPS = 1e9;
     final double threshold;
     final int maxCount5m;
     final Map<String, double[]> centroids = new HashMap<>();
@@ -47,7 +49,7 @@ final class Model {
     }
 
     /**
-     * Returns the probability of fraud. A leaf is its own kid. A missing value (NaN) fails each comparison
+     * Returns the probability of fraud, rounded to 9 decimal places. A leaf is its own kid. A missing value (NaN) fails each comparison
      * and so takes the first kid. A split that sends it the other way has its kids swapped and tests the negated
      * column, which is in the second half of the row.
      */
@@ -66,7 +68,7 @@ final class Model {
             }
             sum += values[node];
         }
-        return 1.0 / (1.0 + Math.exp(-sum));
+        return Math.rint(1.0 / (1.0 + Math.exp(-sum)) * STEPS) / STEPS;
     }
 
     private static double[] doubles(JsonNode array) {
