@@ -1,8 +1,9 @@
 """Settings of the job, from the environment (`FRAUD_...`) or from code."""
 
 import json
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -10,6 +11,19 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from feature_store.catalogue import DAY_MS, MINUTE_MS
 from streaming_job.contracts.topics import Topics
 from streaming_job.log.partitioner import Partitioner
+
+DECISIVE = ("allowed_lateness_ms", "allowed_skew_ms", "refuse_card_numbers", "arrival")
+"""The settings that decisions depend on and that may change between two starts. The state keeps the values
+with which it was made; other values are taken over only while P = Q (`group.settings_in_force`)."""
+
+
+class Arrival(StrEnum):
+    """The clocks that set the timestamps of the input topics' records, which are their arrivals."""
+
+    LOG_APPEND = "log_append"
+    """The brokers' (message.timestamp.type=LogAppendTime)."""
+    CREATE = "create"
+    """The producers' (CreateTime), as in a replay of an archive with its original arrivals."""
 
 
 class JobSettings(BaseSettings):
@@ -78,6 +92,10 @@ class JobSettings(BaseSettings):
     refuse_card_numbers: bool = True
     """Whether transactions whose card_id has the form of a card number (13 to 19 digits, Luhn) become dead
     letters: card_number. Set it to false if the bank's card tokens have that form."""
+    arrival: Arrival = Arrival.LOG_APPEND
+    """Whose clock sets the arrivals of the inputs: log_append (the brokers') or create (the producers', for
+    the replay of an archive). With log_append the job refuses input topics and records that have the
+    producers' timestamps: a producer could choose what its transactions are compared with."""
     wait_for_snapshot_s: Annotated[int, Field(ge=0)] = 600
     """Maximum wait for Debezium's first snapshot of the profiles, at a first start; 0: no wait."""
     transaction_timeout_ms: Annotated[int, Field(ge=10_000, le=900_000)] = 120_000
@@ -103,6 +121,11 @@ class JobSettings(BaseSettings):
     def merchant_delay_ms(self) -> int | None:
         """Label delay of merchant facts; None: the job keeps no facts."""
         return self.label_delay_ms if self.merchant_facts else None
+
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """The values of the settings in DECISIVE, as JSON values by name."""
+        return self.model_dump(mode="json", include=set(DECISIVE))
 
     def variables(self) -> dict[str, str]:
         """Return the settings as environment variables, for a job in another process."""

@@ -16,6 +16,7 @@ from loadtests.audit.findings import Findings
 from loadtests.audit.judging import Load
 from loadtests.audit.memory import Memory
 from loadtests.audit.sample import Sample
+from loadtests.audit.settings_audit import require_settings
 from loadtests.audit.settled import MOST_POINTS, Point, reaches
 from loadtests.audit.topic_log import Log, MissingTopicError
 from loadtests.oracle import Kind, Model, Oracle, Outcome, Record, RolloutLog, Rules, Scorer
@@ -54,7 +55,7 @@ class Follower:
         memory: Memory,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._log, self._topics, self._clock = log, settings.topics, clock
+        self._log, self._topics, self._clock, self._settings = log, settings.topics, clock, settings
         self.memory = memory
         self._sample = Sample(memory.share)
         self._models: dict[ModelRef, Model] = {}
@@ -124,6 +125,7 @@ class Follower:
 
         Raises:
             FollowError: transactions were deleted before they were judged.
+            OtherSettingsError: the job has decided with other settings.
             TopicReadError: a topic cannot be read; the step can be repeated.
         """
         memory, now = self.memory, self._clock()
@@ -133,6 +135,8 @@ class Follower:
         if len(self._arrived) > MOST_POINTS:
             del self._arrived[::2]
         for record in self._new(self._topics.job_progress):
+            if record.key == self._settings.job_id.encode():
+                require_settings(record, self._settings)
             memory.points.add(record)
         memory.points.mark(now)
         point = memory.points.settled(now)

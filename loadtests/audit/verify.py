@@ -18,6 +18,7 @@ from loadtests.audit.comparison import Found
 from loadtests.audit.findings import Findings
 from loadtests.audit.judging import Ends, Judge, Load, in_this_process, merchants, partition_ends, tables
 from loadtests.audit.progress_audit import ProgressAudit
+from loadtests.audit.settings_audit import require_settings
 from loadtests.audit.topic_log import Log, MissingTopicError
 from loadtests.audit.trial_audit import nested
 from loadtests.oracle import Kind, Outcome, Pair, Record
@@ -119,6 +120,7 @@ def verify(
 
     Raises:
         VerifyError: the job has committed nothing.
+        OtherSettingsError: the job has decided with other settings.
         JudgeError: there is no champion, or a judging process ended unexpectedly.
         TopicReadError: a topic cannot be read.
     """
@@ -183,6 +185,7 @@ def _read_outputs(
     topics = settings.topics
     for record in _counted(log, topics.job_progress, progress):
         if record.key == settings.job_id.encode():
+            require_settings(record, settings)
             audit.add_progress(record)
     for topic in (topics.fraud_alerts, topics.shadow_alerts, topics.suppressed_alerts):
         for record in _counted(log, topic, progress, may_lack=topic != topics.fraud_alerts):

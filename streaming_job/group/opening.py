@@ -13,7 +13,7 @@ import orjson
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import Meta, PieceStore, seal
 from streaming_job.decode import keys, snapshots
-from streaming_job.group import last_record
+from streaming_job.group import last_record, settings_in_force
 from streaming_job.group.committer import COMMIT_ID, LAST, GroupCommitter
 from streaming_job.group.core import GroupCore
 from streaming_job.group.loop import Follower, Pace
@@ -115,6 +115,7 @@ class OpenGroup:
         if is_ours and opening.rules.merchants is not None:
             last_record.require_labels(record, written.commit_id)
         silent_before = {**last_record.positions(record), **written.offsets}
+        settings_in_force.require_same(settings.decisive, positions, silent_before, record)
         core = GroupCore(
             opening.group, opening.rules, state, meta, store, silent_before, last_record.set_aside(record)
         )
@@ -128,6 +129,7 @@ class OpenGroup:
             written.commit_id,
             opening.rules.computed,
             settings.merchant_delay_ms,
+            settings.decisive,
         )
         next_starts = {tp: max(offset, silent_before.get(tp, 0)) for tp, offset in positions.items()}
         meta.extra[COMMIT_ID] = written.commit_id
@@ -217,6 +219,29 @@ def begin(opening: Opening, meta: Meta, store: PieceStore) -> None:
         )
     own_partitions = {(topics.transactions, partition) for partition in own}
     save_positions(meta, _inputs(opening, own_partitions, first))
+    meta.extra[settings_in_force.SETTINGS] = settings.decisive
+    seal(store, meta)
+
+
+def change_settings(opening: Opening, meta: Meta, store: PieceStore) -> None:
+    """Run an epoch that stores other settings with the state, and decides nothing.
+
+    If the settings were stored together with the first decisions, a crash between the first output and the
+    end of the epoch would leave output of the new settings with a state of the old ones.
+
+    Raises:
+        CheckpointError: P is behind Q.
+        OtherQueryError, SinkError: see `begin`.
+    """
+    own = opening.rules.key_groups.own(opening.group)
+    writer = GroupWriter(opening.settings, opening.group, own, opening.query_id, opening.instance)
+    written = writer.written(stable=True)
+    writer.close()
+    written.require_query(opening.query_id)
+    record = last_record.newest(written.progress, meta.extra.get(LAST))
+    output = {**last_record.positions(record), **written.offsets}
+    for change in settings_in_force.take_over(meta, opening.settings.decisive, positions_of(meta), output):
+        log.warning("key group %d: %s, for all records after the last clean stop", opening.group, change)
     seal(store, meta)
 
 

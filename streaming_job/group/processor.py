@@ -25,7 +25,8 @@ from models.registry import ModelRef
 from models.scoring import Scorer
 from streaming_job.decode.transactions import TimeLimits
 from streaming_job.facts.table import MerchantRules
-from streaming_job.group.opening import OpenGroup, Opening, begin
+from streaming_job.group import settings_in_force
+from streaming_job.group.opening import OpenGroup, Opening, begin, change_settings
 from streaming_job.group.placement import grouping_values
 from streaming_job.group.rules import Rules
 from streaming_job.group.stored_positions import positions_of
@@ -42,7 +43,7 @@ SUMMARY_SCHEMA = (
 )
 """Schema of the summary rows: one row for each group and epoch."""
 NOTHING: dict[str, Any] = {"commits": 0, "transactions": 0, "alerts": 0, "dead_letters": 0, "positions": "{}"}
-"""Summary of a group's first epoch, which only stores P."""
+"""Summary of an epoch that only stores P or settings."""
 # type objects, because each task would send a DDL string to the JVM for parsing
 _NAME = StructType().add("name", StringType())
 _BLOB = StructType().add("blob", BinaryType())
@@ -180,6 +181,9 @@ class GroupProcessor(StatefulProcessor):
         opening = self._opening(group, query_id)
         if not positions_of(meta):
             begin(opening, meta, pieces)
+            return NOTHING
+        if not settings_in_force.are_stored(meta, self._settings.decisive):
+            change_settings(opening, meta, pieces)
             return NOTHING
         if served is not None and (served.group, served.open.meta.token) != (group, meta.token):
             # another process has served the group since this one did, or this one now serves another group

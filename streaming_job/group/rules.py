@@ -14,8 +14,8 @@ from streaming_job.log.partitioner import KeyGroups
 class Rules:
     """The settings that decisions depend on.
 
-    A checkpoint fixes `key_groups` and `merchants`. `limits` may change between starts, which changes
-    decisions.
+    A checkpoint fixes `key_groups` and `merchants`. `limits` may change after a clean stop, see
+    `settings_in_force`.
     """
 
     topics: Topics

@@ -36,6 +36,7 @@ class GroupProgress:
         commit_id: int = 0,
         computed: Sequence[str] = IDENTITIES,
         label_delay_ms: int | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
         """Continue after the group's last commit.
 
@@ -49,6 +50,7 @@ class GroupProgress:
                 if greater than that of `last`.
             computed: features that models may use, name:version.
             label_delay_ms: label delay of merchant facts; None: the job keeps no merchant facts.
+            settings: `JobSettings.decisive`.
         """
         self._names: dict[str, Any] = {
             "schema_version": 2,
@@ -56,6 +58,7 @@ class GroupProgress:
             "query_id": query_id,
             "key_group": key_group,
             "key_groups": key_groups,
+            "settings": settings or {},
         }
         if key_group == 0:  # only group 0 reports what is the same for all groups
             self._names["features"] = computed

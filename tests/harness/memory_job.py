@@ -7,7 +7,7 @@ the store become durable together. The log is that of `memory_log`.
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import orjson
@@ -21,7 +21,7 @@ from harness.job_world import TOPICS
 from harness.memory_log import Fate, KilledError, MemoryLog, MemoryTables, MemoryTransactions
 from loadtests.oracle import Record
 from streaming_job.decode.snapshots import ends_snapshot
-from streaming_job.group import core, loop
+from streaming_job.group import core, loop, settings_in_force
 from streaming_job.group.core import GroupCore
 from streaming_job.group.loop import Follower, Pace
 from streaming_job.group.positions import require_fit
@@ -55,6 +55,8 @@ class Output:
     """Committed offsets of transactions."""
     reported: Offsets = field(default_factory=dict)
     """End offsets in the newest progress record."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """Settings in the newest progress record."""
 
     def add(self, outcome: Outcome) -> None:
         """Append an outcome."""
@@ -86,9 +88,9 @@ class Output:
 class MemoryCommitter:
     """See `loop.Committer`; a kill may leave the transaction committed, or not."""
 
-    def __init__(self, output: Output, fate: Fate, log: MemoryLog) -> None:
+    def __init__(self, output: Output, fate: Fate, log: MemoryLog, settings: dict[str, Any]) -> None:
         """Continue after the committed output."""
-        self._output, self._fate, self._log = output, fate, log
+        self._output, self._fate, self._log, self._settings = output, fate, log, settings
 
     def commit(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
         """See `loop.Committer`."""
@@ -99,7 +101,7 @@ class MemoryCommitter:
         if outcome.facts:
             self._log.append(FACTS, outcome.facts)
         assert all(ends[partition] >= end for partition, end in output.reported.items()), "goes back behind Q"
-        output.reported = dict(ends)
+        output.reported, output.settings = dict(ends), self._settings
         output.committed |= {partition: ends[partition] for partition in output.committed}
         self._fate.call()
 
@@ -193,6 +195,15 @@ class MemoryJob:
         self.pieces = self.checkpoints[number % len(self.checkpoints)]
         self.lose_copy()
 
+    @property
+    def _settings(self) -> dict[str, Any]:
+        return asdict(self._rules.limits)
+
+    def restart(self, rules: Rules) -> None:
+        """Continue in a new run of the job with other rules."""
+        self._rules = rules
+        self.lose_copy()
+
     def lose_process(self) -> None:
         """The group moves to another process of the machine, which finds the working copy."""
         self._follower = None
@@ -222,6 +233,12 @@ class MemoryJob:
         if not positions_of(meta):
             tables = self.log.ends(self._rules.tables)
             save_positions(meta, dict.fromkeys([*self._mine, *tables], 0))
+            meta.extra[settings_in_force.SETTINGS] = self._settings
+            seal(store, meta)
+            return
+        if not settings_in_force.are_stored(meta, self._settings):
+            output = {**self.output.reported, **self.output.committed}
+            settings_in_force.take_over(meta, self._settings, positions_of(meta), output)
             seal(store, meta)
             return
         if self._follower is None:
@@ -243,9 +260,10 @@ class MemoryJob:
             for partition in self._mine
         }
         fate.call()
-        heart = GroupCore(
-            self._group, self._rules, self._state, meta, store, {**output.reported, **output.committed}
-        )
+        silent_before = {**output.reported, **output.committed}
+        record = {settings_in_force.SETTINGS: output.settings} if output.settings else None
+        settings_in_force.require_same(self._settings, positions, silent_before, record)
+        heart = GroupCore(self._group, self._rules, self._state, meta, store, silent_before)
         tables = {
             partition: offset for partition, offset in positions.items() if partition[0] in self._rules.tables
         }
@@ -256,7 +274,7 @@ class MemoryJob:
             heart,
             MemoryTransactions(self.log, fate, {partition: positions[partition] for partition in self._mine}),
             MemoryTables(self.log, fate, tables, self._rules.tables),
-            MemoryCommitter(output, fate, self.log),
+            MemoryCommitter(output, fate, self.log, self._settings),
             Pace(1 + fate.up_to(9), 1 << 20, 0.003, 0.2, 10.0, 2_000),
             output.committed,
             clock=self._clock,

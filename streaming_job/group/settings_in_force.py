@@ -1,0 +1,91 @@
+"""The settings that a key group's state and output were made with. Pure.
+
+The transactions between P and Q are decided a second time, in silence; with other settings they would be
+decided otherwise than the output says. So the state keeps its settings (`JobSettings.decisive`), and other
+values are taken over only while P = Q, in an epoch of their own, which decides nothing. Progress records name
+the settings, too: a restored older state must not decide again what was decided with other ones.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from feature_store.state.journal import Meta
+from streaming_job.group import last_record
+from streaming_job.log.records import Offsets
+from streaming_job.runtime.checkpoint import CheckpointError
+
+SETTINGS = "settings"
+"""Name in `Meta.extra` and in progress records."""
+Values = Mapping[str, Any]
+
+
+def are_stored(meta: Meta, settings: Values) -> bool:
+    """Return whether the state was made with these settings."""
+    stored: Values = meta.extra[SETTINGS]
+    return stored == settings
+
+
+def take_over(meta: Meta, settings: Values, state: Offsets, output: Offsets) -> list[str]:
+    """Store other settings in `meta`, and return the changes as text.
+
+    Args:
+        meta: of the state.
+        settings: the new settings.
+        state: P by partition of all inputs.
+        output: Q by partition of all inputs.
+
+    Raises:
+        CheckpointError: P is behind Q.
+    """
+    before: Values = meta.extra[SETTINGS]
+    changes = _changes(before, settings)
+    if _is_behind(state, output):
+        raise CheckpointError(
+            f"{', '.join(changes)}: records that were decided with the former values have to be decided "
+            f"again; start the job with {_variables(before, settings)}, stop it with SIGTERM once it has "
+            "caught up, then change the settings"
+        )
+    meta.extra[SETTINGS] = dict(settings)
+    return changes
+
+
+def require_same(
+    settings: Values, state: Offsets, output: Offsets, record: last_record.Record | None
+) -> None:
+    """Check that what has to be decided again was decided with the same settings.
+
+    Args:
+        settings: those of the state and of this start.
+        state: P by partition of all inputs.
+        output: Q by partition of all inputs.
+        record: the group's last progress record.
+
+    Raises:
+        CheckpointError: the output was written with other settings, after the state was stored.
+    """
+    if record is not None and record[SETTINGS] != settings and _is_behind(state, output):
+        changes = ", ".join(_changes(settings, record[SETTINGS]))
+        raise CheckpointError(
+            f"the checkpoint is older than a change of settings ({changes}), so it cannot decide again what "
+            "was decided since; restore a copy made after the change, or use another job id"
+        )
+
+
+def _is_behind(state: Offsets, output: Offsets) -> bool:
+    return any(state.get(tp, 0) < offset for tp, offset in output.items())
+
+
+def _changes(before: Values, after: Values) -> list[str]:
+    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    return [
+        f"FRAUD_{name.upper()} was {_text(before.get(name))}, is {_text(after.get(name))}" for name in names
+    ]
+
+
+def _variables(values: Values, others: Values) -> str:
+    names = [name for name in values if values[name] != others.get(name)]
+    return " ".join(f"FRAUD_{name.upper()}={_text(values[name])}" for name in names)
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

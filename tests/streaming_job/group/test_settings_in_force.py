@@ -1,0 +1,134 @@
+"""Settings that decide: fixed with the state until P = Q, and named by the progress records."""
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+from harness.job_world import HOUR, LIMITS, SECOND, World
+from harness.memory_job import MemoryJob
+from harness.memory_log import Fate, KilledError, as_written
+
+from streaming_job.group.rules import Rules
+from streaming_job.runtime.checkpoint import CheckpointError
+from streaming_job.settings import DECISIVE, JobSettings
+
+pytestmark = pytest.mark.unit
+
+TRANSACTIONS = 60
+FIXED_BY_THE_FIRST_START = {"job_id", "partitioner", "key_groups", "merchant_facts", "label_delay_ms"}
+"""See `runtime.partitioning.require_fixed`."""
+DO_NOT_DECIDE = {
+    # where things are: positions in the state name the input topics, commits the others
+    "bootstrap_servers", "kafka", "topics", "mlflow_tracking_uri", "checkpoint", "work_dir",
+    # how the log is cut into batches and epochs, and how long something is waited for
+    "epoch_s", "warm_up_epochs", "epoch_bytes", "max_records", "max_bytes", "linger_ms", "commit_interval_ms",
+    "wait_for_snapshot_s", "transaction_timeout_ms",
+    # Spark's processes
+    "master", "epoch_port", "spark", "driver_memory", "driver_java_options", "ui_port",
+}  # fmt: skip
+
+
+def test_each_setting_either_decides_or_does_not() -> None:
+    """A new setting has to be put into one of the three sets; one that decides is fixed, or in DECISIVE."""
+    kinds = [*DECISIVE, *FIXED_BY_THE_FIRST_START, *DO_NOT_DECIDE]
+    assert sorted(kinds) == sorted(JobSettings.model_fields)
+
+
+def job(limit: int) -> MemoryJob:
+    """A job whose transactions are all two hours late, after at most `limit` transactions were written."""
+    world = World()
+    for number in range(TRANSACTIONS):
+        world.tx(number * SECOND - 2 * HOUR, arrival=number * SECOND)
+    return MemoryJob(0, world.rules(), as_written(world)[: limit + 1], Fate(1))
+
+
+def stricter(rules: Rules) -> Rules:
+    return replace(rules, limits=replace(LIMITS, lateness_ms=HOUR))
+
+
+def letters(output: Any) -> list[int]:
+    return [orjson.loads(letter)["offset"] for place in output.dead_letters.values() for letter in place]
+
+
+def killed_between_p_and_q() -> tuple[MemoryJob, Rules]:
+    """A job that has committed output which its state does not include."""
+    memory, rules = job(TRANSACTIONS), World().rules()
+    memory.epoch(1)  # stores P
+    memory.epoch(3)
+    stored = len(memory.checkpoints) - 1
+    memory.epoch(5)  # its changes of the state are lost, as by a kill before Spark commits
+    assert not letters(memory.output)
+    memory.restore(stored)
+    return memory, rules
+
+
+def test_a_crash_before_the_state_is_stored_fixes_the_settings() -> None:
+    memory, rules = killed_between_p_and_q()
+    memory.restart(stricter(rules))
+    with pytest.raises(
+        CheckpointError,
+        match=r"FRAUD_LATENESS_MS was 604800000, is 3600000: .*; start the job with FRAUD_LATENESS_MS=6048",
+    ):
+        memory.epoch(5)
+    # with the former settings it decides again; at the next clean stop the others are taken over
+    memory.restart(rules)
+    memory.epoch(20)
+    assert not letters(memory.output)
+    committed = dict(memory.output.committed)
+    memory.restart(stricter(rules))
+    while not memory.is_done:
+        memory.epoch(20)
+    assert min(letters(memory.output)) >= min(committed.values())
+
+
+def test_settings_changed_after_a_clean_stop_hold_from_there_on() -> None:
+    memory, rules = job(TRANSACTIONS), World().rules()
+    memory.epoch(1)
+    while memory.output.counts["transactions"] < TRANSACTIONS // 3:
+        memory.epoch(2)
+    before, until = len(memory.checkpoints) - 1, dict(memory.output.committed)
+    memory.restart(stricter(rules))
+    memory.epoch(5)
+    assert memory.output.committed == until, "the epoch of a change decides nothing"
+    memory.epoch(5)
+    changed = len(memory.checkpoints) - 2
+    while not memory.is_done:
+        memory.epoch(20)
+    (end,) = until.values()
+    assert letters(memory.output)
+    assert min(letters(memory.output)) >= end
+    assert memory.output.counts["transactions"] + len(letters(memory.output)) == TRANSACTIONS
+    # an older state can be decided again only if it is not older than the change
+    for settings in (rules, stricter(rules)):
+        memory.restore(before)
+        memory.restart(settings)
+        with pytest.raises(CheckpointError, match="FRAUD_LATENESS_MS"):
+            memory.epoch(5)
+    expected = letters(memory.output)
+    memory.restore(changed)
+    memory.restart(stricter(rules))
+    while not memory.is_done:
+        memory.epoch(20)
+    assert letters(memory.output) == expected
+
+
+@pytest.mark.parametrize("calls", range(0, 40, 3))
+def test_a_kill_during_the_change_leaves_one_of_the_two(calls: int) -> None:
+    memory, rules = job(TRANSACTIONS), World().rules()
+    memory.epoch(1)
+    memory.epoch(2)
+    memory.restart(stricter(rules))
+    memory._fate.left = calls
+    try:
+        for _ in range(3):
+            memory.epoch(3)
+    except KilledError:
+        pass
+    memory._fate.left = None
+    memory.restart(stricter(rules))
+    while not memory.is_done:
+        memory.epoch(20)
+    refused = letters(memory.output)
+    assert refused == sorted(set(refused))
+    assert memory.output.counts["transactions"] + len(refused) == TRANSACTIONS
