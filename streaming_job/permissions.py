@@ -93,6 +93,7 @@ def _of_job(settings: JobSettings) -> Iterator[Permission]:
     yield from _topics(
         read={topics.transactions, topics.job_progress, *settings.tables},
         write=write | {topics.merchant_facts} if settings.merchant_facts else write,
+        describe_configs={*topics.job_topics, *settings.tables},
     )
     yield Permission(Resource.GROUP, job_id, (Operation.READ,))
     yield from _ids(

@@ -118,6 +118,11 @@ class JobSettings(BaseSettings):
         return self.topics.folded_tables(facts=self.merchant_facts)
 
     @property
+    def by_broker(self) -> tuple[str, ...]:
+        """The input topics whose records must have timestamps set by the brokers."""
+        return self.topics.inputs if self.arrival is Arrival.LOG_APPEND else ()
+
+    @property
     def merchant_delay_ms(self) -> int | None:
         """Label delay of merchant facts; None: the job keeps no facts."""
         return self.label_delay_ms if self.merchant_facts else None

@@ -103,7 +103,7 @@ def system(options: Options, run: Run, steps: Steps) -> Iterator[System]:
         options.data_dir,
         endpoints,
         free_port(),
-        profiles=not replaying,
+        replays=replaying,
         label_delay_ms=delay_ms,
     )
     watched = ServiceSettings(

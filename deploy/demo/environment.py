@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 
 from deploy.local.stack import Endpoints
-from streaming_job.settings import JobSettings
+from streaming_job.settings import Arrival, JobSettings
 
 DRIVER_MEMORY = "1g"
 SNAPSHOT_S = 600
@@ -37,7 +37,7 @@ def tracking_uri(data_dir: Path) -> str:
 
 
 def job_settings(
-    data_dir: Path, endpoints: Endpoints, ui_port: int, *, profiles: bool, label_delay_ms: int | None = None
+    data_dir: Path, endpoints: Endpoints, ui_port: int, *, replays: bool, label_delay_ms: int | None = None
 ) -> JobSettings:
     """Build the settings of the demo's job.
 
@@ -45,7 +45,8 @@ def job_settings(
         data_dir: directory of the demo.
         endpoints: addresses of the servers.
         ui_port: port of Spark's UI.
-        profiles: whether the job waits for the snapshot of the profiles.
+        replays: whether the log is an archive with its original arrivals, without profiles; otherwise the job
+            waits for the snapshot of the profiles.
         label_delay_ms: label delay of a job that keeps merchant facts; None: the job keeps none.
     """
     settings = JobSettings(
@@ -55,7 +56,8 @@ def job_settings(
         work_dir=data_dir / "work",
         driver_memory=DRIVER_MEMORY,
         ui_port=ui_port,
-        wait_for_snapshot_s=SNAPSHOT_S if profiles else 0,
+        wait_for_snapshot_s=0 if replays else SNAPSHOT_S,
+        arrival=Arrival.CREATE if replays else Arrival.LOG_APPEND,
     )
     if label_delay_ms is None:
         return settings

@@ -16,10 +16,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are it
     TopicMetadata,
 )
 
-from deploy.local import topic_comparison
 from deploy.local.errors import StackError
 from streaming_job.contracts.topics import Topics
 from streaming_job.log import topic_reader
+from streaming_job.runtime.topic_comparison import Actual, of_topic
 
 REQUEST_S = 30.0
 
@@ -139,21 +139,10 @@ def _differences(
     replication: int,
 ) -> list[str]:
     """List where an existing topic differs from what the job needs, with remedies; `topic`: its metadata."""
-    name = topic.topic
-    actual = {key: entry.value for key, entry in (_described_settings(client, name) or {}).items()}
-    sizes = len(topic.partitions), min(len(part.replicas) for part in topic.partitions.values())
-    # dead letters have whole records of cards: they should not be kept longer than needed
-    at_most = ("retention.ms",) if name == topics.dead_letters else ()
-    remedies = {
-        topics.transactions: f"give --partitions {sizes[0]}; another number needs a new topic and job id",
-        topics.merchant_facts: "create it anew: promises hold only for facts in the same partition",
-        topics.model_rollouts: "create it anew: rollout events are ordered only within one partition",
-    }
-    wanted_partitions = partitions if name in remedies else None
-    return [
-        *topic_comparison.of_settings(name, actual, config, at_most),
-        *topic_comparison.of_sizes(name, sizes, (wanted_partitions, replication), remedies.get(name, "")),
-    ]
+    settings = {key: entry.value for key, entry in (_described_settings(client, topic.topic) or {}).items()}
+    replicas = min(len(part.replicas) for part in topic.partitions.values())
+    actual = Actual(settings, len(topic.partitions), replicas)
+    return [str(line) for line in of_topic(topics, topic.topic, actual, config, (partitions, replication))]
 
 
 def _described_settings(client: AdminClient, name: str) -> Mapping[str, Any] | None:

@@ -27,6 +27,7 @@ from models.policy import Policy
 from models.rollouts.events import SHADOW, Challenger, Event, Type, installation
 from models.rollouts.publishing import publish
 from streaming_job.contracts.topics import Topics
+from streaming_job.settings import Arrival
 
 Say = Callable[[str], None]
 PAST_S = 3_600.0
@@ -206,7 +207,12 @@ def rig(plan: Plan, say: Say) -> Iterator[Rig]:
         endpoints = stack.up(directory, services=services)
         snapshot_s = 600 if plan.profiles else 0
         installed = Installation(
-            endpoints, Topics(), directory / "job", world, wait_for_snapshot_s=snapshot_s
+            endpoints,
+            Topics(),
+            directory / "job",
+            world,
+            wait_for_snapshot_s=snapshot_s,
+            arrival=Arrival.CREATE if plan.archive else Arrival.LOG_APPEND,
         )
         say("training the model")
         system = Rig(plan, installed, _roll_out(plan, installed))

@@ -18,7 +18,7 @@ from loadtests.compare.kafka_streams.build import build
 from loadtests.compare.quix import venv
 from loadtests.faults.job_process import wait_until_gone
 from streaming_job.contracts.topics import Topics
-from streaming_job.settings import JobSettings
+from streaming_job.settings import Arrival, JobSettings
 
 Say = Callable[[str], None]
 THREADS = 2
@@ -184,6 +184,7 @@ def _ours(variant: Variant, deployment: Deployment, say: Say) -> tuple[list[str]
         work_dir=deployment.directory / "work",
         key_groups=THREADS,
         wait_for_snapshot_s=deployment.wait_for_snapshot_s,
+        arrival=Arrival.CREATE,  # as all engines, it reads the tape's timestamps
         **variant.settings,
     )
     return [sys.executable, "-m", "deploy.cli", "job", "run"], settings.variables()

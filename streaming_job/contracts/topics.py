@@ -6,13 +6,18 @@ from pydantic import BaseModel
 
 from feature_store.catalogue import DAY_MS
 
-CREATE_TIME = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
+CREATE_TIME = {"message.timestamp.type": "CreateTime"}
 LOG_APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 COMPACT = {"cleanup.policy": "compact"}
 ANY_SIZE = {"retention.bytes": "-1"}
+FOR_EVER = {"retention.ms": "-1"}
 RETENTION_MS = str(40 * DAY_MS)
-"""Retention of the transactions. A job that starts at the beginning of the log decides like one that started
-earlier, once it has read 37 days: 30 for windows and 7 for lateness."""
+"""Retention of the transactions: a job that starts at the beginning of the log has all windows (30 days) and
+all late events (7 days) 37 days after the oldest record. Not so the features count_all, zscore_all,
+ratio_robust (hence the spikes) and suspicious_count.total: they reach back to a card's first transaction, so
+a job that began earlier has other values of them, and may decide otherwise."""
+OUTPUT_RETENTION_MS = str(130 * DAY_MS)
+"""Retention of alerts: their precision is known only with the labels, which arrive up to 120 days later."""
 
 
 class Topics(BaseModel):
@@ -53,6 +58,11 @@ class Topics(BaseModel):
         )
 
     @property
+    def inputs(self) -> tuple[str, ...]:
+        """The topics whose timestamps are arrivals; facts have times of their own."""
+        return (self.transactions, *self.tables, self.labels, self.chargebacks)
+
+    @property
     def heartbeats(self) -> str:
         """The topic of Debezium's heartbeats, by its default name."""
         return f"__debezium-heartbeat.{self.profiles.partition('.')[0]}"
@@ -77,7 +87,6 @@ class Topics(BaseModel):
                 again; a size limit would delete records before their retention time. Otherwise the brokers'
                 limit holds.
         """
-        # an archive is older than any retention
         arrival = CREATE_TIME if replay else LOG_APPEND_TIME
         # a record that only one broker of three has would be lost with that broker
         common = {"min.insync.replicas": "2" if replicas > 2 else "1", "cleanup.policy": "delete"}
@@ -87,29 +96,35 @@ class Topics(BaseModel):
         versions = {} if replay else {**COMPACT, "min.compaction.lag.ms": str(7 * DAY_MS)}
         own = {
             self.transactions: {
-                "retention.ms": RETENTION_MS,
+                # an archive is older than any retention
+                **(FOR_EVER if replay else {"retention.ms": RETENTION_MS}),
                 **arrival,
                 "max.message.bytes": str(2 * 1024 * 1024),
             },
-            self.profiles: {**arrival, **versions},
-            self.chargebacks: arrival,
-            self.labels: {**arrival, "retention.ms": "-1"},
+            # compacted: a card's newest profile stays, whatever its age; the retention holds for a topic that
+            # is not compacted (a replay), and where someone adds `delete` to its policy
+            self.profiles: {**arrival, **versions, **FOR_EVER},
+            # models are trained with labels of years, and their senders do not keep them
+            self.chargebacks: {**arrival, **FOR_EVER},
+            self.labels: {**arrival, **FOR_EVER},
             # the longest lookback of a feature, and as much again for a restored checkpoint
             self.merchant_facts: {"retention.ms": str(60 * DAY_MS)},
-            self.model_rollouts: {**arrival, "retention.ms": "-1"},
-            self.fraud_alerts: {},
-            self.suppressed_alerts: {},
-            self.shadow_alerts: {},
+            # a new job needs all events: they name who decides, and in which order that came about
+            self.model_rollouts: {**arrival, **FOR_EVER},
+            self.fraud_alerts: {"retention.ms": OUTPUT_RETENTION_MS},
+            # compared with the alerts, so kept as long
+            self.suppressed_alerts: {"retention.ms": OUTPUT_RETENTION_MS},
+            self.shadow_alerts: {"retention.ms": OUTPUT_RETENTION_MS},
             # 1 MiB (about the brokers' default) is enough: a dead letter has half a MiB at most, however
             # large its record (dead_letters/record.py), and a client's batch of them 1,000,000 bytes. Dead
             # letters contain whole records, so they are kept no longer than transactions
             self.dead_letters: {"max.message.bytes": str(1024 * 1024), "retention.ms": RETENTION_MS},
             # the newest note on each dead letter that was sent again, for ever
-            self.dead_letter_replays: COMPACT,
+            self.dead_letter_replays: {**COMPACT, **FOR_EVER},
             # never compacted: every record is needed to audit the alerts of its commit
             self.job_progress: {"retention.ms": str(30 * DAY_MS)},
             # the audit log is kept for ever: each record contains the digest of the previous one
-            self.audit_log: {"retention.ms": "-1"},
+            self.audit_log: FOR_EVER,
         }
         read_again = {
             self.transactions,

@@ -136,7 +136,9 @@ class OpenGroup:
         self.committer = GroupCommitter(
             writer, progress, topics.transactions, next_starts, rebuilds, meta.extra
         )
-        self._transactions = OwnPartitions(opening.client, {tp: positions[tp] for tp in own_partitions})
+        self._transactions = OwnPartitions(
+            opening.client, {tp: positions[tp] for tp in own_partitions}, settings.by_broker
+        )
         self._tables = TableFollower(
             opening.client,
             opening.rules.tables,
@@ -144,6 +146,7 @@ class OpenGroup:
             {tp: offset for tp, offset in positions.items() if tp not in own_partitions},
             settings.max_records,
             settings.max_bytes,
+            settings.by_broker,
         )
         last_written_s = record["written_at"] / 1000 if record else 0.0
         silent_s = min(max(time.time() - last_written_s, 0.0), HEARTBEAT_S)
@@ -263,7 +266,7 @@ def _snapshot_end(opening: Opening, positions: Offsets, ends: Offsets) -> int | 
     """
     topic = opening.rules.topics.profiles
     remaining = {tp: end for tp, end in ends.items() if tp[0] == topic and positions[tp] < end}
-    log = LogFollower(opening.client, {tp: positions[tp] for tp in remaining})
+    log = LogFollower(opening.client, {tp: positions[tp] for tp in remaining}, opening.settings.by_broker)
     first_end, last_read = None, time.monotonic()
     try:
         while remaining:

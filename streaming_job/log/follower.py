@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from confluent_kafka import KafkaError
@@ -54,12 +54,15 @@ GUARANTEES = {
 class LogFollower:
     """A follower that fetches partitions continuously, into one queue; not thread-safe."""
 
-    def __init__(self, client: Mapping[str, str], positions: Offsets) -> None:
+    def __init__(
+        self, client: Mapping[str, str], positions: Offsets, by_broker: Collection[str] = ()
+    ) -> None:
         """Begin to fetch.
 
         Args:
             client: librdkafka settings, including bootstrap.servers.
             positions: the partitions to follow, and the offset at which each begins.
+            by_broker: topics whose records must have timestamps set by the broker (LogAppendTime).
 
         Raises:
             LibraryError: librdkafka refuses the settings, a topic or a partition.
@@ -72,7 +75,7 @@ class LogFollower:
             state["topic"], state["topic_number"] = self._client.topic(topic), topics.index(topic)
             state["partition"], state["position"] = partition, positions[topic, partition]
         self._states["limit"] = NO_LIMIT
-        self._batch = MessageBatch(topics, self._states)
+        self._batch = MessageBatch(topics, self._states, by_broker)
         self._record_size = FIRST_SIZE
         self._restarts: dict[int, float] = {}
         """Row of a partition that failed, or was cut by a full batch -> time at which it is fetched again."""
@@ -101,7 +104,8 @@ class LogFollower:
 
         Raises:
             LogError: records are gone, or a partition cannot be read for PATIENCE_S. It is raised after all
-                records read before have been returned.
+                records read before have been returned. Or a record has another timestamp than the broker's;
+                then none of the records read with it is returned.
         """
         if self._lost is not None:
             raise self._lost
@@ -113,6 +117,13 @@ class LogFollower:
             if linger_s > 0:
                 self._fill(most, most_bytes, math.ceil(linger_s * 1000))
         batches = self._batch.take_records()
+        if self._batch.foreign is not None:
+            topic, partition, offset = self._batch.foreign
+            raise LogError(
+                f"the record {topic}-{partition} at offset {offset} has its producer's timestamp "
+                "(CreateTime), so its arrival is not certain; if that is intended, as in an archive, set "
+                "FRAUD_ARRIVAL=create until the job has read past it; see docs/operations.md, Topics"
+            )
         if self._lost is not None and not batches:
             raise self._lost
         return batches

@@ -6,7 +6,7 @@
 3. `take_records`: copies each topic's records, ordered by partition, to arrays, and destroys the messages.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from streaming_job.log.ffi import consume_batch
 from streaming_job.log.message_kernels import (
+    BY_BROKER,
     FAILED,
     MOST_BYTES,
     PARTITION_STATE,
@@ -38,14 +39,19 @@ def _binary(
 class MessageBatch:
     """Messages read from a queue, held until their records are returned together."""
 
-    def __init__(self, topics: Sequence[str], states: NDArray[np.void]) -> None:
+    def __init__(
+        self, topics: Sequence[str], states: NDArray[np.void], by_broker: Collection[str] = ()
+    ) -> None:
         """Begin empty.
 
         Args:
             topics: names, ascending.
             states: the partitions (PARTITION_STATE), whose positions and flags are updated; shape (p,).
+            by_broker: topics whose records must have timestamps set by the broker.
         """
-        self._topics, self._states = topics, states
+        self._topics, self._states, self._by_broker = topics, states, frozenset(by_broker)
+        self.foreign: tuple[str, int, int] | None = None
+        """Topic, partition and offset of the first record whose timestamp the broker has not set."""
         self._totals = np.zeros((len(topics), 3), dtype=np.int64)
         self._begin()
         self._make_room(0)
@@ -119,15 +125,20 @@ class MessageBatch:
     def _records(self, topic: int, n: int, key_bytes: int, value_bytes: int) -> Records:
         partitions = np.empty(n, dtype=np.int32)
         offsets, times = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+        clocks = np.empty(n, dtype=np.int32)
         keys, key_ends = np.empty(key_bytes, dtype=np.uint8), np.empty(n + 1, dtype=np.int32)
         values, ends = np.empty(value_bytes, dtype=np.uint8), np.empty(n + 1, dtype=np.int32)
         keyed, present = np.empty(n, dtype=np.bool_), np.empty(n, dtype=np.bool_)
         null_keys, null_values = copy(
             self._states, topic, self._messages, self.count, self._owners,
-            partitions, offsets, times, keys, key_ends, keyed, values, ends, present,
+            partitions, offsets, times, clocks, keys, key_ends, keyed, values, ends, present,
         )  # fmt: skip
+        name = self._topics[topic]
+        if name in self._by_broker and self.foreign is None and (clocks != BY_BROKER).any():
+            row = int(np.argmax(clocks != BY_BROKER))
+            self.foreign = name, int(partitions[row]), int(offsets[row])
         return Records(
-            self._topics[topic],
+            name,
             partitions,
             offsets,
             times,

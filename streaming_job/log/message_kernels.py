@@ -25,6 +25,8 @@ NO_LIMIT = np.iinfo(np.int64).max
 MOST_BYTES = 1 << 30
 """Maximum bytes of keys and values returned together: Arrow's offsets reach to 2 GiB, and librdkafka may
 unpack a small compressed batch into more at once. A single record always fits: it has less than 1 GB."""
+BY_BROKER = 2
+"""librdkafka's RD_KAFKA_TIMESTAMP_LOG_APPEND_TIME: the broker has set the timestamp."""
 UNUSED, FAILED = -1, -2
 """Values in place of the row of a message's partition: the message is not returned (UNUSED), or is an error,
 which the follower handles (FAILED)."""
@@ -144,6 +146,7 @@ def copy(  # type: ignore[no-untyped-def]
     partitions,
     offsets,
     times,
+    clocks,
     keys,
     key_ends,
     keyed,
@@ -151,7 +154,10 @@ def copy(  # type: ignore[no-untyped-def]
     ends,
     present,
 ):
-    """Copy one topic's records and destroy their messages; return the numbers of null keys and values."""
+    """Copy one topic's records and destroy their messages; return the numbers of null keys and values.
+
+    `clocks` (int32) gets the type of each record's timestamp: BY_BROKER, or another value.
+    """
     # row, key offset and value offset of each partition's next record
     next_at = np.zeros((states.size, 3), dtype=np.int64)
     row, key_at, value_at = 0, 0, 0
@@ -170,7 +176,7 @@ def copy(  # type: ignore[no-untyped-def]
         row = at[0]
         partitions[row] = states[owners[i]].partition
         offsets[row] = message[OFFSET]
-        times[row] = _timestamp(messages[i], 0)
+        times[row] = _timestamp(messages[i], clocks.ctypes.data + 4 * row)
         _memcpy(keys.ctypes.data + at[1], message[KEY], message[KEY_SIZE])
         _memcpy(values.ctypes.data + at[2], message[PAYLOAD], message[SIZE])
         keyed[row], present[row] = message[KEY] != 0, message[PAYLOAD] != 0

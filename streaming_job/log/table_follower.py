@@ -36,6 +36,7 @@ class TableFollower:
         positions: Offsets,
         most: int,
         most_bytes: int,
+        by_broker: Collection[str] = (),
     ) -> None:
         """Begin to fetch.
 
@@ -46,6 +47,7 @@ class TableFollower:
             positions: where to begin, by partition; partitions that it lacks are read from offset 0.
             most: maximum records of a batch.
             most_bytes: limit of bytes of keys and values of a batch; see `LogFollower.take`.
+            by_broker: see `LogFollower`.
 
         Raises:
             LogError: the brokers do not answer, or answer with an error.
@@ -58,7 +60,7 @@ class TableFollower:
         """Last stable offset of each partition whose open Kafka transaction is no longer waited for."""
         self._first_ends = self.ends()
         # partitions that were added since the positions were stored are read from their beginning
-        self._log = LogFollower(client, {**dict.fromkeys(self._first_ends, 0), **positions})
+        self._log = LogFollower(client, {**dict.fromkeys(self._first_ends, 0), **positions}, by_broker)
 
     @property
     def positions(self) -> Offsets:

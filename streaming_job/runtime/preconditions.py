@@ -1,13 +1,24 @@
-"""The preconditions of a start: brokers, topics and a rollout."""
+"""The preconditions of a start: brokers, topics with their settings, and a rollout."""
 
+import logging
+from collections.abc import Mapping
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are its documented names
+    AdminClient,
+    ConfigResource,
+    OffsetSpec,
+    ResourceType,
+    TopicMetadata,
+)
 
 from feature_store.errors import FraudError
 from streaming_job.decide.rollout_history import NoRolloutError
+from streaming_job.runtime.topic_comparison import Actual, at_start
 from streaming_job.settings import JobSettings
+
+log = logging.getLogger(__name__)
 
 TIMEOUT_S = 15.0
 REFUSED = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL)
@@ -23,7 +34,7 @@ def require_inputs(settings: JobSettings) -> None:
 
     Raises:
         StartUpError: brokers do not answer or refuse the credentials or the protocol; or topics are missing,
-            or the job has no permission on them.
+            or the job has no permission on them, or their settings break a guarantee of the job.
         NoRolloutError: no model has been rolled out yet.
     """
     faults: list[KafkaError] = []
@@ -37,7 +48,8 @@ def require_inputs(settings: JobSettings) -> None:
     admin = AdminClient(client)
     try:
         existing = admin.list_topics(timeout=TIMEOUT_S).topics
-        missing = sorted({*settings.topics.job_topics, *settings.tables} - set(existing))
+        needed = {*settings.topics.job_topics, *settings.tables}
+        missing = sorted(needed - set(existing))
         if missing:
             raise StartUpError(
                 f"topics are missing, or the job has no permission on them: {', '.join(missing)}; "
@@ -50,6 +62,7 @@ def require_inputs(settings: JobSettings) -> None:
             raise NoRolloutError(
                 "no model has been rolled out; run `fraud rollouts promote`, then start the job"
             )
+        _require_settings(admin, settings, {name: existing[name] for name in sorted(needed)})
     except KafkaException as fault:
         admin.poll(0)  # collects the client's background errors
         for error in faults:
@@ -62,3 +75,45 @@ def require_inputs(settings: JobSettings) -> None:
             f"no answer from Kafka at {settings.bootstrap_servers} ({fault.args[0].str()}); "
             "check address and brokers"
         ) from fault
+
+
+def _require_settings(
+    admin: AdminClient, settings: JobSettings, existing: Mapping[str, TopicMetadata]
+) -> None:
+    """Compare the topics with what the job needs, as `fraud job topics` does; warn of what is only unwise.
+
+    Raises:
+        StartUpError: a guarantee does not hold with the topics' settings.
+        KafkaException: the brokers do not answer.
+    """
+    resources = [ConfigResource(ResourceType.TOPIC, name) for name in existing]
+    answers = admin.describe_configs(resources, request_timeout=TIMEOUT_S)
+    breaking, unknown = [], []
+    for resource, answer in answers.items():
+        name = resource.name
+        try:
+            entries = answer.result(timeout=2 * TIMEOUT_S)
+        except KafkaException as fault:
+            if fault.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                raise
+            unknown.append(name)
+            continue
+        parts = existing[name].partitions
+        replicas = min(len(part.replicas) for part in parts.values())
+        actual = Actual({key: entry.value for key, entry in entries.items()}, len(parts), replicas)
+        for difference in at_start(settings.topics, name, actual, settings.arrival):
+            if difference.is_breaking:
+                breaking.append(difference.text)
+            else:
+                log.warning("%s", difference)
+    if unknown:
+        log.warning(
+            "the settings of %s are not checked: the job has no permission DescribeConfigs on these topics; "
+            "`fraud job permissions` prints what it needs",
+            ", ".join(unknown),
+        )
+    if breaking:
+        raise StartUpError(
+            f"the settings of topics break guarantees of the job: {'; '.join(breaking)} (for an archive "
+            "whose records keep their arrivals set FRAUD_ARRIVAL=create; see docs/operations.md, Topics)"
+        )

@@ -46,7 +46,9 @@ class LabelledInstallation(Installation):
             records: length of the archive in records, without the changes of profiles.
         """
         topics = topics.model_copy(update={"profiles": topics.transactions + "-profiles"})
-        super().__init__(stack, topics, directory, merchant_facts=True, label_delay_ms=DAY_MS)
+        super().__init__(
+            stack, topics, directory, merchant_facts=True, label_delay_ms=DAY_MS, arrival="create"
+        )
         broker.create(stack.bootstrap_servers, topics, replay=True)
         begin = START - HOUR_MS
         model = trained(stack.mlflow_tracking_uri).ref

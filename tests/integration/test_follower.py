@@ -10,7 +10,15 @@ import psutil
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 
 from deploy.local.stack import Endpoints
 from streaming_job.log import end_offsets, follower, message_batch, table_follower, topic_reader
@@ -590,3 +598,45 @@ def test_cards_are_in_the_partitions_that_producers_choose(
             assert groups.partitions_of(records.keys).tolist() == records.partitions.tolist()
             seen += len(records)
     assert seen == 500
+
+
+def test_a_record_with_its_producers_timestamp_is_refused(
+    brokers: dict[str, str], topics: Callable[[], str], wait_for: Callable[..., object]
+) -> None:
+    """The types are those of the records: a topic's setting may have changed since they were written."""
+    topic, other = topics(), topics()
+    admin, producer = AdminClient(brokers), Producer(brokers)
+
+    def stamp(by: str) -> None:
+        entry = ConfigEntry("message.timestamp.type", by, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+        admin.incremental_alter_configs([resource])[resource].result()
+        asked = ConfigResource(ResourceType.TOPIC, topic)
+        wait_for(
+            lambda: admin.describe_configs([asked])[asked].result()["message.timestamp.type"].value == by
+        )
+
+    def send(name: str, records: int) -> None:
+        for number in range(records):
+            producer.produce(name, b"v%d" % number, partition=1)
+        assert producer.flush(DEADLINE_S) == 0
+
+    stamp("LogAppendTime")
+    send(topic, 7)
+    log = LogFollower(brokers, from_beginning(topic, other), by_broker=[topic])
+    try:
+        rows = read(log, {(topic, 1): 7})
+        assert len(rows[topic, 1]) == 7
+        send(other, 3)  # of another topic, whose records may have any timestamp
+        assert len(read(log, {(other, 1): 3})[other, 1]) == 3
+        stamp("CreateTime")
+        send(topic, 2)
+        with pytest.raises(LogError, match=f"{topic}-1 at offset 7 has its producer's timestamp"):
+            read(log, {(topic, 1): 9})
+    finally:
+        log.close()
+    anywhere = LogFollower(brokers, from_beginning(topic))
+    try:
+        assert len(read(anywhere, {(topic, 1): 9})[topic, 1]) == 9
+    finally:
+        anywhere.close()

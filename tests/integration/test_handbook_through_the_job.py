@@ -100,7 +100,9 @@ def test_streamed_scores_and_figures_are_those_of_the_evaluation(
     uri, topics = stack.mlflow_tracking_uri, topic_names()
     models = [registered(history, fold, uri) for fold in folds]
 
-    installed = Installation(stack, topics, tmp_path, merchant_facts=True, label_delay_ms=DELAY_MS)
+    installed = Installation(
+        stack, topics, tmp_path, merchant_facts=True, label_delay_ms=DELAY_MS, arrival="create"
+    )
     broker.create(stack.bootstrap_servers, topics, replay=True)
     replay = Replay(file)
     begins = [replay.first_ms, *(fold.windows.first_test_day * DAY_MS for fold in folds)]

@@ -16,6 +16,7 @@ from streaming_job.log.partitioner import Partitioner
 from streaming_job.runtime.checkpoint import FIXED
 from streaming_job.runtime.partitioning import require_partitioner
 from streaming_job.runtime.preconditions import StartUpError, require_inputs
+from streaming_job.settings import Arrival
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 EVERY_DAY = ("no option of Java's",)
@@ -66,6 +67,30 @@ def test_each_missing_precondition_is_named_with_its_remedy(stack: Endpoints, em
             start, _, end = message.partition("*")
             assert actual.startswith(start)
             assert actual.endswith(end)
+
+
+def test_topics_that_break_a_guarantee_are_refused_and_unwise_ones_named(
+    installed: Installation, caplog: pytest.LogCaptureFixture
+) -> None:
+    topics = installed.topics.model_copy(update={"profiles": f"{installed.topics.transactions}-own-profiles"})
+    servers = installed.stack.bootstrap_servers
+    changes = {"topics": topics, "bootstrap_servers": servers, "kafka": {}}
+    settings = installed.settings.model_copy(update=changes)
+    broker.create(servers, topics)
+    require_inputs(settings)
+    # the embedded brokers limit the size of topics, which a bank should not do
+    assert f"{topics.transactions} has retention.bytes=" in caplog.text
+    broker.create(servers, topics, replay=True)
+    try:
+        with pytest.raises(StartUpError, match="break guarantees of the job: ") as refusal:
+            require_inputs(settings)
+        for name in (topics.transactions, topics.profiles, topics.model_rollouts):
+            assert f"{name} has message.timestamp.type=CreateTime, the job wants LogAppendTime" in str(
+                refusal.value
+            )
+        require_inputs(settings.model_copy(update={"arrival": Arrival.CREATE}))
+    finally:
+        broker.create(servers, topics)
 
 
 def test_records_in_the_partitions_of_another_partitioner_are_named(installed: Installation) -> None:
