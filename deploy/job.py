@@ -5,6 +5,7 @@ import os
 import shlex
 import signal
 import threading
+import time
 from typing import Annotated
 
 import typer
@@ -98,9 +99,12 @@ def run(
 
         require_inputs(settings)
         launch.begin()
-        # imported while the JVM starts
+        # while the JVM starts
+        from feature_store.jit import CACHE
         from streaming_job.job import Job
+        from streaming_job.runtime import leftovers
 
+        leftovers.remove(settings.work_dir, CACHE, time.time())
         job = Job(settings, launch, stop)
         log.info("job %s runs", settings.job_id)
         job.run()

@@ -10,6 +10,7 @@ numba uses that directory instead, without the digest.
 import hashlib
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,11 @@ def _sources_digest() -> str:
     return digest.hexdigest()[:16]
 
 
+CACHE: Path | None = None
+"""The cache directory of this release; None if NUMBA_CACHE_DIR names another one."""
 if "NUMBA_CACHE_DIR" not in os.environ:
     _base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    numba.config.CACHE_DIR = str(_base / "card-fraud" / "kernels" / _sources_digest())  # type: ignore[attr-defined]
+    CACHE = _base / "card-fraud" / "kernels" / _sources_digest()
+    numba.config.CACHE_DIR = str(CACHE)  # type: ignore[attr-defined]
+    with suppress(OSError):  # it does not exist yet
+        os.utime(CACHE)  # a start of the job removes caches that were not used for long

@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 from feature_store import catalogue
@@ -36,6 +37,12 @@ def load(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
             reproduce its golden scores.
     """
     return _loaded(ref, tracking_uri, cache_dir)[0]
+
+
+def mark_used(directory: Path) -> None:
+    """Set the time of a local copy; a start of the job removes copies that were not used for long."""
+    with suppress(OSError):  # it was removed, or is another user's
+        os.utime(directory)
 
 
 def verify(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
@@ -86,6 +93,7 @@ def _cached(ref: ModelRef, tracking_uri: str, cache_dir: Path, label: str) -> Pa
         raise ModelError(f"{label} has no SHA-256 as its digest; use `fraud models train`")
     directory = cache_dir / ref.digest
     if directory.is_dir():
+        mark_used(directory)
         if artifact.digest(directory) == ref.digest:
             return directory
         _discard(directory)

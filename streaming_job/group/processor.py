@@ -106,6 +106,8 @@ class _Served:
 
 
 _served: _Served | None = None
+_models: set[Path] = set()
+"""Local copies of the models that this process has loaded."""
 
 
 @cache  # a process that is not a resident may serve several groups, one after the other
@@ -202,6 +204,8 @@ class GroupProcessor(StatefulProcessor):
             served.open.committer.begin(epoch.number)
             positions = served.open.follower.run(epoch, pieces)
         _served = served
+        for model in _models:
+            loading.mark_used(model)
         offsets = {f"{topic}-{partition}": offset for (topic, partition), offset in sorted(positions.items())}
         return {**served.open.committer.summary, "positions": orjson.dumps(offsets).decode()}
 
@@ -223,7 +227,10 @@ class GroupProcessor(StatefulProcessor):
         return settings.work_dir / "state" / settings.job_id / layout_digest() / str(group)
 
     def _load(self, load: Callable[..., Scorer], names: tuple[str, ...], ref: ModelRef) -> Scorer:
-        return load(ref, self._settings.mlflow_tracking_uri, self._settings.work_dir / "models", names)
+        models = self._settings.work_dir / "models"
+        scorer = load(ref, self._settings.mlflow_tracking_uri, models, names)
+        _models.add(models / ref.digest)
+        return scorer
 
     def close(self) -> None:
         """Release nothing: the group stays open for the next epoch."""
