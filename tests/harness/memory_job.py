@@ -7,7 +7,7 @@ the store become durable together. The log is that of `memory_log`.
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -197,7 +197,8 @@ class MemoryJob:
 
     @property
     def _settings(self) -> dict[str, Any]:
-        return asdict(self._rules.limits)
+        limits = self._rules.limits
+        return {"allowed_lateness_ms": limits.lateness_ms, "allowed_skew_ms": limits.skew_ms}
 
     def restart(self, rules: Rules) -> None:
         """Continue in a new run of the job with other rules."""

@@ -68,7 +68,7 @@ def test_a_crash_before_the_state_is_stored_fixes_the_settings() -> None:
     memory.restart(stricter(rules))
     with pytest.raises(
         CheckpointError,
-        match=r"FRAUD_LATENESS_MS was 604800000, is 3600000: .*; start the job with FRAUD_LATENESS_MS=6048",
+        match=r"FRAUD_ALLOWED_LATENESS_MS was 604800000, is 3600000: .*; start the job with FRAUD_ALLOWED_LATENESS_MS=6048",
     ):
         memory.epoch(5)
     # with the former settings it decides again; at the next clean stop the others are taken over
@@ -103,7 +103,7 @@ def test_settings_changed_after_a_clean_stop_hold_from_there_on() -> None:
     for settings in (rules, stricter(rules)):
         memory.restore(before)
         memory.restart(settings)
-        with pytest.raises(CheckpointError, match="FRAUD_LATENESS_MS"):
+        with pytest.raises(CheckpointError, match="FRAUD_ALLOWED_LATENESS_MS"):
             memory.epoch(5)
     expected = letters(memory.output)
     memory.restore(changed)
