@@ -56,7 +56,7 @@ def serve(
 
     from service import priority
     from service.app import create_app
-    from service.security import listening
+    from service.security import audit_log, listening
     from service.settings import ServiceSettings
     from streaming_job.environment import client_settings
 
@@ -71,6 +71,7 @@ def serve(
         insecure_http=insecure_http,
     )
     listening.check(host, settings)
+    audit_log.require_topics(settings)
     sidecar = create_app(settings)
     listener = _listen(host, port)
     priority.lower()

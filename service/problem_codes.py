@@ -155,9 +155,9 @@ TABLE = (
     Row(
         ("brokers", "audit", "too_much_to_read"),
         503,
-        "brokers: the brokers did not answer a change or a search. audit: the audit log could not be read, "
-        "so the change was not made. too_much_to_read: the search would have to read more than is allowed "
-        "for one answer.",
+        "brokers: the brokers did not answer a change or a search. audit: the audit log could not be read "
+        "or does not exist, so the change was not made. too_much_to_read: the search would have to read "
+        "more than is allowed for one answer.",
         "brokers, audit: repeat the request; if it is a change, with the same Idempotency-Key. "
         "too_much_to_read: search with a later time as since.",
     ),

@@ -105,7 +105,7 @@ def _of_job(settings: JobSettings) -> Iterator[Permission]:
 def _of_rollouts(job_id: str, topics: Topics) -> Iterator[Permission]:
     compared = {topics.fraud_alerts, topics.suppressed_alerts, topics.shadow_alerts}
     labels = {topics.labels, topics.chargebacks}
-    write = {topics.model_rollouts, topics.audit_log}
+    write = {topics.model_rollouts, topics.audit_log, topics.audit_refusals}
     yield from _topics(
         read={topics.job_progress, *write, *compared, *labels},
         write=write,

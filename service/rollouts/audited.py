@@ -1,4 +1,4 @@
-"""Audit records of rollout events, for the events' own Kafka transaction, and of refused requests."""
+"""Audit records of rollout events, for the events' own Kafka transaction."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -7,15 +7,15 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from models.rollouts.events import Event
-from service.rollouts.errors import DeskError, UnansweredError
-from service.rollouts.requests import Actor
+from service.rollouts.errors import UnansweredError
+from service.rollouts.requests import GUARD, Actor
 from service.rollouts.writing import Line
 from service.security.audit import Entry, next_record
 from service.security.audit_log import AuditLog, NoAuditError
 from service.settings import ServiceSettings, describe
 
 log = logging.getLogger(__name__)
-DONE, REFUSED = "done", "refused"
+DONE = "done"
 
 
 class RolloutAudit:
@@ -36,52 +36,39 @@ class RolloutAudit:
         self._log = AuditLog(settings)
 
     def of(self, events: Sequence[Event], actor: Actor) -> list[Line]:
-        """Create the audit records of events that will be written; none without an audit log.
+        """Create the audit records of events that will be written.
+
+        Without an audit log only guards may write: their events give all cards back to the champion.
 
         Raises:
-            UnansweredError: the audit log cannot be read.
+            UnansweredError: the audit log cannot be read, or does not exist.
         """
-        return self._lines(
-            [
-                self._entry(f"rollout.{event.type.value}", event.rollout_id, actor, DONE, _detail(event))
-                for event in events
-            ]
-        )
-
-    def of_refusal(self, action: str, target: str, actor: Actor, fault: DeskError) -> list[Line]:
-        """Create the audit record of a refused request; none without an audit log.
-
-        Raises:
-            UnansweredError: the audit log cannot be read.
-        """
-        detail = {"check": fault.check, "text": str(fault)}
-        return self._lines([self._entry(action, target, actor, REFUSED, detail)])
-
-    def _lines(self, entries: Sequence[Entry]) -> list[Line]:
         topic = self._settings.topics.audit_log
         try:
             previous = self._log.last()
         except NoAuditError as fault:
-            log.warning("changes are not audited: %s", fault)
-            return []
+            if actor.name == GUARD and actor.role == GUARD:
+                log.critical("a guard ends a rollout without an audit record: %s", fault)
+                return []
+            raise UnansweredError("audit", f"changes cannot be audited: {fault}, then retry") from fault
         except KafkaException as fault:
             raise UnansweredError("audit", f"{topic} cannot be read: {describe(fault)}; retry") from fault
         lines = []
-        for entry in entries:
-            previous = next_record(previous, entry)
-            lines.append(Line(topic, entry.target.encode(), previous))
+        for event in events:
+            previous = next_record(previous, self._entry(event, actor))
+            lines.append(Line(topic, event.rollout_id.encode(), previous))
         return lines
 
-    def _entry(self, action: str, target: str, actor: Actor, outcome: str, detail: dict[str, Any]) -> Entry:
+    def _entry(self, event: Event, actor: Actor) -> Entry:
         return Entry(
             at=int(self._clock() * 1000),
             actor=actor.name,
             role=actor.role,
-            action=action,
-            target=target,
+            action=f"rollout.{event.type.value}",
+            target=event.rollout_id,
             origin=actor.origin,
-            outcome=outcome,
-            detail=detail,
+            outcome=DONE,
+            detail=_detail(event),
         )
 
 

@@ -9,11 +9,11 @@ Step 5  write    events and audit in one Kafka transaction; if fenced, nothing w
 
 import logging
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from typing import TypeVar
 
 from models.rollouts.events import Event, Type
@@ -69,6 +69,7 @@ class Desk:
         self._job = job or (lambda: reading.job(settings))
         self._registry = registry or ModelRegistry(settings.mlflow_tracking_uri)
         self._labels = labels
+        self._turn = threading.RLock()  # the writers of one process would only fence each other
 
     def look(self) -> tuple[History, Job]:
         """Read the rollout topic to its end, and the job's newest progress.
@@ -165,7 +166,7 @@ class Desk:
 
         history, job = self.look()
         draw(history, job)
-        return self._write(draw, Actor(GUARD, origin=self._settings.job_id), history, job)
+        return self._write(draw, Actor(GUARD, GUARD, self._settings.job_id), history, job)
 
     def _count_labels(self, history: History, trial: Trial) -> LabelCounts | None:
         """Return the labelled cards of a rollout; None if no guard needs them, or before `shadow_started`."""
@@ -189,6 +190,10 @@ class Desk:
         return _repeat_while_fenced(lambda: self._write_once(draw, actor, history, job))
 
     def _write_once(self, draw: Draw, actor: Actor, history: History, job: Job) -> Receipt:
+        with self._turn:
+            return self._write_in_turn(draw, actor, history, job)
+
+    def _write_in_turn(self, draw: Draw, actor: Actor, history: History, job: Job) -> Receipt:
         write = self._rollouts.open()
         history = self._rollouts.read(job.set_aside, history)
         drawn = draw(history, job)
@@ -200,16 +205,13 @@ class Desk:
 
     @contextmanager
     def _auditing_refusals(self, action: str, target: str, actor: Actor) -> Iterator[None]:
-        """Write an audit record if the request is refused."""
+        """Record the request if it is refused."""
         try:
             yield
         except UnansweredError:
             raise
         except DeskError as refusal:
-            try:
-                _repeat_while_fenced(partial(self._rollouts.note_refusal, action, target, actor, refusal))
-            except DeskError as fault:
-                log.error("the refusal of %s of %s has no audit record: %s", action, target, fault)
+            self._rollouts.note_refusal(action, target, actor, refusal)
             raise
 
     def _now_ms(self) -> int:

@@ -16,7 +16,7 @@ from service.background import Background
 from service.precision.trial import LabelCounts
 from service.rollouts.assessment import Assessment, assess, is_watched
 from service.rollouts.desk import Desk
-from service.rollouts.errors import StaleError
+from service.rollouts.errors import FencedError, StaleError
 from service.rollouts.history import History
 from service.rollouts.requests import Stop
 
@@ -95,14 +95,22 @@ class GuardWatch(Background):
         self._remember(assessment)
         if ending := ending_of(assessment):
             log.critical("rollout %s: %s", trial.rollout_id, ending.reason)
+            self._end(ending)
+
+    def _end(self, ending: Stop) -> None:
+        """End the rollout, however often other writers fence this one; raises FraudError."""
+        while not self._stop.is_set():
             try:
                 self._desk.stop(ending)
-                log.critical(
-                    "rollout %s is rolled back; the champion decides for every card", trial.rollout_id
-                )
+            except FencedError as fault:
+                log.warning("rollout %s is not rolled back yet: %s", ending.rollout_id, fault)
+                continue
             except StaleError as fault:
                 # another sidecar or a person has changed the rollout meanwhile
-                log.warning("rollout %s was not rolled back here: %s", trial.rollout_id, fault)
+                log.warning("rollout %s was not rolled back here: %s", ending.rollout_id, fault)
+                return
+            log.critical("rollout %s is rolled back; the champion decides for every card", ending.rollout_id)
+            return
 
     def _remember(self, assessment: Assessment) -> None:
         before = self._seen

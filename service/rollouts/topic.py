@@ -8,6 +8,7 @@ from service.rollouts import reading
 from service.rollouts.audited import RolloutAudit
 from service.rollouts.errors import DeskError
 from service.rollouts.history import History
+from service.rollouts.refusals import Refusals
 from service.rollouts.requests import Actor
 from service.rollouts.writing import RolloutWriter
 from service.settings import ServiceSettings
@@ -26,7 +27,7 @@ class Rollouts(Protocol):
         """Fence the previous writer, and return the function that writes; it and `open` raise DeskError."""
 
     def note_refusal(self, action: str, target: str, actor: Actor, refusal: DeskError) -> None:
-        """Write an audit record of a refused request; raises DeskError."""
+        """Record a refused request, without fencing a writer; never raises."""
 
 
 class KafkaRollouts:
@@ -41,6 +42,7 @@ class KafkaRollouts:
         """
         self._settings = settings
         self._audit = RolloutAudit(settings, clock)
+        self._refusals = Refusals(settings, clock)
 
     def read(self, set_aside: Mapping[int, str], since: History) -> History:
         """See Rollouts."""
@@ -53,6 +55,4 @@ class KafkaRollouts:
 
     def note_refusal(self, action: str, target: str, actor: Actor, refusal: DeskError) -> None:
         """See Rollouts."""
-        writer = RolloutWriter(self._settings)
-        if lines := self._audit.of_refusal(action, target, actor, refusal):
-            writer.write((), lines)
+        self._refusals.note(action, target, actor, refusal)

@@ -41,6 +41,7 @@ def install(app: FastAPI, settings: ServiceSettings, clock: Callable[[], float] 
     tokens = None if settings.tokens_file is None else TokensFile(settings.tokens_file)
     problems.install(app)
     app.state.audit_log = AuditLog(settings)
+    app.state.refusals = AuditLog(settings, settings.topics.audit_refusals)
     app.include_router(audit_api.router)
     # the middleware added last sees a request first
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)

@@ -1,4 +1,4 @@
-"""`GET /v1/audit`: the audit log of changes."""
+"""`GET /v1/audit`: the audit log of changes, and the refused requests."""
 
 import hashlib
 from typing import Annotated, Any
@@ -28,9 +28,14 @@ EXAMPLE: dict[str, Any] = {
 }  # fmt: skip
 
 
-def audit_log(request: Request) -> AuditLog:
-    """Return the application's audit log."""
-    log: AuditLog = request.app.state.audit_log
+def audit_log(
+    request: Request,
+    refused: Annotated[
+        bool, Query(description="Whether to return refused requests instead of changes")
+    ] = False,
+) -> AuditLog:
+    """Return the application's log of changes, or of refusals."""
+    log: AuditLog = request.app.state.refusals if refused else request.app.state.audit_log
     return log
 
 

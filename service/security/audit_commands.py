@@ -1,6 +1,8 @@
 """`fraud audit`: list and verify the audit log of changes."""
 
 import json
+from collections import defaultdict
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Annotated
@@ -9,7 +11,7 @@ import typer
 from confluent_kafka import KafkaException
 
 from service.security import audit
-from service.security.audit import AuditError
+from service.security.audit import AuditError, Verification
 from service.security.audit_log import AuditLog, Stored
 from service.settings import ServiceSettings, describe
 from streaming_job import environment
@@ -27,11 +29,13 @@ def list_records(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the stored JSON, one record per line")
     ] = False,
+    refused: Annotated[bool, typer.Option("--refused", help="List refused requests instead")] = False,
 ) -> None:
     """List the changes and their authors, newest first."""
     settings = environment.settings(ServiceSettings)
     try:
-        records = AuditLog(settings).newest(limit)
+        log = AuditLog(settings, settings.topics.audit_refusals if refused else "")
+        records = log.newest(limit)
     except KafkaException as fault:
         raise _unreadable(settings, fault) from fault
     for stored in records:
@@ -46,24 +50,34 @@ def verify_log(
 ) -> None:
     """Check that no record was changed, removed, inserted or moved; print the head: the newest digest."""
     settings = environment.settings(ServiceSettings)
+    topics = settings.topics
     try:
         stored = list(AuditLog(settings).all())
+        refusals = list(AuditLog(settings, topics.audit_refusals).all())
     except KafkaException as fault:
         raise _unreadable(settings, fault) from fault
-    offsets = [record.offset for record in stored]
     result = audit.verify([record.value for record in stored], head)
+    _require_intact(topics.audit_log, result, stored)
+    chains: dict[bytes, list[Stored]] = defaultdict(list)
+    for record in refusals:
+        chains[record.chain].append(record)
+    for chain in chains.values():
+        found = audit.verify([record.value for record in chain], is_from_the_first=False)
+        _require_intact(topics.audit_refusals, found, chain)
+    typer.echo(f"{result.records} records, each follows from the one before it")
+    typer.echo(f"head {result.head or '-'}   keep it elsewhere; give it as --head next time")
+    typer.echo(f"{len(refusals)} records of refused requests, in {len(chains)} chains")
+
+
+def _require_intact(topic: str, result: Verification, stored: Sequence[Stored]) -> None:
+    offsets = [record.offset for record in stored]
     if not result.is_intact:
         findings = "; ".join(
             f"{finding}" + (f" (offset {offsets[finding.number]})" if finding.number < len(offsets) else "")
             for finding in islice(result.findings, SHOWN)
         )
         more = f"; and {len(result.findings) - SHOWN} more" if len(result.findings) > SHOWN else ""
-        raise AuditError(
-            f"{settings.topics.audit_log} is not what was written: {findings}{more}; "
-            "find out who could write to it"
-        )
-    typer.echo(f"{result.records} records, each follows from the one before it")
-    typer.echo(f"head {result.head or '-'}   keep it elsewhere; give it as --head next time")
+        raise AuditError(f"{topic} is not what was written: {findings}{more}; find out who could write to it")
 
 
 def _line(stored: Stored) -> str:

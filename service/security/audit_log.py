@@ -1,10 +1,11 @@
-"""The audit log's topic, which has one partition and infinite retention; read on request."""
+"""The audit log's topic, and that of refusals, of one partition each; read on request."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
+from service.security.audit import AuditError
 from service.settings import ServiceSettings
 from streaming_job.log import topic_reader
 
@@ -12,6 +13,8 @@ PARTITION = 0
 PER_RECORD = 4
 """Offsets that the first attempt goes back per requested record. A record and its commit marker take two;
 aborted transactions take more."""
+START_S = 5.0
+"""Longest wait for the brokers at the start of the sidecar."""
 
 
 class NoAuditError(LookupError):
@@ -24,14 +27,17 @@ class Stored:
 
     offset: int
     value: bytes
+    chain: bytes = b""
+    """Of a refusal: id of the chain to which it belongs."""
 
 
 class AuditLog:
-    """Reader of the topic; each call uses its own consumer."""
+    """Reader of one of the topics; each call uses its own consumer."""
 
-    def __init__(self, settings: ServiceSettings) -> None:
+    def __init__(self, settings: ServiceSettings, topic: str = "") -> None:
+        """Create a reader without connecting; by default of the audit log."""
         self._settings = settings
-        self._topic = settings.topics.audit_log
+        self._topic = topic or settings.topics.audit_log
 
     def all(self) -> Iterator[Stored]:
         """Yield every record, oldest first; none if the topic does not exist.
@@ -84,6 +90,25 @@ class AuditLog:
             return []
 
 
+def require_topics(settings: ServiceSettings) -> None:
+    """Check that the topics of changes and refusals exist; brokers that do not answer are no fault here.
+
+    Raises:
+        AuditError: a topic does not exist.
+    """
+    wanted = {settings.topics.audit_log, settings.topics.audit_refusals}
+    with _Reading(settings) as reader:
+        try:
+            missing = sorted(wanted - reader.list_topics(timeout=START_S).topics.keys())
+        except KafkaException:
+            return
+    if missing:
+        raise AuditError(
+            f"changes of rollouts could not be audited: there is no topic {', '.join(missing)}; "
+            "run `fraud job topics`"
+        )
+
+
 class _Reading:
     """A consumer as a context manager, closed at the end."""
 
@@ -99,4 +124,5 @@ class _Reading:
 
 
 def _stored(message: Message) -> Stored:
-    return Stored(message.offset() or 0, message.value() or b"")
+    key = message.key()
+    return Stored(message.offset() or 0, message.value() or b"", key if isinstance(key, bytes) else b"")

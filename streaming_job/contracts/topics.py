@@ -36,6 +36,7 @@ class Topics(BaseModel):
     dead_letter_replays: str = "dead-letter-replays"
     job_progress: str = "job-progress"
     audit_log: str = "audit-log"
+    audit_refusals: str = "audit-refusals"
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -125,6 +126,8 @@ class Topics(BaseModel):
             self.job_progress: {"retention.ms": str(30 * DAY_MS)},
             # the audit log is kept for ever: each record contains the digest of the previous one
             self.audit_log: FOR_EVER,
+            # anybody with a token can cause refusals, so they are not kept for ever
+            self.audit_refusals: {"retention.ms": str(90 * DAY_MS)},
         }
         read_again = {
             self.transactions,
@@ -147,6 +150,7 @@ class Topics(BaseModel):
             self.job_progress,
             self.dead_letter_replays,
             self.audit_log,
+            self.audit_refusals,
         ):
             counts[topic] = 1
         return counts

@@ -112,8 +112,7 @@ class MemoryRollouts:
 
     def note_refusal(self, action: str, target: str, actor: Actor, refusal: DeskError) -> None:
         """See Rollouts."""
-        commit = self._open()
-        commit(lambda: self.refusals.append((action, target, actor.name, refusal.check)))
+        self.refusals.append((action, target, actor.name, refusal.check))
 
     def before_next_commit(self, intervene: Callable[[], object]) -> None:
         """Call a function once, when a writer is open and about to commit: it may open another writer."""

@@ -87,7 +87,7 @@ class World:
         wanted = {
             topics.transactions: PARTITIONS, topics.fraud_alerts: PARTITIONS, topics.profiles: 1,
             topics.model_rollouts: 1, topics.job_progress: 1, topics.audit_log: 1, topics.labels: 1,
-            topics.chargebacks: 1,
+            topics.chargebacks: 1, topics.audit_refusals: 1,
         }  # fmt: skip
         present = admin.list_topics(timeout=30).topics
         new = [NewTopic(name, count, 1) for name, count in wanted.items() if name not in present]

@@ -48,7 +48,7 @@ class Bank:
     def __init__(self, servers: str, topics: Topics, job_id: str) -> None:
         self.topics, self.servers = topics, servers
         self.settings = ServiceSettings(bootstrap_servers=servers, topics=topics, job_id=job_id)
-        single = (topics.model_rollouts, topics.audit_log, topics.job_progress)
+        single = (topics.model_rollouts, topics.audit_log, topics.audit_refusals, topics.job_progress)
         double = (
             topics.transactions, topics.fraud_alerts, topics.suppressed_alerts, topics.shadow_alerts,
             topics.labels, topics.chargebacks,

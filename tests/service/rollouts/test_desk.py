@@ -175,6 +175,15 @@ def test_a_refusal_that_another_writer_interrupts_is_still_audited() -> None:
     assert log.refusals == [("rollout.paused", "r2", "bob", "seq")]
 
 
+def test_a_refusal_fences_no_writer() -> None:
+    log = MemoryRollouts()
+    desk_of(log).propose(proposal(), ADA)
+    write = log.open()
+    assert refused(lambda: desk_of(log).take(step(Type.RESUMED, "r"), ADA)) == "rollout_conflict"
+    assert write([], ADA) == []
+    assert log.refusals == [("rollout.resumed", "r2", "ada", "rollout_conflict")]
+
+
 def test_four_eyes_keep_the_proposer_from_promoting() -> None:
     log = MemoryRollouts()
     desk = desk_of(log, judged(), four_eyes=True)

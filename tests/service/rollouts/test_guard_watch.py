@@ -17,7 +17,7 @@ from models.rollouts.events import Type
 from models.rollouts.state import Phase
 from service.rollouts import verdicts
 from service.rollouts.assessment import assess
-from service.rollouts.desk import Desk
+from service.rollouts.desk import ATTEMPTS, Desk
 from service.rollouts.errors import RefusedError
 from service.rollouts.guard_watch import GuardWatch
 from service.rollouts.reading import Job
@@ -116,6 +116,24 @@ def test_of_two_watches_one_ends_the_rollout_and_the_other_reads_again() -> None
     # the last verdict stays for readers that look rarely
     assert world.watch.last is not None
     assert world.watch.last.assessment.outcome is Outcome.BREACH
+
+
+def test_a_guard_ends_the_rollout_however_often_it_is_fenced() -> None:
+    """Twice as many writers come in between as one request of the desk has attempts."""
+    world = World(Type.SHADOW_STARTED)
+    world.progress(START + HOUR, FAILING)
+    left = 2 * ATTEMPTS
+
+    def fence() -> None:
+        nonlocal left
+        if left:
+            left -= 1
+            world.log.open()
+            world.log.before_next_commit(fence)
+
+    world.log.before_next_commit(fence)
+    world.watch.look()
+    assert (world.phase, left) == (Phase.ROLLED_BACK, 0)
 
 
 def test_without_traffic_the_verdict_is_insufficient_until_the_deadline() -> None:

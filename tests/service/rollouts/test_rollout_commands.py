@@ -87,7 +87,7 @@ def shell(stack: Endpoints, topic_names: Callable[[], Topics], uri: str) -> Shel
     topics = topic_names()
     config = topics.configs()
     admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
-    wanted = (topics.model_rollouts, topics.audit_log, topics.job_progress)
+    wanted = (topics.model_rollouts, topics.audit_log, topics.audit_refusals, topics.job_progress)
     for created in admin.create_topics(
         [NewTopic(name, 1, 1, config=config[name]) for name in wanted]
     ).values():

@@ -21,10 +21,11 @@ from service.rollouts.desk import Desk
 from service.rollouts.errors import DeskError, StaleError
 from service.rollouts.history import History
 from service.rollouts.reading import Job
+from service.rollouts.refusals import MOST_KINDS, Refusals
 from service.rollouts.requests import Receipt, Step, Stop
 from service.rollouts.writing import RolloutWriter
-from service.security.audit import verify
-from service.security.audit_log import AuditLog
+from service.security.audit import AuditError, verify
+from service.security.audit_log import AuditLog, require_topics
 from service.settings import ServiceSettings
 from streaming_job.contracts.topics import Topics
 from streaming_job.decide.rollout_history import RolloutHistory, RolloutRecord, Verdict
@@ -38,7 +39,7 @@ def settings(stack: Endpoints, topic_names: Callable[[], Topics]) -> ServiceSett
     topics = topic_names()
     admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
     config = topics.configs()
-    wanted = (topics.model_rollouts, topics.audit_log, topics.job_progress)
+    wanted = (topics.model_rollouts, topics.audit_log, topics.audit_refusals, topics.job_progress)
     for created in admin.create_topics(
         [NewTopic(name, 1, 1, config=config[name]) for name in wanted]
     ).values():
@@ -186,7 +187,7 @@ def test_an_open_transaction_on_the_topic_is_awaited(settings: ServiceSettings) 
     ending.join()
 
 
-def test_every_change_and_refusal_is_in_the_audit_log(settings: ServiceSettings) -> None:
+def test_every_change_is_in_the_audit_log_and_no_refusal(settings: ServiceSettings) -> None:
     desk = desk_of(settings)
     desk.propose(proposal(), ADA)
     with pytest.raises(DeskError):
@@ -197,10 +198,82 @@ def test_every_change_and_refusal_is_in_the_audit_log(settings: ServiceSettings)
     entries = [json.loads(value) for value in values]
     assert [(entry["actor"], entry["action"], entry["outcome"]) for entry in entries] == [
         ("ada", "rollout.proposed", "done"),
-        ("bob", "rollout.resumed", "refused"),
         ("bob", "rollout.rolled_back", "done"),
     ]
-    assert entries[1]["detail"]["check"] == "rollout_conflict"
+
+
+def refusals_of(settings: ServiceSettings) -> list[dict[str, Any]]:
+    """The records of refusals; one process wrote them, so they are one chain."""
+    stored = list(AuditLog(settings, settings.topics.audit_refusals).all())
+    assert len({record.chain for record in stored}) <= 1
+    values = [record.value for record in stored]
+    assert verify(values).is_intact
+    return [json.loads(value) for value in values]
+
+
+def test_refusals_are_recorded_in_a_chain_and_many_of_a_kind_are_counted(settings: ServiceSettings) -> None:
+    refusals = Refusals(settings, lambda: START / 1000)
+    for number in range(100):
+        refusals.note("rollout.paused", f"r{number}", ADA, StaleError("seq", "an older one"))
+    refusals.note("rollout.paused", "r2", BOB, StaleError("seq", "an older one"))
+    for number in range(100):  # checks that a script varies do not make more kinds than MOST_KINDS
+        refusals.note("rollout.paused", "r2", BOB, StaleError(f"check-{number}", "another"))
+    refusals.flush()
+    records = refusals_of(settings)
+    assert [(record["actor"], record["target"]) for record in records[:2]] == [("ada", "r0"), ("bob", "r2")]
+    further = [record["detail"]["further"] for record in records if "further" in record["detail"]]
+    assert sum(further) + sum("further" not in record["detail"] for record in records) == 201
+    assert (records[0]["outcome"], max(further), len(records) <= 2 * (MOST_KINDS + 1)) == (
+        "refused",
+        99,
+        True,
+    )
+
+
+def test_refused_requests_in_a_loop_do_not_keep_a_guard_from_ending_the_rollout(
+    settings: ServiceSettings,
+) -> None:
+    """Four threads of another sidecar are refused without a pause while the guard is breached."""
+    desk_of(settings).propose(proposal(), ADA)
+    desk_of(settings).take(step(Type.SHADOW_STARTED, "s"), ADA)
+    other, stop, refused = desk_of(settings), threading.Event(), list[str]()
+
+    def insist(number: int) -> None:
+        while not stop.is_set():
+            try:
+                other.take(step(Type.PAUSED, f"p{number}", expected_seq=9), ADA)
+            except DeskError as refusal:
+                refused.append(refusal.check)
+
+    script = [threading.Thread(target=insist, args=(number,)) for number in range(4)]
+    for thread in script:
+        thread.start()
+    try:
+        while len(refused) < 8:
+            assert any(thread.is_alive() for thread in script)
+        ending = Stop("r2", 2, "too many alerts", "next", "alert_rate", {"verdict": "breach"})
+        assert desk_of(settings).stop(ending).phase is Phase.ROLLED_BACK
+    finally:
+        stop.set()
+        for thread in script:
+            thread.join(60)
+    assert set(refused) == {"seq"}
+    assert refusals_by_the_job(settings) == []
+
+
+def test_without_an_audit_log_only_a_guard_may_write(settings: ServiceSettings) -> None:
+    topics = settings.topics.model_copy(update={"audit_log": "no-such-topic"})
+    blind = settings.model_copy(update={"topics": topics})
+    desk_of(settings).propose(proposal(), ADA)
+    desk_of(settings).take(step(Type.SHADOW_STARTED, "s"), ADA)
+    with pytest.raises(DeskError, match="cannot be audited: there is no topic no-such-topic") as fault:
+        desk_of(blind).take(step(Type.PAUSED, "p"), BOB)
+    assert (fault.value.check, fault.value.status) == ("audit", 503)
+    with pytest.raises(AuditError, match="there is no topic no-such-topic; run `fraud job topics`"):
+        require_topics(blind)
+    require_topics(settings)
+    ending = Stop("r2", 2, "too many alerts", "next", "alert_rate", {"verdict": "breach"})
+    assert desk_of(blind).stop(ending).phase is Phase.ROLLED_BACK
 
 
 def test_a_missing_broker_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
