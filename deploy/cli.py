@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from feature_store.errors import FraudError
+from feature_store.printable import printable
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,7 @@ def main() -> None:
     try:
         app()
     except FraudError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {printable(str(error))}", file=sys.stderr)
         sys.exit(error.exit_code)
 
 

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from feature_store.catalogue import DAY_MS
+from feature_store.printable import printable
 from feature_store.training.options import (
     DEFAULT_DELAY_DAYS,
     LabelDelayDays,
@@ -102,6 +103,5 @@ def list_command(
         raise ModelError(f"no model {name} is registered at this tracking URI; train one: fraud models train")
     for ref, metrics in registered:
         scores = "  ".join(f"{metric} {value:.4f}" for metric, value in sorted(metrics.items()))
-        typer.echo(
-            f"{ref.name}/{ref.version}  digest {ref.digest[:12]}  features {len(ref.features)}  {scores}"
-        )
+        line = f"{ref.name}/{ref.version}  digest {ref.digest[:12]}  features {len(ref.features)}  {scores}"
+        typer.echo(printable(line))

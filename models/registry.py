@@ -103,7 +103,7 @@ def register(
                 extra_files=[str(path) for path in extra],
             )
         # not mlflow.register_model: it prints
-        if not client.search_registered_models(f"name = '{name}'"):
+        if not client.search_registered_models(_named(name)):
             client.create_registered_model(name)
         version = client.create_model_version(
             name,
@@ -133,10 +133,11 @@ def find(name: str, version: str, tracking_uri: str) -> ModelRef:
 
 def versions(tracking_uri: str, name: str = NAME) -> list[tuple[ModelRef, dict[str, float]]]:
     """List the versions that `register` wrote, with the metrics of their runs, newest first."""
+    named = _named(name)
     with tracking.registry(tracking_uri) as client:
         registered = [
             version
-            for version in client.search_model_versions(f"name = '{name}'")
+            for version in client.search_model_versions(named)
             if "features" in version.tags and DIGEST.fullmatch(version.tags.get("digest", ""))
         ]
         registered.sort(key=lambda version: int(version.version), reverse=True)
@@ -144,6 +145,17 @@ def versions(tracking_uri: str, name: str = NAME) -> list[tuple[ModelRef, dict[s
             (_ref(version), dict(client.get_run(version.run_id).data.metrics) if version.run_id else {})
             for version in registered
         ]
+
+
+def _named(name: str) -> str:
+    """Return MLflow's filter for a name.
+
+    Raises:
+        ModelError: the name has characters that would change the filter.
+    """
+    if not name.isprintable() or set(name) & set("'\"`\\"):
+        raise ModelError(f"{name!r} is no name of a model: leave out quotes and backslashes")
+    return f"name = '{name}'"
 
 
 def point(alias: str, ref: ModelRef, tracking_uri: str) -> None:

@@ -162,6 +162,12 @@ TABLE = (
         "too_much_to_read: search with a later time as since.",
     ),
     Row(
+        ("busy",),
+        503,
+        "As many requests of this kind are running as may run at a time.",
+        "Retry after Retry-After seconds.",
+    ),
+    Row(
         ("labels_topic",),
         503,
         "The brokers have not confirmed the labels, or there is no topic named labels.",

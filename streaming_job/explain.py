@@ -17,10 +17,12 @@ import typer
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from feature_store.errors import FraudError
 from feature_store.kernels.hashing import hash_string
+from feature_store.printable import printable
 from feature_store.state.card_view import describe, find_card
 from feature_store.state.group_state import DEFAULT_LATENESS_MS
 from streaming_job.log.partitioner import KeyGroups, Partitioner
@@ -127,7 +129,7 @@ def _session() -> Iterator[SparkSession]:
 
 def _print(view: dict[str, Any]) -> None:
     console = Console()
-    console.print(f"[bold]{view['card_id']}[/bold]{'  hot' if view['hot'] else ''}")
+    console.print(f"[bold]{escape(printable(view['card_id']))}[/bold]{'  hot' if view['hot'] else ''}")
     kept, running, suspicious = view["kept_events"], view["running"], view["suspicious_count"]
     console.print(
         f"transactions {view['transactions']:,}, last at {_time(view['last_event_time'])}, "
@@ -156,7 +158,11 @@ def _print(view: dict[str, Any]) -> None:
         else:
             limit, tier = f"{version['credit_limit']:,.2f}", str(version["risk_tier"])
             table.add_row(
-                since, version["status"], version["home_country"], limit, tier, version["opened_on"]
+                since,
+                *(escape(printable(str(version[name]))) for name in ("status", "home_country")),
+                limit,
+                tier,
+                printable(str(version["opened_on"])),
             )
     console.print(table if view["profiles"] else "no profile")
 

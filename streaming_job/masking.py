@@ -2,6 +2,8 @@
 
 import re
 
+from feature_store.printable import printable
+
 _NUMBER = re.compile(rb"\d(?:[\x00 .-]{0,2}\d){11,18}")
 # a broken producer may write single quotes, like Python's repr
 _CARD_IDS = tuple(re.compile(rb"(Qcard_idQ\s*:\s*Q)((?:[^Q\\]|\\.)*)".replace(b"Q", q)) for q in (b'"', b"'"))
@@ -30,6 +32,5 @@ def safe(raw: bytes, most: int | None = None, *, card: bytes | None = None) -> s
         hidden = pattern.sub(
             lambda match: match[1] + masked(match[2].decode("utf-8", "backslashreplace")).encode(), hidden
         )
-    text = hidden.decode("utf-8", "backslashreplace")
-    text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    text = printable(hidden.decode("utf-8", "backslashreplace"))
     return text if most is None or len(text) <= most else text[: most - 1] + "\u2026"

@@ -29,6 +29,7 @@ from service.rollouts.options import (
     drafts_of,
     key_of,
     print_receipt,
+    say,
 )
 
 app = typer.Typer(help="Propose, watch and steer rollouts of models.", no_args_is_help=True)
@@ -50,14 +51,12 @@ def list_command(
     for rollout in overview["rollouts"]:
         models = ", ".join(f"{c['model']['name']}/{c['model']['version']}" for c in rollout["challengers"])
         share = f"  {rollout['share_bp'] / 100:g} %" if rollout["phase"] == "canary" else ""
-        typer.echo(
+        say(
             f"{rollout['rollout_id']}  {rollout['phase']}{share}  seq {rollout['seq']}  {rollout['state']}  "
             f"{models}"
         )
     champion = overview["champion"]
-    typer.echo(
-        f"decides: {champion['rollout_id']}" if champion else "no model decides; see fraud rollouts promote"
-    )
+    say(f"decides: {champion['rollout_id']}" if champion else "no model decides; see fraud rollouts promote")
     demands = overview["demands"]
     typer.echo(
         f"more than {demands['operator_max_share_bp'] / 100:g} % of the cards counts as a promotion"
@@ -80,16 +79,14 @@ def show_command(
     if as_json:
         typer.echo(json.dumps(rollout))
         return
-    typer.echo(f"{rollout_id}: {rollout['phase']}, seq {rollout['seq']}, opened by {rollout['opened_by']}")
+    say(f"{rollout_id}: {rollout['phase']}, seq {rollout['seq']}, opened by {rollout['opened_by']}")
     for event in rollout["events"]:
         detail = " ".join(str(event[name]) for name in ("challenger", "share_bp", "guard") if name in event)
         state = (
             event["refused"]
             or f"{event['state']} ({event['groups']['applied']}/{event['groups']['of']} groups)"
         )
-        typer.echo(
-            f"  {event['seq']}  {event['type']} {detail}  by {event['actor']}: {event['reason']}  {state}"
-        )
+        say(f"  {event['seq']}  {event['type']} {detail}  by {event['actor']}: {event['reason']}  {state}")
         if event["held_from"]:
             offsets = event["held_from"].items()
             first = ", ".join(f"partition {partition} offset {offset}" for partition, offset in offsets)
@@ -243,7 +240,11 @@ def verdict_command(
         typer.echo(verdicts.recompute(evidence))
         return
     assessment = desk(bootstrap_servers, job_id, kafka).desk.assess(rollout_id)
-    typer.echo(json.dumps(assessment.to_json()) if as_json else verdicts.text(assessment))
+    if as_json:
+        typer.echo(json.dumps(assessment.to_json()))
+        return
+    for line in verdicts.lines(assessment):
+        say(line)
 
 
 def _step(

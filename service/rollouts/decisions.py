@@ -195,10 +195,12 @@ class _Search:
             for record in topic_reader.to_end(self._reader, start):
                 self._left -= 1
                 if self._left < 0 or self._is_late():
+                    limit = f"{MOST_RECORDS:,} records" if self._left < 0 else f"{MOST_S:g} s"
                     raise UnansweredError(
                         "too_much_to_read",
-                        f"there is more on {topic} since {self._since_ms} than one answer may read; give a "
-                        "later `since` (ms since 1970-01-01 UTC), just before the transaction arrived",
+                        f"the search was cut after {limit}, in {topic} since {self._since_ms}; so it is not "
+                        "known whether there are alerts or a transaction: give a later `since` (ms since "
+                        "1970-01-01 UTC), just before the transaction arrived",
                     )
                 if self._is_wanted(record):
                     yield record

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from feature_store.printable import printable
 from models.rollouts import authority, machine
 from models.rollouts.events import CANARY, NO_DEMANDS, Challenger, Demands, Event, Type
 from models.rollouts.machine import ConflictError
@@ -251,6 +252,14 @@ def _repetition(history: History, entry: Entry, repeated: Event) -> Receipt:
 
 
 def _require_contract(event: Event) -> None:
+    names = (name for item in event.challengers for name in (item.name, item.model.name))
+    for text in (event.rollout_id, event.actor, event.reason, event.idempotency_key, event.line, *names):
+        if not text.isprintable():
+            raise RefusedError(
+                "contract",
+                f"'{printable(text)}' has control characters or line ends, which could deceive those who read "
+                "it in a terminal; leave them out",
+            )
     try:
         event.to_json()
     except ContractError as fault:

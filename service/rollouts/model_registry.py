@@ -4,6 +4,7 @@ import re
 import tempfile
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,8 @@ from service.rollouts.errors import RefusedError, UnansweredError, UnknownError
 NAME_VERSION = re.compile(r"(?P<name>[^/]+)/(?P<version>[1-9][0-9]*)")
 KEPT_S = 10.0
 """Time for which a list of versions is cached."""
+MOST_NAMES = 64
+"""Maximum number of names whose lists are cached; the oldest list is dropped first."""
 _mlflow_lock = threading.Lock()
 """MLflow's tracking URI is global to the process, so calls are serialised."""
 
@@ -50,7 +53,7 @@ class ModelRegistry:
             clock: seconds, monotonic.
         """
         self._uri, self._clock = tracking_uri, clock
-        self._versions: dict[str, tuple[float, Versions]] = {}
+        self._versions: OrderedDict[str, tuple[float, Versions]] = OrderedDict()
 
     @property
     def is_set(self) -> bool:
@@ -99,6 +102,9 @@ class ModelRegistry:
             with self._asking("registry"):
                 versions = registry.versions(self._uri, name)
             self._versions[name] = (self._clock(), versions)
+            self._versions.move_to_end(name)
+            while len(self._versions) > MOST_NAMES:  # callers choose the names
+                self._versions.popitem(last=False)
         return versions
 
     def training_scores(self, ref: ModelRef) -> dict[str, Any] | None:

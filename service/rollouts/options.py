@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from feature_store.printable import printable
 from models.errors import ModelError
 
 if TYPE_CHECKING:
@@ -170,6 +171,11 @@ def drafts_of(
     return tuple(drafts), guards
 
 
+def say(text: str) -> None:
+    """Print a line whose parts other people wrote, such as reasons and names."""
+    typer.echo(printable(text))
+
+
 def print_receipt(receipt: "Receipt", as_json: bool) -> None:
     """Print the desk's receipt."""
     if as_json:
@@ -177,4 +183,4 @@ def print_receipt(receipt: "Receipt", as_json: bool) -> None:
         return
     done = ", ".join(receipt.types)
     repetition = " (had been written before)" if receipt.repeated else ""
-    typer.echo(f"{receipt.rollout_id}: {done}, now {receipt.phase}, seq {receipt.seq}{repetition}")
+    say(f"{receipt.rollout_id}: {done}, now {receipt.phase}, seq {receipt.seq}{repetition}")

@@ -20,6 +20,7 @@ from service.rollouts.requests import Actor, Receipt
 from service.security import card_ids
 from service.security.problems import Problem
 from service.security.roles import Caller, Operator, Viewer
+from service.threads import Threads
 
 _SEQ = re.compile(r'"?(?P<seq>[1-9][0-9]{0,9})"?')
 
@@ -47,6 +48,7 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
     Args:
         parts: threads and desk behind the routes.
     """
+    reading, listing, proposing, stepping, stopping = (Threads(most) for most in (4, 4, 4, 8, 8))
     router = APIRouter(tags=["rollouts"], responses=examples.PROBLEMS)
     topic = parts.settings.topics.model_rollouts
 
@@ -64,14 +66,15 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
         response_model=ReceiptBody,
         responses=openapi.example(examples.RECEIPT, 201),
     )
-    def propose(caller: Operator, body: ProposalBody, key: Key, response: Response) -> dict[str, Any]:
+    async def propose(caller: Operator, body: ProposalBody, key: Key, response: Response) -> dict[str, Any]:
         """Open a rollout, if the proposal passes every check.
 
         The checks: no other rollout is open; the rollout_id is free; the challengers, their policies and the
         guards are valid; the models load, can be trusted, reproduce their golden scores, pass the checks of
         their registration, and fit the features and the label delay of the running job.
         """
-        return _answer(parts.desk.propose(body.proposal(key), _actor(caller)), response)
+        proposal = body.proposal(key)
+        return _answer(await proposing.run(lambda: parts.desk.propose(proposal, _actor(caller))), response)
 
     @router.get("/v1/rollouts/{rollout_id}", responses=openapi.example(examples.ROLLOUT))
     def rollout(_: Viewer, rollout_id: Id, response: Response) -> dict[str, Any]:
@@ -84,7 +87,7 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
         "/v1/rollouts/{rollout_id}/events", status_code=201, response_model=ReceiptBody,
         responses=openapi.example(examples.RECEIPT, 201), openapi_extra=openapi.body(EVENT_EXAMPLE),
     )  # fmt: skip
-    def event(
+    async def event(
         caller: Operator,
         rollout_id: Id,
         body: EventBody,
@@ -97,7 +100,9 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
         A step that counts as a promotion by its effect (docs/rollouts.md), and `withdrawn`, need an admin.
         """
         step = body.step(rollout_id, key, _expected(if_match, Type(body.type)))
-        return _answer(parts.desk.take(step, _actor(caller)), response)
+        # no other step keeps a step waiting that gives cards back to the champion
+        threads = stopping if step.type in (Type.ROLLED_BACK, Type.PAUSED) else stepping
+        return _answer(await threads.run(lambda: parts.desk.take(step, _actor(caller))), response)
 
     @router.get("/v1/rollouts/{rollout_id}/verdict", responses=openapi.example(examples.VERDICT))
     def verdict(_: Viewer, rollout_id: Id) -> dict[str, Any]:
@@ -113,19 +118,19 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
         return {**assessment.to_json(), "since": since}
 
     @router.get("/v1/models", responses=openapi.example(examples.MODELS))
-    def models(_: Viewer, name: Annotated[str, Query(max_length=128)] = "card-fraud") -> dict[str, Any]:
+    async def models(_: Viewer, name: Annotated[str, Query(max_length=128)] = "card-fraud") -> dict[str, Any]:
         """List the registered versions, newest first, with their current roles."""
         roles = _current_roles(_readable(parts))
         return {
             "name": name,
             "models": [
                 {**views.model(ref), "metrics": metrics, "now": roles.get(ref.digest, [])}
-                for ref, metrics in parts.registry.versions(name)
+                for ref, metrics in await listing.run(lambda: parts.registry.versions(name))
             ],
         }
 
     @router.get("/v1/decisions/{card_id}/{transaction_id}", responses=openapi.example(examples.DECISION))
-    def decision(
+    async def decision(
         caller: Viewer,
         card_id: Annotated[str, Path(max_length=64)],
         transaction_id: Annotated[str, Path(max_length=64)],
@@ -136,8 +141,9 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
     ) -> dict[str, Any]:
         """Explain the decision on a transaction: model, rollout, membership, features, reasons, offsets."""
         begin = int(time.time() * 1000) - HOUR_MS if since is None else since
-        explanation = decisions.explain(
-            parts.settings, _readable(parts), parts.progress.groups, card_id, transaction_id, begin
+        history, groups = _readable(parts), parts.progress.groups
+        explanation = await reading.run(
+            lambda: decisions.explain(parts.settings, history, groups, card_id, transaction_id, begin)
         )
         shown: dict[str, Any] = card_ids.for_caller(
             {"card_id": card_id, "transaction_id": transaction_id, **explanation}, caller

@@ -8,16 +8,16 @@ from service.rollouts.assessment import Assessment
 from service.rollouts.errors import RefusedError
 
 
-def text(assessment: Assessment) -> str:
+def lines(assessment: Assessment) -> list[str]:
     """Format an assessment, with a line for each guard."""
     overdue = ", overdue" if assessment.is_overdue else ""
-    lines = [f"{assessment.rollout_id}: {assessment.outcome.value}{overdue}"]
+    shown = [f"{assessment.rollout_id}: {assessment.outcome.value}{overdue}"]
     for name, verdict in assessment.verdicts.items():
-        lines.append(f"  {name}: {verdict.outcome.value}")
-        lines += [f"    {item.guard}: {item.outcome.value}: {item.detail}" for item in verdict.findings]
+        shown.append(f"  {name}: {verdict.outcome.value}")
+        shown += [f"    {item.guard}: {item.outcome.value}: {item.detail}" for item in verdict.findings]
     if assessment.waiting_for is not None:
-        lines.append(f"  not judged by labels: {assessment.waiting_for}")
-    return "\n".join(lines)
+        shown.append(f"  not judged by labels: {assessment.waiting_for}")
+    return shown
 
 
 def recompute(path: Path) -> str:

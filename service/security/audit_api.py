@@ -9,8 +9,10 @@ from service import openapi
 from service.security import audit
 from service.security.audit_log import AuditLog, Stored
 from service.security.roles import Admin
+from service.threads import Threads
 
 router = APIRouter()
+_reading = Threads(4)
 LARGEST_OFFSET = 2**63 - 1
 EXAMPLE: dict[str, Any] = {
     "records": [
@@ -40,7 +42,7 @@ def audit_log(
 
 
 @router.get("/v1/audit", responses=openapi.example(EXAMPLE))
-def newest(
+async def newest(
     _: Admin,
     log: Annotated[AuditLog, Depends(audit_log)],
     limit: Annotated[int, Query(ge=1, le=500, description="Number of records")] = 50,
@@ -49,7 +51,7 @@ def newest(
     ] = None,
 ) -> dict[str, Any]:
     """Return the newest audit records, newest first; `next` is the `before` of the next page."""
-    records = log.newest(limit, before)
+    records = await _reading.run(lambda: log.newest(limit, before))
     return {
         "records": [_view(stored) for stored in records],
         "next": records[-1].offset if len(records) == limit else None,

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from feature_store.printable import printable
 from service.security import tokens
 from service.security.roles import Role
 from service.security.tokens import TokensError
@@ -46,10 +47,11 @@ def list_tokens(file: TheFile) -> None:
     for token in tokens.read(file):
         until = "never expires" if token.expires_at is None else f"expires {_day(token.expires_at)}"
         revoked = "" if token.revoked_at is None else f" {_day(token.revoked_at)} by {token.revoked_by}"
-        typer.echo(
+        line = (
             f"{token.name:<24} {token.role.word:<9} {token.state(now_ms)}{revoked}, made "
             f"{_day(token.created_at)} by {token.created_by}, {until}"
         )
+        typer.echo(printable(line))
 
 
 @app.command("revoke")

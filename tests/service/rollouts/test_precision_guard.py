@@ -119,7 +119,7 @@ def test_the_deadline_does_not_run_until_all_labels_are_read(
     assert (assessment.outcome, assessment.without_data("next")) == (Outcome.INSUFFICIENT, ("precision",))
     assert "labelled" not in world.answer()["challengers"]["next"]["counts"]
     assert world.answer()["waiting_for"] == assessment.waiting_for
-    assert "not judged by labels: " in verdicts.text(assessment)
+    assert "not judged by labels: " in "".join(verdicts.lines(assessment))
     world.labels = labelled(40, 20)
     world.watch.look()
     assert world.phase is Phase.SHADOW
