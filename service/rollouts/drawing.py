@@ -257,8 +257,8 @@ def _require_contract(event: Event) -> None:
         if not text.isprintable():
             raise RefusedError(
                 "contract",
-                f"'{printable(text)}' has control characters or line ends, which could deceive those who read "
-                "it in a terminal; leave them out",
+                f"'{printable(text)}' has control characters or line ends, which deceive readers of a "
+                "terminal; leave them out",
             )
     try:
         event.to_json()

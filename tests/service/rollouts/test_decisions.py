@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from harness.memory_rollouts import ADA, START, KnownModels, MemoryRollouts, proposal
+from harness.memory_rollouts import ADA, BOB, START, KnownModels, MemoryRollouts, proposal
 from trial_progress import COUNTS, trial_progress
 
 from models.rollouts.events import Type
@@ -33,7 +33,7 @@ def log() -> MemoryRollouts:
     )
     desk.propose(proposal(), ADA)
     for kind in ("shadow_started", "canary_set", "paused", "resumed", "promoted", "withdrawn"):
-        desk.take(Step("r2", Type(kind), "because", kind, share_bp=5_000 if kind == "canary_set" else 0), ADA)
+        desk.take(Step("r2", Type(kind), "because", kind, share_bp=5_000 if kind == "canary_set" else 0), BOB)
     return rollouts
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.memory_rollouts import ADA, START, KnownModels, MemoryRollouts, proposal, ref
+from harness.memory_rollouts import ADA, BOB, START, KnownModels, MemoryRollouts, proposal, ref
 from harness.rollout_records import event, rollout_v1
 from trial_progress import COUNTS, trial_progress
 
@@ -62,7 +62,7 @@ class World:
         return self.labels
 
     def take(self, kind: Type) -> None:
-        self.desk.take(Step("r2", kind, "because", kind.value), ADA)
+        self.desk.take(Step("r2", kind, "because", kind.value), BOB)
 
     @property
     def phase(self) -> Phase:
@@ -202,9 +202,9 @@ def test_a_trial_is_followed_from_its_shadow_until_its_challengers_are_no_longer
     assert running() is None
     kinds = (Type.SHADOW_STARTED, Type.CANARY_SET, Type.PAUSED, Type.RESUMED)
     for kind in kinds:
-        desk.take(Step("r2", kind, "because", kind.value), ADA)
+        desk.take(Step("r2", kind, "because", kind.value), BOB)
         assert running() == LabelledTrial("r2", ("next",), START + 3 * 60_000)
-    desk.take(Step("r2", Type.PROMOTED, "because", "promoted"), ADA)
+    desk.take(Step("r2", Type.PROMOTED, "because", "promoted"), BOB)
     history = log.history()
     assert running() is None
     over = labelling.labelled_trial(history, history.line.trials["r2"])
