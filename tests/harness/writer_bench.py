@@ -92,6 +92,7 @@ class WriterBench:
             "query_id": query,
             "key_group": group,
             "key_groups": len(OWN),
+            "settings": self.settings.decisive,
             "commit_id": commit_id,
             "written_at": commit_id,
             "partitions": [
