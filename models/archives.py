@@ -46,6 +46,23 @@ def check_size(directory: Path) -> None:
     _require_size(sum(path.stat().st_size for path in directory.rglob("*") if path.is_file()), "have")
 
 
+class Budget:
+    """The size that the objects of a model may have in memory, MOST_BYTES in all."""
+
+    def __init__(self) -> None:
+        """Start with nothing used."""
+        self._used = 0
+
+    def take(self, size: int) -> None:
+        """Use `size` bytes, before they are allocated.
+
+        Raises:
+            ModelError: more than MOST_BYTES would be used.
+        """
+        self._used += size
+        _require_size(self._used, "take in memory at least")
+
+
 def _require_size(size: int, verb: str) -> None:
     if size > MOST_BYTES:
         raise ModelError(

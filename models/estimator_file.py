@@ -86,10 +86,15 @@ def read(file: Path | BinaryIO) -> Any:
 
 
 class _Reader:
-    """Constructs objects from the nodes of one archive."""
+    """Constructs objects from the nodes of one archive.
+
+    Nodes may refer to one array any number of times, but each compiled tree copies its arrays: so the sizes
+    of the copies are added up, before each copy.
+    """
 
     def __init__(self, archive: ZipFile) -> None:
         self._archive = archive
+        self._budget = archives.Budget()
         self._arrays: dict[str, np.ndarray] = {}  # each read once, however often nodes refer to it
 
     def read(self, node: Any) -> Any:
@@ -125,6 +130,7 @@ class _Reader:
     def _array(self, node: Any, name: str) -> Any:
         if node["type"] == "json":  # an array of objects: the names of columns
             items = [self.read(item) for item in node["content"]]
+            self._budget.take(8 * len(items))
             array = np.empty(len(items), dtype=object)
             array[:] = items
             return array
@@ -174,6 +180,7 @@ class _Reader:
             and _stay_inside(nodes, width)
         ):
             raise ModelError("a tree of the model is damaged or forged; train and register it again")
+        self._budget.take(nodes.nbytes + values.nbytes)
         tree = Tree(width, np.array([values.shape[2]], dtype=np.intp), 1)
         tree.__setstate__(
             {"max_depth": int(parts["max_depth"]), "node_count": len(nodes), "nodes": nodes, "values": values}

@@ -77,7 +77,7 @@ class ServiceSettings(BaseSettings):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The topics whose lag is watched."""
+        """The topics that every job reads; their lag is watched, and that of labels and facts if it reads them."""
         return (self.topics.transactions, *self.topics.tables)
 
     @property

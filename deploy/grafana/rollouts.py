@@ -61,7 +61,7 @@ _NOW = Row(
             "Without a score",
             "Share of transactions to which the model in force gave no score: the other rules decided alone.",
             "percentunit",
-            "scoring_failures",
+            "model_fails",
             (Query(f"{rate('fraud_scoring_failures_total')} / {rate('fraud_transactions_total')}", "share"),),
             red_from=0.001,
         ),
@@ -122,7 +122,7 @@ _TRIALS = Row(
             "Failures",
             "Share of a challenger's transactions without a score.",
             "percentunit",
-            "scoring_failures",
+            "model_fails",
             (
                 Query(
                     f"{rate('fraud_trial_failures_total', 'rollout_id, challenger')} "

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from loadtests.oracle import decode
 from loadtests.oracle.card import DAY_MS, HOUR_MS, MONTH_MS, Card
@@ -32,10 +32,21 @@ GENUINE_BECAUSE = {
 _DECIDING = {
     "label": {
         "schema_version", "transaction_id", "card_id", "kind", "verdict", "reason", "source", "occurred_at",
-        "maturity",
+        "event_time", "maturity",
     },
     "chargeback": {"transaction_id", "card_id", "merchant_id", "event_time", "reported_at", "label"},
 }  # fmt: skip
+
+
+class _Label(NamedTuple):
+    """What a label's record says."""
+
+    card_id: str
+    transaction_id: str
+    fraud: bool | None
+    """Fraud, genuine (False), or neither (None)."""
+    paid_at: int | None
+    """Event time of the transaction according to the label, ms; None if it does not say."""
 
 
 class Payment:
@@ -80,16 +91,16 @@ class MerchantLog:
             chargebacks: records of contract chargeback.v1.
         """
         refused: list[Outcome] = []
-        waiting: dict[int, list[tuple[Record, str, str, bool | None]]] = defaultdict(list)
+        waiting: dict[int, list[tuple[Record, _Label]]] = defaultdict(list)
         for kind, records in (("label", labels), ("chargeback", chargebacks)):
             for record in records:
                 try:
-                    card_id, transaction_id, fraud = _read(record, kind)
+                    label = _read(record, kind)
                 except RefusedError as fault:
                     refused.append(dead_letter(record, fault.reason))
                 else:
-                    partition = partition_of(card_id, self._rules.partitions, self._rules.partitioner)
-                    waiting[partition].append((record, card_id, transaction_id, fraud))
+                    partition = partition_of(label.card_id, self._rules.partitions, self._rules.partitioner)
+                    waiting[partition].append((record, label))
         by_partition: dict[int, list[Record]] = defaultdict(list)
         for record in transactions:
             by_partition[record.partition].append(record)
@@ -102,27 +113,29 @@ class MerchantLog:
         return refused
 
     def _read_partition(
-        self, transactions: list[Record], labels: list[tuple[Record, str, str, bool | None]]
+        self, transactions: list[Record], labels: list[tuple[Record, _Label]]
     ) -> Iterator[Outcome]:
         """Read one partition, each label after the transactions up to its arrival; yield dead letters."""
         cards: dict[str, Card] = {}
         payments: dict[Transaction, Payment] = {}
         remaining = iter([*transactions, None])
         upcoming = next(remaining)
-        for record, card_id, transaction_id, fraud in labels:
+        for record, label in labels:
             while upcoming is not None and upcoming.timestamp <= record.timestamp:
                 self._accept(upcoming, cards, payments)
                 upcoming = next(remaining)
             labelled = _transactions(
-                cards.get(card_id), transaction_id, record.timestamp, self._rules.allowed_lateness_ms,
-                partial(self._profiles.had_version, card_id),
+                cards.get(label.card_id), label.transaction_id, record.timestamp,
+                self._rules.allowed_lateness_ms, partial(self._profiles.had_version, label.card_id),
             )  # fmt: skip
             if not labelled:
-                yield dead_letter(record, Reason.UNKNOWN_TRANSACTION)
-            elif fraud is not None:
+                oldest = record.timestamp - _reach_ms(self._rules.allowed_lateness_ms)
+                is_old = label.paid_at is not None and label.paid_at <= oldest
+                yield dead_letter(record, Reason.LABEL_TOO_OLD if is_old else Reason.UNKNOWN_TRANSACTION)
+            elif label.fraud is not None:
                 takes_effect = (record.timestamp // HOUR_MS + 2) * HOUR_MS
                 for tx in labelled:
-                    payments[tx].reports.append((takes_effect, fraud))
+                    payments[tx].reports.append((takes_effect, label.fraud))
         while upcoming is not None:
             self._accept(upcoming, cards, payments)
             upcoming = next(remaining)
@@ -188,6 +201,11 @@ def _age(payments: list[Payment], arrival: int) -> float:
     return (arrival - payments[0].arrival) / DAY_MS if payments else math.nan
 
 
+def _reach_ms(lateness_ms: int) -> int:
+    """Return how long after its event time a transaction can be labelled, ms."""
+    return MONTH_MS + lateness_ms - DAY_MS
+
+
 def _transactions(
     card: Card | None, transaction_id: str, labelled: int, lateness_ms: int, had_profile: Any
 ) -> list[Transaction]:
@@ -198,15 +216,15 @@ def _transactions(
     candidates = [
         (tx, arrival)
         for tx, arrival in list(zip(card.transactions, card.arrivals, strict=True))[-remembered:]
-        if arrival <= labelled and tx.event_time > labelled - (MONTH_MS + lateness_ms - DAY_MS)
+        if arrival <= labelled and tx.event_time > labelled - _reach_ms(lateness_ms)
     ]
     matches = [(tx, arrival) for tx, arrival in candidates if tx.transaction_id == transaction_id]
     is_stranger = len(candidates) == 1 and bool(matches) and not had_profile(matches[0][1] + lateness_ms)
     return [tx for tx, arrival in matches if not is_stranger or labelled - arrival <= lateness_ms]
 
 
-def _read(record: Record, kind: str) -> tuple[str, str, bool | None]:
-    """Decode a label: card, transaction, and what it says: fraud (True), genuine (False), neither (None).
+def _read(record: Record, kind: str) -> _Label:
+    """Decode a label.
 
     Raises:
         RefusedError: the record breaks its contract.
@@ -223,15 +241,16 @@ def _read(record: Record, kind: str) -> tuple[str, str, bool | None]:
         fraud = _says_fraud(row)
         decode.identifier(row, "source")
         decode.integer(row, "occurred_at", 0, decode.MAX_EVENT_TIME)
+        paid_at = decode.integer(row, "event_time", 0, decode.MAX_EVENT_TIME) if "event_time" in row else None
         _word(row, "maturity", {"preliminary", "final"})
     else:
         decode.identifier(row, "merchant_id")
-        decode.integer(row, "event_time", 0, decode.MAX_EVENT_TIME)
+        paid_at = decode.integer(row, "event_time", 0, decode.MAX_EVENT_TIME)
         decode.integer(row, "reported_at", 0, decode.MAX_EVENT_TIME)
         fraud = _word(row, "label", {"fraud", "genuine"}) == "fraud"
     if record.key != card_id.encode():
         raise RefusedError(Reason.INVALID_VALUE)
-    return card_id, transaction_id, fraud
+    return _Label(card_id, transaction_id, fraud, paid_at)
 
 
 def _says_fraud(row: dict[str, Any]) -> bool | None:

@@ -51,6 +51,7 @@ REGISTRY = {
         Code("falling_behind", Verdict.WARN, "The job reads, and the wait does not get shorter."),
         Code("loading_tables", Verdict.WARN, "A key group reads its tables, and does not decide yet."),
         Code("open_transaction", Verdict.BLOCKED, "Records wait for a producer to end its transaction."),
+        Code("waiting_for_transactions", Verdict.OK, "Labels wait until earlier transactions are decided."),
         Code("not_moving", Verdict.STALL, "The key group commits, but its position does not move."),
         Code("position_went_back", Verdict.REWIND, "The job's position in the partition went back."),
         Code("no_commits", Verdict.STOP, "Records wait, and the key group that reads them commits nothing."),
@@ -65,6 +66,9 @@ REGISTRY = {
         Code("group_stalled", Verdict.STALL, "A key group leaves transactions waiting and takes none."),
         Code("feed_silent", Verdict.WARN, "Debezium sends no heartbeat: profiles are no longer fed."),
         Code("checkpoint_old", Verdict.WARN, "Epochs do not end: the state is not saved."),
+        Code("mostly_dead_letters", Verdict.WARN, "Most records of an input are dead letters."),
+        Code("model_fails", Verdict.WARN, "The model gives no score for most transactions."),
+        Code("foreign_facts", Verdict.WARN, "Another program writes to the topic of merchant facts."),
         Code("rollouts_set_aside", Verdict.WARN, "A rollout cannot be used; the last good one decides."),
     )
 }

@@ -9,6 +9,7 @@ from service.health.groups import Groups
 from service.health.lag import Lag
 from service.health.monitor import Assessment
 from service.health.readiness import Check
+from service.health.recent import Recent
 from service.health.rollout_progress import unusable
 
 
@@ -39,7 +40,7 @@ class Diagnosis:
 def diagnose(
     now_s: float, checks: Sequence[Check], assessment: Assessment | None, lag: Lag | None, groups: Groups
 ) -> Diagnosis:
-    """Diagnose the job from checks, partition verdicts, the heartbeat's and the epochs' ages, and rollouts.
+    """Diagnose the job from checks, partition verdicts, ages, recent counts and rollouts.
 
     Args:
         now_s: seconds since 1970-01-01 UTC.
@@ -52,6 +53,7 @@ def diagnose(
         *_of_checks(checks, groups),
         *_of_partitions(assessment),
         *_of_ages(now_s, assessment, lag, groups),
+        *_of_counts(assessment.recent if assessment is not None else None),
         *_of_rollouts(groups),
     ]
     reasons.sort(key=lambda reason: -reason.verdict.severity)
@@ -100,6 +102,22 @@ def _of_ages(
             yield Reason(
                 "checkpoint_old", f"key group {group}: epoch {epoch.number} lasts {lasts}", epoch.since_s
             )
+
+
+def _of_counts(recent: Recent | None) -> Iterator[Reason]:
+    if recent is None:
+        return
+    during = f"in the last {recent.window_s:.0f} s"
+    for name, count in recent.inputs.items():
+        if count.is_mostly_dead:
+            share = f"{count.dead_letters} of {count.records} records are dead letters {during}"
+            yield Reason("mostly_dead_letters", f"{name}: {share}")
+    if recent.model_fails:
+        share = f"{recent.scoring_failures} of {recent.transactions} transactions have no score {during}"
+        yield Reason("model_fails", f"{share}: the policy's other rules decide them alone")
+    if recent.foreign_facts:
+        skipped = f"{recent.foreign_facts} records that no job wrote were skipped {during}"
+        yield Reason("foreign_facts", f"merchant facts: {skipped}")
 
 
 def _of_rollouts(groups: Groups) -> Iterator[Reason]:

@@ -50,6 +50,16 @@ STATUS: dict[str, Any] = {
     "watermark": {"timestamp": AT - 1.5, "age_s": 1.75, "idle": [{"topic": "transactions", "partition": 0}]},
     "profiles": {"change_age_s": 41.0, "heartbeat_age_s": 3.2},
     "dead_letters": {"too_late": 3},
+    "recent": {
+        "window_s": 300.0,
+        "inputs": {
+            "transactions": {"records": 149_424, "dead_letters": 3},
+            "profiles": {"records": 212, "dead_letters": 0},
+            "labels": {"records": 0, "dead_letters": 0},
+            "rollouts": {"records": 0, "dead_letters": 0},
+        },
+        "transactions": 149_421, "scoring_failures": 0, "foreign_facts": 0,
+    },
     "state": {
         "cards": 50_000, "cards_without_profile": 120, "events": 4_100_000, "local_bytes": 210_000_000,
         "key_groups": 2, "table_lag": 0, "progress_age_s": {"0": 0.02, "1": 0.01},

@@ -112,13 +112,17 @@ class LagWatch(Background):
 
     def _query(self, admin: AdminClient, group: Consumer) -> Lag:
         topics = admin.list_topics(timeout=METADATA_S).topics
+        read_by_job = self._read_by_job()
+        # of merchant facts and labels, those that the job reads: a job without merchant facts ignores them
+        facts = dict.fromkeys(topic for topic, _ in read_by_job if topic in self._settings.topics.fact_tables)
+        names = (*self._settings.inputs, *facts)
         by_topic = {
             topic: [TopicPartition(topic, partition) for partition in sorted(topics[topic].partitions)]
-            for topic in (*self._settings.inputs, self._settings.topics.heartbeats)
+            for topic in (*names, self._settings.topics.heartbeats)
             if topic in topics
         }
-        inputs = [partition for topic in self._settings.inputs for partition in by_topic.get(topic, ())]
-        missing = tuple(topic for topic in self._settings.inputs if topic not in topics)
+        inputs = [partition for topic in names for partition in by_topic.get(topic, ())]
+        missing = tuple(topic for topic in names if topic not in topics)
         if not inputs:
             return Lag(self._clock(), (), missing)
         # the admin client could query committed offsets, too, but crashes while the coordinator starts
@@ -136,7 +140,7 @@ class LagWatch(Background):
         ]
         # progress fills two gaps: committed offsets may have expired, and only key group 0 commits those of
         # tables
-        for key, end in self._read_by_job().items():
+        for key, end in read_by_job.items():
             is_table = key[0] != self._settings.topics.transactions
             committed[key] = min(end, committed.get(key, end)) if is_table else committed.get(key, end)
         partitions = tuple(

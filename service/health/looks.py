@@ -4,9 +4,10 @@ from service.health.groups import Groups, key_groups, partitions
 from service.health.lag import Lag
 from service.health.verdicts import Look
 from service.health.waiting import PartitionId
+from streaming_job.contracts.topics import Topics
 
 
-def looks_at(lag: Lag, groups: Groups, transactions_topic: str) -> dict[PartitionId, Look]:
+def looks_at(lag: Lag, groups: Groups, topics: Topics) -> dict[PartitionId, Look]:
     """Build one look at each input partition.
 
     One key group reads a partition of transactions; all key groups read a partition of a table.
@@ -14,7 +15,7 @@ def looks_at(lag: Lag, groups: Groups, transactions_topic: str) -> dict[Partitio
     Args:
         lag: lag of all input partitions, from the brokers' offsets.
         groups: newest progress record of each key group.
-        transactions_topic: name of the topic.
+        topics: topics of the job.
     """
     readers: dict[PartitionId, list[int]] = {}
     for group, record in groups.items():
@@ -22,21 +23,27 @@ def looks_at(lag: Lag, groups: Groups, transactions_topic: str) -> dict[Partitio
             readers.setdefault((entry["topic"], entry["partition"]), []).append(group)
     active = {(entry["topic"], entry["partition"]): entry["active_at"] for entry in partitions(groups)}
     is_complete = 0 < key_groups(groups) == len(groups)
+    waiting = [p for p in lag.partitions if p.topic == topics.transactions and (p.records or p.held)]
+    oldest_ms = min((p.waiting_since_ms or 0 for p in waiting), default=None)
     looks = {}
     for p in lag.partitions:
         key = (p.topic, p.partition)
         own_readers = readers.get(key, [])
-        is_known = bool(own_readers) and (p.topic == transactions_topic or is_complete)
+        is_known = bool(own_readers) and (p.topic == topics.transactions or is_complete)
         commits = [groups[group]["written_at"] for group in own_readers] if is_known else []
         active_ms = active.get(key) if is_known else None
         looks[key] = Look(
             at_s=lag.taken_at,
-            position=p.committed if is_known or p.topic == transactions_topic else None,
+            position=p.committed if is_known or p.topic == topics.transactions else None,
             lag=p.records,
             held=p.held,
             waiting_since_s=None if p.waiting_since_ms is None else p.waiting_since_ms / 1e3,
             committed_at_s=min(commits) / 1e3 if commits else None,
             active_at_s=None if active_ms is None else active_ms / 1e3,
             loading=any(any(groups[group]["table_lag"].values()) for group in own_readers),
+            behind_transactions=p.topic in (topics.labels, topics.chargebacks)
+            and p.records > 0
+            and oldest_ms is not None
+            and (p.waiting_since_ms is None or oldest_ms <= p.waiting_since_ms),
         )
     return looks

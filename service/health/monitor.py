@@ -14,6 +14,7 @@ from service.health.lag import Lag
 from service.health.limits import LearnedLimit, bounded
 from service.health.looks import looks_at
 from service.health.rates import Rates, RecentTotals
+from service.health.recent import Recent, RecentCounts
 from service.health.verdicts import Finding, Limits, Look, evaluate
 from service.health.waiting import PartitionId
 from service.settings import ServiceSettings
@@ -44,6 +45,8 @@ class Assessment:
     epochs: Mapping[int, Epoch] = field(default_factory=dict)
     """Key group -> its running epoch."""
     rates: Rates | None = None
+    recent: Recent | None = None
+    """Counts of the last minutes; None before the second look."""
     restarts: int = 0
     """Number of takeovers by another instance of the job since the sidecar started."""
 
@@ -68,7 +71,8 @@ class Monitor:
         self._heartbeats = LearnedLimit(floor, settings.limit_ceiling_s)
         self._epoch_lengths = LearnedLimit(floor, settings.limit_ceiling_s)
         self._windows: dict[PartitionId, deque[Look]] = {}
-        self._recent = RecentTotals()
+        self._rates = RecentTotals()
+        self._recent = RecentCounts(settings.topics, settings.verdict_window_s)
         self._commit_ids: dict[int, int] = {}
         self._epochs: dict[int, Epoch] = {}
         self._seen_to_begin: set[int] = set()
@@ -92,8 +96,9 @@ class Monitor:
             totals: totals summed over the key groups.
         """
         self._measure(lag, groups)
+        self._rates.add(lag.taken_at, totals)
         self._recent.add(lag.taken_at, totals)
-        looks = looks_at(lag, groups, self._settings.topics.transactions)
+        looks = looks_at(lag, groups, self._settings.topics)
         for key in self._windows.keys() - looks.keys():
             del self._windows[key]
         for key, look in looks.items():
@@ -106,7 +111,7 @@ class Monitor:
         self._assessment = self._assess(lag.taken_at)
 
     def _assess(self, now_s: float) -> Assessment:
-        rates = self._recent.rates
+        rates = self._rates.rates
         floor, ceiling = self._settings.limit_floor_s, self._settings.max_progress_age_s
         limits = Limits(
             commit_s=self._commits.limit_s,
@@ -122,6 +127,7 @@ class Monitor:
             epoch_s=self._epoch_lengths.limit_s,
             epochs=dict(self._epochs),
             rates=rates,
+            recent=self._recent.recent,
             restarts=self._restarts,
         )
 

@@ -1,6 +1,7 @@
 """The JSON of `/v1/status`. Pure."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from service.health.codes import link
@@ -41,13 +42,14 @@ def status_of(view: View, settings: ServiceSettings, versions: Mapping[str, str]
             }
             for reason in view.diagnosis.reasons
         ],
-        "parts": list(_parts(view)),
+        "parts": list(_parts(view, settings.topics.heartbeats)),
         "throughput_per_s": None if rates is None else round(rates.per_s, 3),
         "latency_ms": {f"p{share}": round(s * 1e3, 3) for share, s in sorted(latencies.items())},
         "inputs": list(_inputs(view, settings)),
         "watermark": _watermark(view, settings),
         "profiles": _feed(view),
         "dead_letters": dict(sorted(view.totals.dead_letters.items())),
+        "recent": _recent(view),
         "state": _state(view),
         "epoch": _epoch(view),
         "rollout": {"champion": champions(view.groups), "open": open_rollout(view.groups)},
@@ -58,15 +60,27 @@ def status_of(view: View, settings: ServiceSettings, versions: Mapping[str, str]
     }
 
 
-def _parts(view: View) -> Iterator[dict[str, Any]]:
-    """Yield the state of each readiness check, the profile feed and the checkpoints: ok, bad or unknown."""
+def _parts(view: View, heartbeats: str) -> Iterator[dict[str, Any]]:
+    """Yield the state of each readiness check, and of the parts that have no check: ok, bad or unknown.
+
+    Whether the profile feed is alive is known only from Debezium's heartbeats.
+    """
     for check in view.checks:
         result = check.to_json()
         state = "unknown" if result["ok"] is None else "ok" if result["ok"] else "bad"
         yield {"name": check.name, "state": state, "detail": result["detail"]}
-    for name, codes in (("feed", {"feed_silent"}), ("checkpoint", {"checkpoint_old"})):
-        details = [reason.detail for reason in view.diagnosis.reasons if reason.code in codes]
-        state = "bad" if details else "ok" if view.assessment is not None else "unknown"
+    assessment = view.assessment
+    recent = assessment.recent if assessment is not None else None
+    for name, code, is_known in (
+        ("feed", "feed_silent", view.lag is not None and "heartbeat" in view.lag.feed_ms),
+        ("checkpoint", "checkpoint_old", assessment is not None),
+        ("inputs", "mostly_dead_letters", recent is not None),
+        ("model", "model_fails", recent is not None),
+    ):
+        details = [reason.detail for reason in view.diagnosis.reasons if reason.code == code]
+        if name == "feed" and view.lag is not None and not is_known:
+            details = [f"not known: {heartbeats} has no heartbeat; see profiles_quiet"]
+        state = "unknown" if not is_known else "bad" if details else "ok"
         yield {"name": name, "state": state, "detail": "; ".join(details)}
 
 
@@ -105,6 +119,12 @@ def _feed(view: View) -> dict[str, float | None]:
     at_ms = view.lag.feed_ms if view.lag else {}
     ages = {signal: max(0.0, view.now_s - at / 1e3) for signal, at in at_ms.items()}
     return {f"{signal}_age_s": ages.get(signal) for signal in ("change", "heartbeat")}
+
+
+def _recent(view: View) -> dict[str, Any] | None:
+    """Return what the job has processed in the last minutes; None until the sidecar has looked twice."""
+    recent = view.assessment.recent if view.assessment else None
+    return None if recent is None else asdict(recent)
 
 
 def _state(view: View) -> dict[str, Any]:

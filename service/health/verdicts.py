@@ -62,6 +62,14 @@ class Look:
     """Last time at which the job read a new record of the partition."""
     loading: bool = False
     """Whether a key group that reads the partition loads its tables; their positions may then go back."""
+    behind_transactions: bool = False
+    """Whether the waiting records are labels, and a transaction that arrived before them waits: they have to
+    wait for its decision, however long that takes. It has a verdict of its own."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether records wait that the job should process now."""
+        return self.lag > 0 and not self.behind_transactions
 
 
 @dataclass(frozen=True)
@@ -110,8 +118,14 @@ def evaluate(window: Sequence[Look], limits: Limits) -> Finding:
         return Finding("position_went_back", f"went back from offset {before}; now {look.position}", fell_at)
     if look.lag == 0:
         return _without_lag(window, limits)
-    run = _trailing(window, lambda seen: seen.lag > 0)
+    if look.behind_transactions:
+        first = _trailing(window, lambda seen: seen.behind_transactions)[0]
+        waits = f"{look.lag} labels wait until the transactions that arrived before them are decided"
+        return Finding("waiting_for_transactions", waits, first.at_s)
+    run = _trailing(window, lambda seen: seen.is_due)
     waiting = _waiting_since(run)
+    if len(run) < len(window) and window[-len(run) - 1].behind_transactions:
+        waiting = max(waiting, run[0].at_s)  # the records have become due only now
     waits = f"{look.lag} records wait, the oldest for {now - waiting:.0f} s"
     if look.loading:
         return Finding("loading_tables", waits, next(seen.at_s for seen in run if seen.loading))

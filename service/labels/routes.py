@@ -36,6 +36,10 @@ class LabelBody(BaseModel):
     occurred_at: Annotated[
         int | None, Field(ge=0, description="Time of the report, ms since 1970-01-01 UTC; default: now")
     ] = None
+    event_time: Annotated[
+        int | None,
+        Field(ge=0, description="Event time of the transaction, ms since 1970-01-01 UTC, if it is known"),
+    ] = None
     maturity: Annotated[
         Literal["preliminary", "final"], Field(description="Whether the label may still be taken back")
     ] = "final"

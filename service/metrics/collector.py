@@ -22,6 +22,7 @@ from service.metrics.of_health import of_assessment, of_diagnosis
 from service.metrics.of_lag import of_lag
 from service.metrics.of_rollouts import of_rollouts
 from service.metrics.of_totals import of_totals
+from service.settings import ServiceSettings
 
 More = Callable[[], Iterable[Metric]]
 
@@ -41,17 +42,17 @@ class FraudCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Return all metric families."""
-        yield from of_view(self._job.view(), self._job.settings.idle_after_s)
+        yield from of_view(self._job.view(), self._job.settings)
         for make in self._more:
             yield from make()
 
 
-def of_view(view: View, idle_after_s: float) -> Iterable[Metric]:
+def of_view(view: View, settings: ServiceSettings) -> Iterable[Metric]:
     """Return the metric families of a view of the job."""
-    yield from of_totals(view.totals)
+    yield from of_totals(view.totals, settings.topics)
     if view.groups:
         yield from of_groups(view.groups, view.now_s)
-        times = event_times(view.groups, view.lag, view.now_s, idle_after_s)
+        times = event_times(view.groups, view.lag, view.now_s, settings.idle_after_s)
         yield from of_event_time(times, view.now_s)
         yield from of_rollouts(view.groups)
         yield from of_features(view.groups)

@@ -2,7 +2,9 @@
 
 from prometheus_client.core import Metric, SummaryMetricFamily
 
+from service.health.recent import input_counts
 from service.metrics.families import counter, counters_by, histogram
+from streaming_job.contracts.topics import Topics
 from streaming_job.progress.totals import Totals
 
 COUNTS = {
@@ -19,20 +21,39 @@ COUNTS = {
     "shadow_alerts": "Verdicts of challengers that differ from the champion's",
     "labels": "Labels whose transaction was found in the card's history",
     "late_facts": "Merchant facts that may take effect late: written after a promise that should cover them",
+    "foreign_facts": "Records on the topic of merchant facts that no job wrote, and that are skipped",
     "suppressed": "Alerts suppressed because the card had one within the cooldown",
 }
 """Name in a progress record's `counts` -> help text. Two of these counts are left out:
 `dead_letters`, exported by reason, and `conflicting_repetition`, not exported."""
 
 
-def of_totals(totals: Totals) -> list[Metric]:
-    """Return counters and histograms of the totals, summed over all key groups."""
+def of_totals(totals: Totals, topics: Topics) -> list[Metric]:
+    """Return counters and histograms.
+
+    Args:
+        totals: totals summed over all key groups.
+        topics: topics of the job.
+    """
+    inputs = input_counts(totals, topics)
     families: list[Metric] = [counter("fraud_commits", "Kafka transactions committed", totals.commits)]
     for name, meaning in COUNTS.items():
         families.append(counter(f"fraud_{name}", meaning, totals.counts[name]))
     return [
         *families,
         counters_by("fraud_dead_letters", "Dead letters written", "reason", totals.dead_letters),
+        counters_by(
+            "fraud_input_records",
+            "Records processed, by input",
+            "input",
+            {name: count.records for name, count in inputs.items()},
+        ),
+        counters_by(
+            "fraud_input_dead_letters",
+            "Dead letters written, by input",
+            "input",
+            {name: count.dead_letters for name, count in inputs.items()},
+        ),
         counters_by("fraud_alert_rules", "Alerts in which the rule fired", "rule", totals.rules),
         counters_by(
             "fraud_phase_seconds",

@@ -154,12 +154,12 @@ class TrialTopics:
 
     def _take_label(self, message: Message, topic: str) -> None:
         try:
-            card_id, transaction_id, fraud = labels.read(message.key(), message.value(), self._labels[topic])
+            label = labels.read(message.key(), message.value(), self._labels[topic])
         except Rejected:
             return  # a dead letter of the job
-        if fraud is not None:
+        if label.fraud is not None:
             position = message.timestamp()[1], topic, message.offset() or 0
-            self._cards.label(card_id, transaction_id, position, fraud)
+            self._cards.label(label.card_id, label.transaction_id, position, label.fraud)
 
     def _unread(self, fault: KafkaException) -> UnreadError:
         return UnreadError(f"alerts and labels of the trial cannot be read: {describe(fault)}")

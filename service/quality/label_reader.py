@@ -36,9 +36,9 @@ class LabelReader(TopicFollower):
     def _take(self, records: Sequence[Message]) -> None:
         for record in records:
             try:
-                card_id, transaction_id, fraud = labels.read(record.key(), record.value(), self._contract)
+                label = labels.read(record.key(), record.value(), self._contract)
             except Rejected:
                 continue  # a dead letter of the job
-            if fraud is not None:
+            if label.fraud is not None:
                 position = record.timestamp()[1], record.topic() or "", record.offset() or 0
-                self._outcomes.label(card_id, transaction_id, position, fraud)
+                self._outcomes.label(label.card_id, label.transaction_id, position, label.fraud)

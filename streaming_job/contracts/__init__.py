@@ -56,6 +56,7 @@ class Reason(StrEnum):
     FUTURE_EVENT_TIME = "future_event_time"
     WRONG_PARTITION = "wrong_partition"
     UNKNOWN_TRANSACTION = "unknown_transaction"
+    LABEL_TOO_OLD = "label_too_old"
     INCOMPATIBLE_FEATURES = "incompatible_features"
     MODEL_UNAVAILABLE = "model_unavailable"
     MODEL_REFUSED = "model_refused"

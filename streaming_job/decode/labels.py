@@ -6,7 +6,7 @@ exactly one group decodes it, and reports it as a dead letter if it does not kee
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,12 +32,23 @@ _MATURITY = re.compile("preliminary|final")
 FIELDS = {
     Contract.LABEL: (
         "schema_version", "transaction_id", "card_id", "kind", "verdict", "reason", "source", "occurred_at",
-        "maturity",
+        "event_time", "maturity",
     ),
     Contract.CHARGEBACK: (
         "transaction_id", "card_id", "merchant_id", "event_time", "reported_at", "label"
     ),
 }  # fmt: skip
+
+
+class Fields(NamedTuple):
+    """The fields of a label's record that are used."""
+
+    card_id: str
+    transaction_id: str
+    fraud: bool | None
+    """True: fraud. False: no fraud. None: the label says neither."""
+    event_time: int | None
+    """Event time of the transaction as the label gives it, ms; None: it gives none."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +68,9 @@ class Label:
     transaction: int
     """Hash of the transaction id, masked with TRANSACTION_MASK."""
     fraud: bool | None
-    """True: fraud. False: no fraud. None: the label says neither."""
+    """See `Fields.fraud`."""
+    event_time: int | None
+    """See `Fields.event_time`."""
 
     def dead_letter(self, reason: Reason, detail: str) -> DeadLetter:
         """Return the dead letter of a label that cannot be used."""
@@ -90,18 +103,18 @@ def decode(
     ):
         fields = (records.topic, partition, offset, arrival, key, value)
         try:
-            card_id, transaction_id, fraud = read(key, value, contract)
+            record = read(key, value, contract)
         except Rejected as fault:
             decoded.append(DeadLetter(*fields, fault.reason, fault.detail))
         else:
-            lo, hi = hash_string(card_id)
-            transaction = hash_string(transaction_id)[0] & TRANSACTION_MASK
-            decoded.append(Label(*fields, lo, hi, transaction, fraud))
+            lo, hi = hash_string(record.card_id)
+            transaction = hash_string(record.transaction_id)[0] & TRANSACTION_MASK
+            decoded.append(Label(*fields, lo, hi, transaction, record.fraud, record.event_time))
     return decoded
 
 
-def read(key: bytes | None, value: bytes | None, contract: Contract) -> tuple[str, str, bool | None]:
-    """Return a label's card_id, its transaction_id, and whether it says fraud (`Label.fraud`).
+def read(key: bytes | None, value: bytes | None, contract: Contract) -> Fields:
+    """Return the fields of a label's record.
 
     Raises:
         Rejected: the record does not keep the contract.
@@ -110,8 +123,8 @@ def read(key: bytes | None, value: bytes | None, contract: Contract) -> tuple[st
     if contract == Contract.CHARGEBACK:
         transaction_id, card_id = _identity(record)
         strict.identifier(record, "merchant_id")
-        for name in ("event_time", "reported_at"):
-            strict.integer(record, name, 0, strict.MAX_TIME_MS)
+        event_time: int | None = strict.integer(record, "event_time", 0, strict.MAX_TIME_MS)
+        strict.integer(record, "reported_at", 0, strict.MAX_TIME_MS)
         fraud: bool | None = strict.matching(record, "label", _OUTCOME) == "fraud"
     else:
         strict.integer(record, "schema_version", 1, 1)
@@ -119,10 +132,13 @@ def read(key: bytes | None, value: bytes | None, contract: Contract) -> tuple[st
         fraud = _says_fraud(record)
         strict.identifier(record, "source")
         strict.integer(record, "occurred_at", 0, strict.MAX_TIME_MS)
+        event_time = None
+        if "event_time" in record:
+            event_time = strict.integer(record, "event_time", 0, strict.MAX_TIME_MS)
         strict.matching(record, "maturity", _MATURITY)
     if key != card_id.encode():
         raise Rejected(Reason.INVALID_VALUE, "the key is not the card_id of the value")
-    return card_id, transaction_id, fraud
+    return Fields(card_id, transaction_id, fraud, event_time)
 
 
 def _identity(record: dict[str, Any]) -> tuple[str, str]:

@@ -16,6 +16,7 @@ counts transactions before Q again, because the counts of hours that were open a
 drops the counts of earlier hours, because they have been written.
 """
 
+import logging
 from collections.abc import Collection
 from typing import Any
 
@@ -41,6 +42,8 @@ from streaming_job.facts.table import NEVER_PROMISED, FactTable, MerchantRules
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.log.records import Offsets, Records
 from streaming_job.progress.outcome import Outcome
+
+log = logging.getLogger(__name__)
 
 
 class GroupFacts:
@@ -89,16 +92,43 @@ class GroupFacts:
         """Greatest time that the group has promised, ms: its facts that take effect before it are written."""
         return max(self._last_promise, self.table.promise(self._group))
 
-    def fold(self, records: Records, silent_before: Offsets) -> None:
-        """Fold facts or labels; labels before `silent_before` (Q) are skipped."""
+    def fold(self, records: Records, silent_before: Offsets) -> int:
+        """Fold facts or labels; labels before `silent_before` (Q) are skipped.
+
+        Returns:
+            Number of foreign records (see `facts.record`) from Q on.
+
+        Raises:
+            FactError: a newer release of the job wrote a fact.
+        """
         contract = self._contracts.get(records.topic)
         if contract is None:
-            self.table.fold(read(records, self._rules.job_id))
-            return
+            facts = read(records, self._rules.job_id, self._key_groups.groups)
+            self.table.fold(facts)
+            return self._new_foreign(records.topic, facts.foreign, silent_before)
         decoded = labels.decode(records, contract, self._key_groups, self._group)
         self._labels.add(
             item for item in decoded if item.offset >= silent_before.get((item.topic, item.partition), 0)
         )
+        return 0
+
+    def _new_foreign(
+        self, topic: str, foreign: Collection[tuple[int, int]], silent_before: Offsets
+    ) -> int:
+        """Count and log the foreign records from Q on: all groups skip them, only group 0 reports them."""
+        new = [
+            f"{topic}-{partition}@{offset}"
+            for partition, offset in foreign
+            if offset >= silent_before.get((topic, partition), 0)
+        ]
+        if self._group != 0 or not new:
+            return 0
+        log.warning(
+            "%d records of %s, from %s on, are no merchant facts, and are skipped; find out who writes to "
+            "the topic",
+            len(new), topic, new[0],
+        )  # fmt: skip
+        return len(new)
 
     def positions(self, read: Offsets) -> Offsets:
         """Return for each partition of `read` the offset before which the state includes every record.
@@ -165,9 +195,7 @@ class GroupFacts:
             return
         transactions = find_transactions(self._state, item.lo, item.hi, item.transaction, item.arrival)
         if not transactions.size:
-            days = label_age_ms(self._state.lateness_ms) // DAY_MS
-            detail = f"the card has no such transaction of the last {days} days; see docs/labels.md"
-            outcome.dead_letters.append(item.dead_letter(Reason.UNKNOWN_TRANSACTION, detail))
+            outcome.dead_letters.append(self._unmatched(item))
             return
         outcome.counts["labels"] += 1
         if item.fraud is None:
@@ -182,6 +210,15 @@ class GroupFacts:
             report["transaction"], report["fraud"] = item.transaction, item.fraud
             report["effective_at"] = max(effective_at, self.promised)
             outcome.facts.append(self._author.report(report, source))
+
+    def _unmatched(self, label: Label) -> DeadLetter:
+        """Return the dead letter of a label whose transaction is not in its card's history."""
+        age_ms = label_age_ms(self._state.lateness_ms)
+        if label.event_time is not None and label.event_time <= label.arrival - age_ms:
+            detail = f"the label came {age_ms // DAY_MS} days or more after its transaction; see docs/labels.md"
+            return label.dead_letter(Reason.LABEL_TOO_OLD, detail)
+        detail = f"the card has no such transaction of the last {age_ms // DAY_MS} days; see docs/labels.md"
+        return label.dead_letter(Reason.UNKNOWN_TRANSACTION, detail)
 
     def persist(self, store: PieceStore) -> None:
         """Write the changes since the last call."""

@@ -142,7 +142,7 @@ class GroupCore:
         elif records.topic == self._rules.topics.model_rollouts:
             self._fold_rollouts(records)
         elif self.facts is not None:
-            self.facts.fold(records, self.silent_before)
+            self.outcome.counts["foreign_facts"] += self.facts.fold(records, self.silent_before)
 
     def _fold_profiles(self, records: Records) -> None:
         decoded = profiles.decode(records, self._rules.key_groups, self._group)

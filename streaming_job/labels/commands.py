@@ -17,7 +17,10 @@ from streaming_job.labels.ledger import Ledger, LedgerError
 
 app = typer.Typer(no_args_is_help=True, help="Add, import and show labels: what became of transactions.")
 
-COLUMNS = ("transaction_id", "card_id", "kind", "verdict", "reason", "source", "occurred_at", "maturity")
+COLUMNS = (
+    "transaction_id", "card_id", "kind", "verdict", "reason", "source", "occurred_at", "event_time",
+    "maturity",
+)  # fmt: skip
 
 
 @app.command()
@@ -28,13 +31,16 @@ def add(
     verdict: Annotated[str | None, typer.Option(help="For kind verdict: fraud or genuine")] = None,
     reason: Annotated[str | None, typer.Option(help="Why the verdict is genuine; see docs/labels.md")] = None,
     source: Annotated[str | None, typer.Option(help="Author of the label; default: the login name")] = None,
+    event_time: Annotated[
+        int | None, typer.Option(help="Event time of the transaction, ms since 1970-01-01 UTC, if known")
+    ] = None,
     maturity: Annotated[str, typer.Option(help="preliminary or final")] = "final",
 ) -> None:
     """Add one label; a transaction's last label to arrive counts."""
     row = {
         "transaction_id": transaction_id, "card_id": card_id, "kind": kind, "verdict": verdict,
         "reason": reason, "source": source or getpass.getuser(), "occurred_at": int(time.time() * 1000),
-        "maturity": maturity,
+        "event_time": event_time, "maturity": maturity,
     }  # fmt: skip
     _ledger().add([row])
     typer.echo(f"label of {transaction_id}: {kind}{'' if verdict is None else f' {verdict}'}")

@@ -12,9 +12,9 @@ from streaming_job.progress.outcome import LATENCY_MS, LATENESS_MS, PROFILE_AGE_
 RECORD_COUNTS = ("transactions", "duplicates", "profile_changes", "rollouts")
 """Counts of input records; with the count `labels` and the number of dead letters they add up to the count
 `records`. Records of the topic `merchant-facts` are in none of them."""
-OF_FACTS = ("labels", "late_facts")
-"""Counts of jobs that keep merchant facts: labels whose transactions were found, and facts that may take
-effect late, because they came after a promise."""
+OF_FACTS = ("labels", "late_facts", "foreign_facts")
+"""Counts of jobs that keep merchant facts: labels whose transactions were found; facts that may take effect
+late, because they came after a promise; and records of the topic `merchant-facts` that no job wrote."""
 PLAIN_COUNTS = (
     *RECORD_COUNTS,
     "conflicting_repetition",
@@ -70,12 +70,14 @@ def counts_of(outcome: Outcome) -> dict[str, int]:
     }
 
 
-def dead_letters_by_reason(outcome: Outcome) -> dict[str, int]:
-    """Return the number of dead letters by reason."""
+def dead_letters_by(outcome: Outcome) -> tuple[dict[str, int], dict[str, int]]:
+    """Return the number of dead letters by reason, and by topic of their records."""
     by_reason: dict[str, int] = {}
+    by_topic: dict[str, int] = {}
     for letter in outcome.dead_letters:
         by_reason[letter.reason.value] = by_reason.get(letter.reason.value, 0) + 1
-    return by_reason
+        by_topic[letter.topic] = by_topic.get(letter.topic, 0) + 1
+    return by_reason, by_topic
 
 
 def histograms_of(outcome: Outcome, now: int) -> dict[str, dict[str, Any]]:

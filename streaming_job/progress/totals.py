@@ -26,6 +26,8 @@ class Totals:
     """Sums of the progress records' `counts`, by name."""
     dead_letters: Counter[str] = field(default_factory=Counter)
     """Dead letters by reason."""
+    dead_letters_by_topic: Counter[str] = field(default_factory=Counter)
+    """Dead letters by topic of their records."""
     rules: Counter[str] = field(default_factory=Counter)
     """Alerts in which a rule fired, by rule."""
     histograms: dict[str, Histogram] = field(
@@ -48,6 +50,7 @@ class Totals:
         self.commits += other.commits
         add_counts(self.counts, other.counts)
         add_counts(self.dead_letters, other.dead_letters)
+        add_counts(self.dead_letters_by_topic, other.dead_letters_by_topic)
         add_counts(self.rules, other.rules)
         for name, histogram in other.histograms.items():
             self.histograms[name].add(histogram.bounds, histogram.counts, histogram.total)
@@ -76,6 +79,7 @@ class Totals:
             "commits": self.commits,
             "counts": self.counts,
             "dead_letters_by_reason": self.dead_letters,
+            "dead_letters_by_topic": self.dead_letters_by_topic,
             "alerts_by_rule": self.rules,
             **{name: self.histograms[name].to_json() for name in HISTOGRAMS},
             "elapsed_ms": self.elapsed_ms,
@@ -96,6 +100,7 @@ class Totals:
             commits=int(record["commits"]),
             counts=_numbers(record["counts"]),
             dead_letters=_numbers(record["dead_letters_by_reason"]),
+            dead_letters_by_topic=_numbers(record["dead_letters_by_topic"]),
             rules=_numbers(record["alerts_by_rule"]),
             histograms={name: Histogram.from_json(record[name]) for name in HISTOGRAMS},
             elapsed_ms=float(record["elapsed_ms"]),

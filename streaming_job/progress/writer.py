@@ -13,7 +13,7 @@ import orjson
 from feature_store.catalogue import IDENTITIES
 from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import Outcome
-from streaming_job.progress.record import alerts_digest, counts_of, dead_letters_by_reason, histograms_of
+from streaming_job.progress.record import alerts_digest, counts_of, dead_letters_by, histograms_of
 from streaming_job.progress.totals import Totals, add_counts
 from streaming_job.progress.watermarks import Partitions
 
@@ -106,7 +106,7 @@ class GroupProgress:
         Returns:
             JSON of contract job-progress.v2.
         """
-        counts, by_reason = counts_of(outcome), dead_letters_by_reason(outcome)
+        counts, (by_reason, by_topic) = counts_of(outcome), dead_letters_by(outcome)
         histograms = histograms_of(outcome, now)
         rebuilds = outcome.counts["rebuilds"]
         totals = self._totals
@@ -114,6 +114,7 @@ class GroupProgress:
         totals.commits += 1
         add_counts(totals.counts, counts)
         add_counts(totals.dead_letters, by_reason)
+        add_counts(totals.dead_letters_by_topic, by_topic)
         add_counts(totals.rules, outcome.rules)
         for name, histogram in histograms.items():
             totals.histograms[name].add(histogram["le"], histogram["counts"], histogram["sum"])
@@ -137,6 +138,7 @@ class GroupProgress:
             "written_at": now,
             "counts": counts,
             "dead_letters_by_reason": by_reason,
+            "dead_letters_by_topic": by_topic,
             "alerts_by_rule": outcome.rules,
             "alerts_digest": alerts_digest(outcome.alerts),
             "suppressed_digest": alerts_digest(outcome.suppressed),

@@ -44,7 +44,7 @@ class LivePage(Collector):
     def collect(self) -> Iterable[Metric]:
         """Yield all metric families."""
         now = time.time()
-        yield from of_view(self._view(now, 2 + int((now - self._began) * COMMITS_PER_S)), 60.0)
+        yield from of_view(self._view(now, 2 + int((now - self._began) * COMMITS_PER_S)), SETTINGS)
         yield from of_guards([("r1", "b", "alert_rate", "pass")])
         yield from of_labelled([("r1", "b", "challenger", Labelled(3, 1))])
         yield from of_quality([Quality(by, name, 3, 1, 40) for by, name in ALERTS_OF])

@@ -88,9 +88,12 @@ class Output:
 class MemoryCommitter:
     """See `loop.Committer`; a kill may leave the transaction committed, or not."""
 
-    def __init__(self, output: Output, fate: Fate, log: MemoryLog, settings: dict[str, Any]) -> None:
-        """Continue after the committed output."""
-        self._output, self._fate, self._log, self._settings = output, fate, log, settings
+    def __init__(
+        self, group: int, output: Output, fate: Fate, log: MemoryLog, settings: dict[str, Any]
+    ) -> None:
+        """Continue after the committed output of a group."""
+        self._group, self._output, self._fate, self._log = group, output, fate, log
+        self._settings = settings
 
     def commit(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
         """See `loop.Committer`."""
@@ -99,7 +102,7 @@ class MemoryCommitter:
         output = self._output
         output.add(outcome)
         if outcome.facts:
-            self._log.append(FACTS, outcome.facts)
+            self._log.append(FACTS, [(str(self._group).encode(), fact) for fact in outcome.facts])
         assert all(ends[partition] >= end for partition, end in output.reported.items()), "goes back behind Q"
         output.reported, output.settings = dict(ends), self._settings
         output.committed |= {partition: ends[partition] for partition in output.committed}
@@ -275,7 +278,7 @@ class MemoryJob:
             heart,
             MemoryTransactions(self.log, fate, {partition: positions[partition] for partition in self._mine}),
             MemoryTables(self.log, fate, tables, self._rules.tables),
-            MemoryCommitter(output, fate, self.log, self._settings),
+            MemoryCommitter(self._group, output, fate, self.log, self._settings),
             Pace(1 + fate.up_to(9), 1 << 20, 0.003, 0.2, 10.0, 2_000),
             output.committed,
             clock=self._clock,

@@ -91,10 +91,10 @@ class MemoryLog:
             self._by_place[record.topic, record.partition].append(record)
         self._written = until
 
-    def append(self, place: PartitionId, values: Sequence[bytes]) -> None:
-        """Append records that the job writes."""
-        for value in values:
-            self._by_place[place].append(Record(*place, self.end(place), 0, None, value))
+    def append(self, place: PartitionId, records: Sequence[tuple[bytes | None, bytes | None]]) -> None:
+        """Append records that the job writes: key and value of each."""
+        for key, value in records:
+            self._by_place[place].append(Record(*place, self.end(place), 0, key, value))
 
     @property
     def is_complete(self) -> bool:

@@ -43,6 +43,7 @@ def progress(commit_id: int = 1, key_group: int = 0, key_groups: int = 1, **chan
             "scoring_failures": 0,
         },
         "dead_letters_by_reason": {"malformed_json": 1, "too_late": 1},
+        "dead_letters_by_topic": {"transactions": 2},
         "alerts_by_rule": {"score": 2, "velocity_5m": 2},
         "alerts_digest": "ab" * 32,
         "partitions": [
@@ -75,7 +76,8 @@ def progress(commit_id: int = 1, key_group: int = 0, key_groups: int = 1, **chan
         **changes,
     }
     partition_of = {
-        **{name: record[name] for name in ("counts", "dead_letters_by_reason", "alerts_by_rule")},
+        **{name: record[name] for name in ("counts", "alerts_by_rule")},
+        **{name: record[name] for name in ("dead_letters_by_reason", "dead_letters_by_topic")},
         **{name: record[name] for name in ("phases_ms", *HISTOGRAMS)},
         "since": SINCE,
         "commits": 1,

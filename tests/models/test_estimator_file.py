@@ -137,6 +137,28 @@ def regression() -> bytes:
     return estimator_file.dumps(LogisticRegression().fit(X, Y))
 
 
+def test_trees_that_share_arrays_are_refused_before_their_copies_exceed_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of the forest's trees refers to the same files: 200 kB on disk, and 80 times 100 kB of copies."""
+    rng = np.random.default_rng(0)
+    forest = RandomForestClassifier(1, random_state=0).fit(rng.random((5_000, 4)), rng.integers(0, 2, 5_000))
+
+    def repeat(schema: Schema, members: dict[str, bytes]) -> None:
+        trees = schema["content"]["content"]["estimators_"]
+        trees["content"] = trees["content"] * 80
+
+    content = forged(estimator_file.dumps(forest), repeat)
+    assert len(content) < 1 << 20
+    assert len(read(content).estimators_) == 80
+    copied = []
+    monkeypatch.setattr(archives, "MOST_BYTES", 4 << 20)
+    monkeypatch.setattr("sklearn.tree._tree.Tree", lambda *shape: copied.append(shape) or Tree(*shape))
+    with pytest.raises(ModelError, match=r"the model's files take in memory at least 4\.\d MiB, more than 4"):
+        read(content)
+    assert 5 < len(copied) < 80
+
+
 def writes(path: Path) -> bytes:
     """A regression in a file that makes a careless reader create `path`."""
 

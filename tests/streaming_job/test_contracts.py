@@ -16,6 +16,7 @@ pytestmark = pytest.mark.unit
     ("contract", "path", "values"),
     [
         (Contract.DEAD_LETTER, ("reason",), Reason),
+        (Contract.JOB_PROGRESS, ("dead_letters_by_reason", "propertyNames"), Reason),
         (Contract.ALERT, ("rules", "items"), RULES),
         (Contract.MODEL_ROLLOUT, ("type",), Type),
     ],

@@ -25,7 +25,7 @@ def _mend(scene: Scene) -> None:
 
 DAY = Gameday(
     name="champion_fails",
-    entries=("scoring_failures",),
+    entries=("model_fails",),
     symptom="The champion raises exceptions",
     provoked_by="a model that raises for cards without a profile is promoted without a trial",
     mended_by="`fraud rollouts withdraw`: the previous champion decides again",

@@ -12,7 +12,7 @@ from thoroughness import THOROUGH
 
 pytestmark = [pytest.mark.unit, needs("promtool")]
 SAMPLE = 16
-SEED = 22
+"""Number of mutants that an everyday run tries: others each day, because the seed of a run is the date."""
 
 
 def cases_of(rule: dict) -> list[Case]:
@@ -25,8 +25,13 @@ def everything() -> list[tuple[dict, Mutant]]:
     return [(rule, mutant) for rule in all_rules() for mutant in mutants(rule)]
 
 
-def chosen() -> list[tuple[dict, Mutant]]:
-    return everything() if THOROUGH else random.Random(SEED).sample(everything(), SAMPLE)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Draw the mutants by the seed of the run, which `make test` gives all processes."""
+    if "mutant" in metafunc.fixturenames:
+        seed = metafunc.config.getoption("hypothesis_seed")
+        chosen = everything() if THOROUGH else random.Random(str(seed)).sample(everything(), SAMPLE)
+        names = [f"{mutant.what} (SEED={seed})" for _, mutant in chosen]
+        metafunc.parametrize(("rule", "mutant"), chosen, ids=names)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
@@ -45,6 +50,6 @@ def is_noticed(rule: dict, mutant: Mutant, home: Path) -> bool:
     return False
 
 
-@pytest.mark.parametrize(("rule", "mutant"), chosen(), ids=lambda argument: getattr(argument, "what", ""))
-def test_a_broken_rule_is_noticed(rule, mutant, tmp_path):
-    assert is_noticed(rule, mutant, tmp_path), mutant.what
+def test_a_broken_rule_is_noticed(rule, mutant, tmp_path, pytestconfig):
+    again = f"make test-unit SEED={pytestconfig.getoption('hypothesis_seed')} ARGS={__file__}"
+    assert is_noticed(rule, mutant, tmp_path), f"no case fails with {mutant.what}; again: {again}"

@@ -47,6 +47,14 @@ def letters(**per_minute: float) -> Mapping[str, Slope]:
     }
 
 
+def of_input(name: str, *, records: float, dead: float) -> Mapping[str, Slope]:
+    """Counters of one input, each with its growth in a step."""
+    return {
+        f'fraud_input_records_total{{input="{name}"}}': Slope(records),
+        f'fraud_input_dead_letters_total{{input="{name}"}}': Slope(dead),
+    }
+
+
 CASES = (
     of_verdict("FraudPartitionStopped", "STOP", fires=1, quiet=0),
     of_verdict("FraudPartitionStalled", "STALL", fires=1, quiet=0),
@@ -145,7 +153,7 @@ CASES = (
         fires_after=7,
         quiet_after=7,
         labels={**JOB_ONLY, "reason": "wrong_type"},
-        almost=[letters(too_late=0.9, wrong_type=0.9)],
+        almost=[letters(too_late=0.9, wrong_type=0.9, label_too_old=50)],
         before=20,
         during=40,
         after=30,
@@ -157,6 +165,25 @@ CASES = (
         fires_after=2,
         quiet_after=4,
         labels=JOB_ONLY,
-        almost=[letters(too_late=5, wrong_type=4.5)],
+        almost=[letters(too_late=5, wrong_type=4.5), letters(label_too_old=90)],
+    ),
+    Case(
+        "FraudMostlyDeadLetters",
+        {**of_input("profiles", records=10, dead=0), **of_input("transactions", records=600, dead=1)},
+        of_input("profiles", records=10, dead=6),
+        fires_after=5,
+        quiet_after=0,
+        labels={**JOB_ONLY, "input": "profiles"},
+        # 1: half of them; 2: all of them, but too few
+        almost=[of_input("profiles", records=10, dead=4.9), of_input("profiles", records=0.7, dead=0.7)],
+    ),
+    Case(
+        "FraudForeignFacts",
+        counts(foreign_facts=0),
+        counts(foreign_facts=1),
+        fires_after=0,
+        quiet_after=14,
+        during=20,
+        after=20,
     ),
 )

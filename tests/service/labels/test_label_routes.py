@@ -104,4 +104,4 @@ def test_an_invalid_label_is_refused_without_a_broker(wrong: dict[str, object]) 
 
 def test_the_example_is_a_valid_label_for_the_job() -> None:
     record = ledger.label({**LABEL_EXAMPLE, "source": "ada", "occurred_at": 1, "maturity": "final"})
-    assert labels.read(b"c-42", json.dumps(record).encode(), Contract.LABEL) == ("c-42", "t-1", False)
+    assert labels.read(b"c-42", json.dumps(record).encode(), Contract.LABEL) == ("c-42", "t-1", False, None)

@@ -31,6 +31,7 @@ from service.metrics.of_rollouts import of_guards, of_labelled, of_rollouts
 from service.metrics.of_totals import of_totals
 from service.quality.outcomes import Quality
 from service.settings import ServiceSettings
+from streaming_job.contracts.topics import Topics
 from streaming_job.progress.totals import Totals
 
 pytestmark = pytest.mark.unit
@@ -68,7 +69,7 @@ def totals() -> Totals:
 
 
 def test_counters_have_the_totals(totals: Totals) -> None:
-    seen = Scraped(of_totals(totals))
+    seen = Scraped(of_totals(totals, Topics()))
     assert seen("fraud_transactions_total") == 200
     assert seen("fraud_alerts_total") == 6
     assert seen("fraud_alert_rules_total", rule="score") == 4
@@ -82,7 +83,7 @@ def test_counters_have_the_totals(totals: Totals) -> None:
 
 
 def test_the_latency_histogram_has_the_jobs_buckets(totals: Totals) -> None:
-    seen = Scraped(of_totals(totals))
+    seen = Scraped(of_totals(totals, Topics()))
     name = "fraud_event_to_alert_seconds"
     assert seen(f"{name}_bucket", le="0.1") == 20
     assert seen(f"{name}_bucket", le="0.2") == 180
@@ -95,7 +96,7 @@ def test_the_latency_histogram_has_the_jobs_buckets(totals: Totals) -> None:
 
 def test_totals_are_the_sums_over_the_groups() -> None:
     groups = [Totals.from_json(progress(commits, group)["totals"]) for group, commits in enumerate((2, 3))]
-    seen = Scraped(of_totals(Totals.of_groups(groups)))
+    seen = Scraped(of_totals(Totals.of_groups(groups), Topics()))
     assert seen("fraud_commits_total") == 5
     assert seen("fraud_transactions_total") == 500
     assert seen("fraud_event_to_alert_seconds_bucket", le="0.1") == 50
@@ -166,7 +167,7 @@ def test_an_idle_partition_does_not_hold_back_the_watermark() -> None:
 
 
 def test_before_the_first_commit_every_total_is_zero() -> None:
-    seen = Scraped(of_totals(Totals()))
+    seen = Scraped(of_totals(Totals(), Topics()))
     assert set(seen.samples.values()) == {0}
     assert seen("fraud_transactions_total") == 0
     assert seen("fraud_event_to_alert_seconds_bucket", le="+Inf") == 0
@@ -228,7 +229,7 @@ def test_of_too_many_groups_the_largest_are_exported() -> None:
 
 
 def test_the_documentation_lists_every_metric_and_no_other() -> None:
-    families = [*of_view(everything(), 60.0), *of_guards([]), *of_labelled([]), *of_quality([])]
+    families = [*of_view(everything(), SETTINGS), *of_guards([]), *of_labelled([]), *of_quality([])]
     suffix = {"counter": "_total", "info": "_info"}
     names = {family.name + suffix.get(family.type, "") for family in families}
     names |= {"fraud_sidecar_http_requests_total", "fraud_sidecar_http_request_duration_seconds"}
@@ -240,7 +241,7 @@ def test_the_documentation_lists_every_metric_and_no_other() -> None:
 
 
 def test_each_time_has_an_age_beside_it_or_in_its_name() -> None:
-    names = {family.name for family in of_view(everything(), 60.0)}
+    names = {family.name for family in of_view(everything(), SETTINGS)}
     moments = {name for name in names if name.endswith("_timestamp_seconds")}
     ages = {name.replace("_timestamp_", "_age_").replace("_start_age", "_age") for name in moments}
     without = {name for name in ages - names if "_since_" not in name}
@@ -248,10 +249,10 @@ def test_each_time_has_an_age_beside_it_or_in_its_name() -> None:
 
 
 def test_every_family_is_valid_and_unique() -> None:
-    names = [family.name for family in of_view(everything(), 60.0)]
+    names = [family.name for family in of_view(everything(), SETTINGS)]
     assert len(names) == len(set(names))
     assert all(re.fullmatch(r"fraud_[a-z0-9_]+", name) for name in names)
-    seen = Scraped(list(of_view(everything(), 60.0)))
+    seen = Scraped(list(of_view(everything(), SETTINGS)))
     verdicts = {
         dict(labels)["fraud_partition_verdict"]: value
         for (name, labels), value in seen.samples.items()

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.unit
 
 GOOD: dict[str, Any] = {
     "schema_version": 1, "transaction_id": "t", "card_id": "c", "kind": "verdict", "verdict": "genuine",
-    "reason": "travel", "source": "ada", "occurred_at": 5, "maturity": "final",
+    "reason": "travel", "source": "ada", "occurred_at": 5, "event_time": 4, "maturity": "final",
 }  # fmt: skip
 CHARGEBACK: dict[str, Any] = {
     "transaction_id": "t", "card_id": "c", "merchant_id": "m", "event_time": 4, "reported_at": 5,
@@ -48,14 +48,14 @@ VERDICTS = st.builds(lambda record, kind: {**record, "kind": kind}, changed(GOOD
 )
 
 
-def ours(record: object, contract: Contract) -> Reason | tuple[str, str, bool | None]:
+def ours(record: object, contract: Contract) -> Reason | tuple[str, str, bool | None, int | None]:
     try:
         return labels.read(b"c", json.dumps(record).encode(), contract)
     except Rejected as fault:
         return fault.reason
 
 
-def oracles(record: object, kind: str) -> Reason | tuple[str, str, bool | None]:
+def oracles(record: object, kind: str) -> Reason | tuple[str, str, bool | None, int | None]:
     try:
         return merchants._read(Record("labels", 0, 0, 9, b"c", json.dumps(record).encode()), kind)
     except RefusedError as fault:
@@ -96,7 +96,7 @@ def test_chargebacks_agree_with_the_oracle(record):
 )
 def test_each_kind_of_label_has_its_outcome(changes, says):
     record = {k: v for k, v in GOOD.items() if k not in ("verdict", "reason")} | changes
-    assert ours(record, Contract.LABEL) == ("c", "t", says)
+    assert ours(record, Contract.LABEL) == ("c", "t", says, 4)
 
 
 def test_each_label_belongs_to_one_group_whatever_its_partition():

@@ -41,30 +41,109 @@ pytestmark = pytest.mark.unit
 AUTHOR = Author("card-fraud", 1)
 
 
-def records(values, topic=TOPICS.merchant_facts):
-    (result,) = as_records([Record(topic, 0, n, START, None, value) for n, value in enumerate(values)])
+def records(values, key=b"1"):
+    facts = [Record(TOPICS.merchant_facts, 0, n, START, key, value) for n, value in enumerate(values)]
+    (result,) = as_records(facts)
     return result
 
 
+def decoded(values, key=b"1"):
+    return read(records(values, key), "card-fraud", 2)
+
+
+COUNTS = np.array([(5, 490_000, 3), (7, 490_000, 1), (5, 490_001, 2)], dtype=HOUR_COUNT)
+(REPORTED,) = np.array([(5, 2**47, START, START + HOUR, True, False)], dtype=REPORT)
+SOURCE = {"topic": "labels", "partition": 0, "offset": 3}
+WRITTEN = [*AUTHOR.counts(COUNTS), AUTHOR.report(REPORTED, SOURCE), AUTHOR.promise(17), AUTHOR.promise(12)]
+
+
 def test_records_keep_their_contract_and_are_read_back():
-    counts = np.array([(5, 490_000, 3), (7, 490_000, 1), (5, 490_001, 2)], dtype=HOUR_COUNT)
-    (report,) = np.array([(5, 2**47, START, START + HOUR, True, False)], dtype=REPORT)
-    source = {"topic": "labels", "partition": 0, "offset": 3}
-    values = [*AUTHOR.counts(counts), AUTHOR.report(report, source), AUTHOR.promise(17), AUTHOR.promise(12)]
-    for value in values:
+    for value in WRITTEN:
         validate(Contract.MERCHANT_FACT, json.loads(value))
-    facts = read(records([*values, Author("another job", 0).promise(99)]), "card-fraud")
-    assert facts.counts.tolist() == counts.tolist()
-    assert facts.reports.tolist() == [report.item()]
+    facts = decoded([*WRITTEN, Author("another job", 0).promise(99)])
+    assert facts.counts.tolist() == COUNTS.tolist()
+    assert facts.reports.tolist() == [REPORTED.item()]
+    assert facts.promises == {1: 17}
+    assert facts.foreign == ()
+
+
+def altered(value, **changes):
+    return json.dumps(json.loads(value) | changes).encode()
+
+
+GARBAGE = [
+    None,
+    b"",
+    b"{",
+    b"\xff\x00" * 9,
+    b"[" * 100_000,
+    b'{"a":' * 5_000 + b"1" + b"}" * 5_000,
+    b"17",
+    b"[]",
+    b"{}",
+    b'{"job_id":"card-fraud"}',
+    b'{"job_id":"card-fraud","kind":"x"}',
+    b'{"job_id":5,"kind":"promise","until":9}',
+    altered(WRITTEN[-1], kind="x"),
+    altered(WRITTEN[-1], schema_version="1"),
+    altered(WRITTEN[-1], schema_version=0),
+    altered(WRITTEN[-1], key_group=0),  # the key names another group
+    altered(WRITTEN[-1], key_group=7),
+    altered(WRITTEN[-1], key_group=True),
+    *(altered(WRITTEN[-1], until=until) for until in (2**63, 1.5, "9", None, True)),
+    *(altered(WRITTEN[0], merchants=merchants) for merchants in ([1], [1, -1], [1, 2**64], [1, 2.0], [1, "2"], 5)),
+    *(altered(WRITTEN[0], counts=counts) for counts in ([1], [1, 2**31], [True, 1], {"a": 1, "b": 2})),
+    *(altered(WRITTEN[0], hour=hour) for hour in (2**40, 1.0, None)),
+    *(altered(WRITTEN[2], fraud=fraud) for fraud in (0, 1, None, "true")),
+    *(altered(WRITTEN[2], arrival=arrival) for arrival in (-(2**63) - 1, True, "5")),
+    *(altered(WRITTEN[2], merchant=merchant) for merchant in (-1, 2**64, None)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", GARBAGE, ids=lambda value: repr(value)[:60])
+def test_a_foreign_record_is_skipped_and_reported(value):
+    facts = decoded([WRITTEN[0], value, *WRITTEN[1:]])
+    assert facts.foreign == ((0, 1),)
+    assert facts.counts.tolist() == COUNTS.tolist()
+    assert facts.reports.tolist() == [REPORTED.item()]
     assert facts.promises == {1: 17}
 
 
-@pytest.mark.parametrize(
-    "value", [None, b"{", b"[]", b'{"job_id":"card-fraud"}', b'{"job_id":"card-fraud","kind":"x"}']
-)
-def test_an_invalid_fact_is_an_error(value):
-    with pytest.raises(FactError, match="merchant-facts-0@0"):
-        read(records([value]), "card-fraud")
+@pytest.mark.parametrize("key", [None, b"", b"x", b"0", b"01"])
+def test_a_fact_whose_key_is_not_its_group_is_foreign(key):
+    facts = decoded([WRITTEN[-1]], key)
+    assert (facts.foreign, facts.promises) == (((0, 0),), {})
+
+
+@given(st.binary(max_size=60) | st.recursive(st.none() | st.integers() | st.floats() | st.text(), st.lists).map(
+    lambda value: json.dumps({**json.loads(WRITTEN[2]), "transaction": value}).encode()
+))  # fmt: skip
+def test_no_bytes_stop_the_reader(value):
+    facts = decoded([value, WRITTEN[-1]])
+    assert facts.promises == {1: 12}
+    assert len(facts.foreign) + facts.reports.size == 1
+
+
+def test_a_fact_of_a_newer_release_stops_the_job_because_its_promises_need_it():
+    with pytest.raises(FactError, match="merchant-facts-0@1 is a merchant fact of version 2; run the release"):
+        decoded([WRITTEN[0], altered(WRITTEN[-1], schema_version=2, kind="new")])
+    # without the key that a group writes it is a line by hand
+    assert decoded([altered(WRITTEN[-1], schema_version=2)], None).foreign == ((0, 0),)
+
+
+def test_group_0_counts_foreign_records_from_q_on_and_the_others_do_not(caplog):
+    state = GroupState(MemoryArena(), keeps_ids=True)
+    groups = [
+        GroupFacts(n, merchant_rules(0), TOPICS, World(partitions=2).key_groups(2), state, MemoryPieces(), {})
+        for n in range(2)
+    ]
+    batch = records([None, WRITTEN[-1], b"{", b"x"])
+    q = {(TOPICS.merchant_facts, 0): 2}
+    assert [group.fold(batch, q) for group in groups] == [2, 0]
+    assert [group.table.promise(1) for group in groups] == [12, 12]
+    (line,) = caplog.messages
+    assert "2 records of merchant-facts, from merchant-facts-0@2 on, are no merchant facts" in line
+    assert groups[0].fold(batch, {(TOPICS.merchant_facts, 0): 4}) == 0
 
 
 @examples(60)
@@ -251,7 +330,7 @@ def test_a_fact_after_a_promise_takes_effect_later_than_it():
 def test_silently_repeated_decisions_write_no_fact_again():
     facts = Facts([])
     facts.group.table.fold(
-        read(records([Author("card-fraud", 0).promise(promise_of(NOW + 2))]), "card-fraud")
+        decoded([Author("card-fraud", 0).promise(promise_of(NOW + 2))], b"0")
     )
     facts.decide(0, NOW + 1, silent=True)
     facts.decide(1, NOW + 2, silent=True)
@@ -273,7 +352,7 @@ def test_open_hours_of_an_older_checkpoint_are_dropped_if_they_were_written_sinc
     before.count(batch, Outcome(), silent=False)
     before.persist(store)
     after, outcome = opened(), Outcome()
-    after.table.fold(read(records([Author("card-fraud", 0).promise(promise_of(NOW + 1))]), "card-fraud"))
+    after.table.fold(decoded([Author("card-fraud", 0).promise(promise_of(NOW + 1))], b"0"))
     after.settle((NOW + 3) * HOUR, 0, outcome)
     facts = [json.loads(fact) for fact in outcome.facts]
     assert [fact["hour"] for fact in facts if fact["kind"] == "counts"] == [NOW + 1]

@@ -1,6 +1,8 @@
 """Merchant label features of a job equal those of a training set over the same log, whatever is killed."""
 
 import json
+from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -9,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from harness.job_world import DAY, LIMITS, PARTITIONER, World, load
+from harness.job_world import DAY, LIMITS, PARTITIONER, START, World, load
 from harness.labelled_world import MemoryGroups, labelled_world, merchant_rules
-from harness.memory_job import mortal
+from harness.memory_job import FACTS, mortal
 from harness.memory_log import Fate, as_written
 from hypothesis import given
 from hypothesis import strategies as st
@@ -84,7 +86,7 @@ def reports(log: tuple[Record, ...]) -> pa.Table:
         if record.topic in ("labels", "chargebacks"):
             contract = Contract.LABEL if record.topic == "labels" else Contract.CHARGEBACK
             try:
-                card_id, transaction_id, fraud = read(record.key, record.value, contract)
+                card_id, transaction_id, fraud, _ = read(record.key, record.value, contract)
             except Rejected:
                 continue
             if fraud is not None:
@@ -135,19 +137,25 @@ def test_models_are_trained_on_the_same_features(seed, shape, delay_ms):
     assert streamed == sorted(row.tobytes() for row in result if not np.isnan(row).all())
 
 
+def oracle_of(
+    world: World, log: Sequence[Record], partitions: int, delay_ms: int
+) -> tuple[MerchantLog, list[tuple[str, int, int, str]]]:
+    """The oracle's merchants, and its dead letters of labels: topic, partition, offset, reason; sorted."""
+    profiles = ProfileLog()
+    profiles.read(world.profiles)
+    rules = OracleRules(LIMITS.lateness_ms, LIMITS.skew_ms, partitions, PARTITIONER.value)
+    merchants = MerchantLog(rules, delay_ms, profiles)
+    topics = ("transactions", "labels", "chargebacks")
+    refused = merchants.read(*([record for record in log if record.topic == topic] for topic in topics))
+    letters = ((letter.topic, letter.partition, letter.offset, str(letter.reason)) for letter in refused)
+    return merchants, sorted(letters)
+
+
 @pytest.mark.parametrize(("seed", "shape", "delay_ms"), CASES)
 def test_the_oracle_computes_the_same_features(seed, shape, delay_ms):
     world, log = case(seed, shape[0])
     job = undisturbed(seed, shape, delay_ms)
-    profiles = ProfileLog()
-    profiles.read(world.profiles)
-    rules = OracleRules(LIMITS.lateness_ms, LIMITS.skew_ms, shape[0], PARTITIONER.value)
-    merchants = MerchantLog(rules, delay_ms, profiles)
-    topics = ("transactions", "labels", "chargebacks")
-    refused = merchants.read(*([record for record in log if record.topic == topic] for topic in topics))
-    letters = sorted(
-        (letter.topic, letter.partition, letter.offset, str(letter.reason)) for letter in refused
-    )
+    merchants, letters = oracle_of(world, log, shape[0], delay_ms)
     assert [letter for letter in job.dead_letters() if letter[0] != "transactions"] == letters
     for value in job.alerts().values():
         alert = json.loads(value)
@@ -168,6 +176,58 @@ def test_the_worlds_contain_the_cases_that_matter():
     reports = [fact for job in jobs for fact in job.facts() if fact["kind"] == "report"]
     assert {fact["fraud"] for fact in reports} == {fact["spike"] for fact in reports} == {True, False}
     assert not any(memory_job.output.counts["late_facts"] for job in jobs for memory_job in job.jobs)
+
+
+REACH = 36 * DAY
+"""Time after a transaction's event time in which it can be labelled: 30 days, and 7 of lateness, less one."""
+
+
+def test_a_label_later_than_the_state_reaches_is_too_old_if_it_tells_the_transactions_time():
+    world = World(rollout=False)
+    world.rollout("all", -DAY, threshold=0.0)
+    world.profile("r", -DAY, "c", source={"snapshot": "last", "lsn": 1})
+    for n in range(3):
+        world.tx(n, transaction_id=f"t{n}", card_id="c")
+    at = [tx["event_time"] for tx in map(json.loads, (record.value for record in world.transactions))]
+    world.label(2, at[2] - START + REACH - 1)  # in time
+    world.label(0, at[0] - START + REACH)  # a chargeback, whose contract has the event time
+    world.label(1, at[1] - START + REACH, "early_warning", event_time=at[1])
+    world.label(1, at[1] - START + REACH + 1, "early_warning")  # it does not tell when the card was used
+    world.label(2, at[2] - START + REACH, transaction_id="nobody's", event_time=at[2] + 1)
+    world.label(2, at[2] - START + REACH, transaction_id="nobody's")
+    world.tx(REACH + DAY, card_id="c", transaction_id="last")
+    fate = Fate(0)
+    log = as_written(world)
+    groups = MemoryGroups(world.rules(1, load, merchant_rules(0)), log, fate)
+    with mortal(fate):
+        groups.finish()
+    letters = Counter(reason for _, _, _, reason in groups.dead_letters())
+    assert letters == {"label_too_old": 3, "unknown_transaction": 2}
+    assert sum(job.output.counts["labels"] for job in groups.jobs) == 1
+    assert groups.dead_letters() == oracle_of(world, log, 1, 0)[1]
+
+
+@pytest.mark.parametrize(("seed", "shape", "delay_ms"), CASES)
+def test_foreign_records_among_the_facts_change_nothing_but_their_count(seed, shape, delay_ms):
+    world, log = case(seed, shape[0])
+    fate = Fate(seed)
+    groups = MemoryGroups(world.rules(shape[1], load, merchant_rules(delay_ms)), list(log), fate)
+    garbage: list[tuple[bytes | None, bytes | None]] = [
+        (None, None),
+        (b"0", b"{"),
+        (b"0", b'{"schema_version":1,"job_id":"card-fraud","key_group":0,"kind":"promise","until":"soon"}'),
+        (None, b'{"schema_version":1,"job_id":"card-fraud","key_group":0,"kind":"promise","until":99}'),
+    ]
+    with mortal(fate):
+        for number in range(12):
+            groups.log.append(FACTS, [garbage[number % len(garbage)]])
+            for group in range(shape[1]):
+                groups.disturb(group, ["another process", 0, None][number % 3], 6, 40 + number)
+        groups.finish()
+    calm = undisturbed(seed, shape, delay_ms)
+    assert groups.alerts() == calm.alerts()
+    assert groups.reports() == calm.reports()
+    assert [job.output.counts["foreign_facts"] for job in groups.jobs] == [12, *[0] * (shape[1] - 1)]
 
 
 BEFORE = st.one_of(st.none(), st.just("another process"), st.just("another machine"), st.integers(0, 8))

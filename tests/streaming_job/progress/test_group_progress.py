@@ -88,6 +88,7 @@ def test_a_record_has_the_outcome_of_the_log_between_its_offsets() -> None:
         "shadow_alerts": 0, "dead_letters": 1,
     }  # fmt: skip
     assert fields["dead_letters_by_reason"] == {"wrong_partition": 1}
+    assert fields["dead_letters_by_topic"] == {"tx": 1}
     assert fields["alerts_digest"] == hashlib.sha256(b'{"alert": 1}').hexdigest()
     assert fields["state"] == {**SIZES, "rebuilds": 0}
     assert fields["model"] == {"name": "card-fraud", "version": "1", "digest": "d" * 64}
@@ -117,6 +118,7 @@ def test_totals_and_numbers_continue_from_the_last_record_in_any_process() -> No
     totals = last["totals"]
     assert totals["counts"]["transactions"] == 1 + 2 + 3 + 4
     assert totals["dead_letters_by_reason"] == {"wrong_partition": 4}
+    assert totals["dead_letters_by_topic"] == {"tx": 4}
     assert totals["alerts_by_rule"] == {"score": 4}
     assert totals["elapsed_ms"] == 99 + 98 + 97 + 96
     assert totals["phases_ms"] == {"decide": 5.0}

@@ -1,0 +1,116 @@
+"""Records of the last minutes by input: how many were refused; and failures of the model. Pure.
+
+Computed from the growth of the job's totals. The counts of labels leave out those that came later than the
+job's state reaches (`label_too_old`): such labels are no fault.
+"""
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from streaming_job.contracts import Reason
+from streaming_job.contracts.topics import Topics
+from streaming_job.progress.totals import Totals
+
+LEAST = 5
+"""Least number of failures that count as a fault: a single bad record is none."""
+MOST_OF = 0.5
+"""Share of the records, or of the transactions, above which failures count as a fault."""
+_OTHERS = ("transactions", "scoring_failures", "foreign_facts")
+"""Counts of progress records that are sampled as they are."""
+
+
+@dataclass(frozen=True)
+class InputCount:
+    """Records of one input."""
+
+    records: int
+    """All records that were processed, dead letters included."""
+    dead_letters: int
+
+    @property
+    def is_mostly_dead(self) -> bool:
+        """Whether most records are dead letters."""
+        return are_most(self.dead_letters, self.records)
+
+
+@dataclass(frozen=True)
+class Recent:
+    """What the job has processed within a window of time."""
+
+    window_s: float
+    """Length of the window, or of the shorter time sampled so far."""
+    inputs: Mapping[str, InputCount]
+    """Input (transactions, profiles, labels, rollouts) -> its records."""
+    transactions: int
+    scoring_failures: int
+    """Transactions without a score of the champion."""
+    foreign_facts: int
+    """Records among the merchant facts that no job wrote."""
+
+    @property
+    def model_fails(self) -> bool:
+        """Whether the champion gives no score for most transactions."""
+        return are_most(self.scoring_failures, self.transactions)
+
+
+def are_most(failures: int, attempts: int) -> bool:
+    """Return whether failures are enough, and a large enough share of the attempts, to be a fault."""
+    return failures >= LEAST and failures > MOST_OF * attempts
+
+
+def input_counts(totals: Totals, topics: Topics) -> dict[str, InputCount]:
+    """Return the records of each input since the totals began.
+
+    Args:
+        totals: totals summed over the key groups.
+        topics: topics of the job.
+    """
+    counts, dead = totals.counts, totals.dead_letters_by_topic
+    labels = dead[topics.labels] + dead[topics.chargebacks] - totals.dead_letters[Reason.LABEL_TOO_OLD.value]
+    accepted_and_dead = {
+        "transactions": (counts["transactions"] + counts["duplicates"], dead[topics.transactions]),
+        "profiles": (counts["profile_changes"], dead[topics.profiles]),
+        "labels": (counts["labels"], labels),
+        "rollouts": (counts["rollouts"], dead[topics.model_rollouts]),
+    }
+    return {name: InputCount(sum(both), both[1]) for name, both in accepted_and_dead.items()}
+
+
+class RecentCounts:
+    """Samples of the job's totals, taken within a window of time."""
+
+    def __init__(self, topics: Topics, window_s: float) -> None:
+        """Start without samples.
+
+        Args:
+            topics: topics of the job.
+            window_s: length of the window.
+        """
+        self._topics, self._window_s = topics, window_s
+        self._seen: deque[tuple[float, Counter[tuple[str, str]]]] = deque()
+
+    def add(self, now_s: float, totals: Totals) -> None:
+        """Add the current totals."""
+        sample = Counter({("", name): int(totals.counts[name]) for name in _OTHERS})
+        for name, count in input_counts(totals, self._topics).items():
+            sample["records", name], sample["dead", name] = count.records, count.dead_letters
+        if self._seen and any(sample[name] < number for name, number in self._seen[-1][1].items()):
+            self._seen.clear()  # the totals were restarted
+        self._seen.append((now_s, sample))
+        while len(self._seen) > 2 and now_s - self._seen[1][0] >= self._window_s:
+            self._seen.popleft()
+
+    @property
+    def recent(self) -> Recent | None:
+        """Counts within the window; None before the second sample."""
+        if len(self._seen) < 2:
+            return None
+        (first_s, before), (last_s, after) = self._seen[0], self._seen[-1]
+        grown = {name: number - before[name] for name, number in after.items()}
+        inputs = {
+            name: InputCount(number, grown["dead", name])
+            for (kind, name), number in grown.items()
+            if kind == "records"
+        }
+        return Recent(last_s - first_s, inputs, *(grown["", name] for name in _OTHERS))
