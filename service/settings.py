@@ -77,7 +77,7 @@ class ServiceSettings(BaseSettings):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The topics that every job reads; their lag is watched, and that of labels and facts if it reads them."""
+        """The topics that every job reads; if it reads labels and facts, their topics are watched, too."""
         return (self.topics.transactions, *self.topics.tables)
 
     @property

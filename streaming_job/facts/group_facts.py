@@ -112,9 +112,7 @@ class GroupFacts:
         )
         return 0
 
-    def _new_foreign(
-        self, topic: str, foreign: Collection[tuple[int, int]], silent_before: Offsets
-    ) -> int:
+    def _new_foreign(self, topic: str, foreign: Collection[tuple[int, int]], silent_before: Offsets) -> int:
         """Count and log the foreign records from Q on: all groups skip them, only group 0 reports them."""
         new = [
             f"{topic}-{partition}@{offset}"
@@ -215,7 +213,9 @@ class GroupFacts:
         """Return the dead letter of a label whose transaction is not in its card's history."""
         age_ms = label_age_ms(self._state.lateness_ms)
         if label.event_time is not None and label.event_time <= label.arrival - age_ms:
-            detail = f"the label came {age_ms // DAY_MS} days or more after its transaction; see docs/labels.md"
+            detail = (
+                f"the label came {age_ms // DAY_MS} days or more after its transaction; see docs/labels.md"
+            )
             return label.dead_letter(Reason.LABEL_TOO_OLD, detail)
         detail = f"the card has no such transaction of the last {age_ms // DAY_MS} days; see docs/labels.md"
         return label.dead_letter(Reason.UNKNOWN_TRANSACTION, detail)

@@ -32,6 +32,7 @@ from sklearn.preprocessing import (
 )
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
+from sklearn.tree._tree import Tree
 
 from models import archives, estimator_file
 from models.errors import ModelError
