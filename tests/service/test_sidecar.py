@@ -230,6 +230,60 @@ def test_each_verdict_is_reached_with_a_real_broker(job: Job, wait_for: Any) -> 
         assert any(name.startswith("fraud_partition_verdict{") and "REWIND" in name for name in states)
 
 
+def test_what_stands_still_or_fails_turns_the_verdict(job: Job, wait_for: Any) -> None:
+    """An open transaction on labels, dead letters of one input, a failing model, foreign merchant facts."""
+    topics, commits = job.settings.topics, iter(range(1, 100_000))
+    servers = {"bootstrap.servers": job.settings.bootstrap_servers}
+    created = AdminClient(servers).create_topics([NewTopic(topics.labels, 1, 1)])
+    created[topics.labels].result(30)
+    read = {"partition": 0, "start_offset": 0, "event_time": None, "max_event_time": None, "watermark": None}
+    letters, failures, foreign, labelled = 0, 0, 0, 0
+
+    def commit() -> None:
+        """Commit like an idle job with merchant facts, which has read `labelled` labels."""
+        now = int(time.time() * 1000)
+        parts = [
+            {**read, "topic": topic, "end_offset": end, "active_at": now}
+            for topic, end in ((topics.transactions, 0), (topics.labels, labelled))
+        ]
+        counts = {"profile_changes": 10, "scoring_failures": failures, "foreign_facts": foreign}
+        counts = {**progress(1)["counts"], "transactions": 10, **counts}
+        by_topic = {"dead_letters_by_topic": {topics.profiles: letters, topics.transactions: 1}}
+        job.write(next(commits), written_at=now, partitions=parts, counts=counts, **by_topic)
+
+    with LocalClient(create_app(hasty(job))) as client:
+
+        def status() -> dict[str, Any]:
+            content: dict[str, Any] = client.get("/v1/status").json()
+            return content
+
+        def has(code: str) -> bool:
+            commit()
+            return code in [reason["code"] for reason in status()["reasons"]]
+
+        wait_for(lambda: has("nothing") or status()["verdict"] in ("OK", "IDLE"), what="a fine verdict")
+        producer = Producer({**servers, "transactional.id": f"hangs-{topics.labels}"})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce(topics.labels, b"{}", partition=0)
+        assert producer.flush(30) == 0
+        wait_for(lambda: has("open_transaction"), what="the open transaction on labels")
+        assert status()["verdict"] == "BLOCKED"
+        assert [p["held"] for p in status()["inputs"] if p["topic"] == topics.labels] == [1]
+        producer.abort_transaction(30)
+        labelled = 2
+        wait_for(lambda: not has("open_transaction"), what="the end of the transaction")
+        letters, failures, foreign = 30, 9, 1
+        for code in ("mostly_dead_letters", "model_fails", "foreign_facts"):
+            wait_for(lambda code=code: has(code), what=code)
+        assert status()["verdict"] == "WARN"
+        details = [reason["detail"] for reason in status()["reasons"]]
+        assert any(detail.startswith("profiles: ") for detail in details)
+        assert not any(detail.startswith("transactions: ") for detail in details)
+        states = {part["name"]: part["state"] for part in status()["parts"]}
+        assert (states["inputs"], states["model"], states["feed"]) == ("bad", "bad", "unknown")
+
+
 def test_a_new_instance_is_counted(job: Job, wait_for: Any) -> None:
     job.feed(2)
     position = f"fraud_partition_committed_offset{{0,{job.settings.topics.transactions}}}"

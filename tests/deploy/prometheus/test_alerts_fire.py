@@ -30,8 +30,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "mutant" in metafunc.fixturenames:
         seed = metafunc.config.getoption("hypothesis_seed")
         chosen = everything() if THOROUGH else random.Random(str(seed)).sample(everything(), SAMPLE)
-        names = [f"{mutant.what} (SEED={seed})" for _, mutant in chosen]
-        metafunc.parametrize(("rule", "mutant"), chosen, ids=names)
+        metafunc.parametrize(("rule", "mutant"), chosen, ids=[mutant.what for _, mutant in chosen])
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)

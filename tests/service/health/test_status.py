@@ -18,6 +18,7 @@ from service.health.monitor import Monitor
 from service.health.readiness import checks
 from service.health.rollout_progress import open_rollout, phases, trials
 from service.health.status import status_of
+from service.health.verdicts import Limits, Look, evaluate
 from service.settings import ServiceSettings
 from streaming_job.contracts import Reason
 from streaming_job.contracts.topics import Topics
@@ -211,6 +212,84 @@ def test_a_table_is_read_by_all_groups_and_transactions_by_one() -> None:
     alone = looks_at(lag, {1: groups[1]}, Topics())
     assert (alone["profiles", 0].position, alone["profiles", 0].committed_at_s) == (None, None)
     assert alone["transactions", 1].position == 9
+
+
+def test_labels_behind_waiting_transactions_have_no_fault_of_their_own() -> None:
+    """While the job catches up, labels wait as long as the transactions that arrived before them."""
+    topics = Topics()
+    since = int(START * 1000)
+
+    def look(at_s: float, transaction_since: int | None, labels: int = 3) -> Look:
+        parts = (
+            PartitionLag(topics.transactions, 0, 0, 500, 400, transaction_since),
+            PartitionLag(topics.labels, 0, 0, 10 + labels, 10, since + 1_000),
+        )
+        records = {0: record(5, at_s)}
+        mine = {"topic": topics.labels, "partition": 0, "end_offset": 10, "active_at": since}
+        records[0]["partitions"].append({**records[0]["partitions"][0], **mine})
+        return looks_at(Lag(at_s, parts), records, topics)[topics.labels, 0]
+
+    limits = Limits(commit_s=10.0, latency_s=10.0, held_s=10.0, idle_s=10.0)
+    window = [look(START + 2 + 2 * n, since) for n in range(100)]
+    assert evaluate(window, limits).code == "waiting_for_transactions"
+    window.append(look(START + 204, since + 203_000))  # the earlier transactions are decided, labels not yet
+    assert evaluate(window, limits).code == "keeping_up"
+    window += [look(START + 206 + 2 * n, since + 205_000 + 2_000 * n) for n in range(10)]
+    assert evaluate(window, limits).code == "not_moving"
+
+
+def counted(**changes: Any) -> Totals:
+    """Totals with these numbers in `counts`, and in `dead_letters_by_topic` if they are named by topic."""
+    topics = {"profiles": Topics().profiles, "labels": Topics().labels, "rollouts": Topics().model_rollouts}
+    totals = Totals()
+    for name, number in changes.items():
+        kind, _, source = name.partition("_of_")
+        if kind == "dead":
+            totals.dead_letters_by_topic[topics.get(source, source)] = number
+        elif name == "too_old":
+            totals.dead_letters[Reason.LABEL_TOO_OLD.value] = number
+        else:
+            totals.counts[name] = number
+    return totals
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "codes"),
+    [
+        ({"transactions": 900}, {"transactions": 1_000, "dead_of_transactions": 99}, []),
+        ({}, {"dead_of_transactions": 5}, ["transactions"]),
+        ({}, {"dead_of_transactions": 4}, []),
+        ({"dead_of_profiles": 900}, {"dead_of_profiles": 900, "profile_changes": 1}, []),
+        ({}, {"dead_of_profiles": 6, "profile_changes": 5, "transactions": 10**6}, ["profiles"]),
+        ({}, {"dead_of_labels": 3, "dead_of_chargebacks": 3, "labels": 5}, ["labels"]),
+        ({}, {"dead_of_labels": 9, "dead_of_chargebacks": 9, "too_old": 14, "labels": 9}, []),
+        ({}, {"dead_of_rollouts": 5}, ["rollouts"]),
+        ({}, {"transactions": 100, "scoring_failures": 51}, ["51 of 100"]),
+        ({}, {"transactions": 100, "scoring_failures": 50}, []),
+        ({}, {"foreign_facts": 1}, ["merchant facts"]),
+        ({"transactions": 9, "foreign_facts": 5}, {"transactions": 5, "foreign_facts": 5}, []),
+    ],
+)
+def test_what_fails_most_of_the_time_is_a_reason(before: Any, after: Any, codes: list[str]) -> None:
+    sidecar = Sidecar()
+    sidecar.groups = {0: record(1, START)}
+    for at_s, numbers in ((START + 2, before), (START + 4, after)):
+        sidecar.monitor.see(Lag(at_s, ()), sidecar.groups, counted(**numbers))
+    sidecar.lag, sidecar.now = Lag(START + 4, ()), START + 4
+    details = [reason["detail"] for reason in sidecar.status()["reasons"]]
+    assert [any(detail.startswith(code) for detail in details) for code in codes] == [True] * len(details)
+    assert len(details) == len(codes)
+
+
+def test_what_failed_is_forgotten_after_the_window() -> None:
+    sidecar = Sidecar()
+    sidecar.groups = {0: record(1, START)}
+    for after_s in range(0, 400, 2):
+        failed = counted(foreign_facts=min(after_s, 1))
+        sidecar.monitor.see(Lag(START + after_s, ()), sidecar.groups, failed)
+        assert sidecar.monitor.assessment is not None
+        recent = sidecar.monitor.assessment.recent
+        assert recent is None or bool(recent.foreign_facts) == (after_s <= SETTINGS.verdict_window_s)
 
 
 def event(rollout: str, seq: int, kind: str) -> dict[str, Any]:
