@@ -234,8 +234,8 @@ def test_what_stands_still_or_fails_turns_the_verdict(job: Job, wait_for: Any) -
     """An open transaction on labels, dead letters of one input, a failing model, foreign merchant facts."""
     topics, commits = job.settings.topics, iter(range(1, 100_000))
     servers = {"bootstrap.servers": job.settings.bootstrap_servers}
-    created = AdminClient(servers).create_topics([NewTopic(topics.labels, 1, 1)])
-    created[topics.labels].result(30)
+    admin = AdminClient(servers)
+    admin.create_topics([NewTopic(topics.labels, 1, 1)])[topics.labels].result(30)
     read = {"partition": 0, "start_offset": 0, "event_time": None, "max_event_time": None, "watermark": None}
     letters, failures, foreign, labelled = 0, 0, 0, 0
 

@@ -23,7 +23,8 @@ def totals(number: int, since: int = 1_000) -> Totals:
     histogram = {"le": [0, 10.0], "counts": [number, 0, 2 * number], "sum": 50.5 * number}
     return Totals.from_json({
         "since": since, "commits": number, "counts": {"transactions": number, "alerts": 0},
-        "dead_letters_by_reason": {"too_late": number}, "alerts_by_rule": {"score": number},
+        "dead_letters_by_reason": {"too_late": number},
+        "dead_letters_by_topic": {"transactions": number}, "alerts_by_rule": {"score": number},
         **dict.fromkeys(HISTOGRAMS, histogram), "phases_ms": {"run": 1.25 * number}, "elapsed_ms": number,
         "rebuilds": number,
     })  # fmt: skip
