@@ -104,8 +104,8 @@ class LogFollower:
 
         Raises:
             LogError: records are gone, or a partition cannot be read for PATIENCE_S. It is raised after all
-                records read before have been returned. Or a record has another timestamp than the broker's;
-                then none of the records read with it is returned.
+                records read before have been returned. Or a record has another timestamp than the broker's
+                (the first of each run of a partition is looked at); then none read with it is returned.
         """
         if self._lost is not None:
             raise self._lost

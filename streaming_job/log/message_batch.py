@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from streaming_job.log.ffi import consume_batch
 from streaming_job.log.message_kernels import (
-    BY_BROKER,
     FAILED,
     MOST_BYTES,
     PARTITION_STATE,
@@ -51,7 +50,7 @@ class MessageBatch:
         """
         self._topics, self._states, self._by_broker = topics, states, frozenset(by_broker)
         self.foreign: tuple[str, int, int] | None = None
-        """Topic, partition and offset of the first record whose timestamp the broker has not set."""
+        """Topic, partition and offset of the first record seen whose timestamp the broker has not set."""
         self._totals = np.zeros((len(topics), 3), dtype=np.int64)
         self._begin()
         self._make_room(0)
@@ -125,18 +124,17 @@ class MessageBatch:
     def _records(self, topic: int, n: int, key_bytes: int, value_bytes: int) -> Records:
         partitions = np.empty(n, dtype=np.int32)
         offsets, times = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
-        clocks = np.empty(n, dtype=np.int32)
+        clock = np.zeros(1, dtype=np.int32)
         keys, key_ends = np.empty(key_bytes, dtype=np.uint8), np.empty(n + 1, dtype=np.int32)
         values, ends = np.empty(value_bytes, dtype=np.uint8), np.empty(n + 1, dtype=np.int32)
         keyed, present = np.empty(n, dtype=np.bool_), np.empty(n, dtype=np.bool_)
-        null_keys, null_values = copy(
+        null_keys, null_values, foreign = copy(
             self._states, topic, self._messages, self.count, self._owners,
-            partitions, offsets, times, clocks, keys, key_ends, keyed, values, ends, present,
+            partitions, offsets, times, clock, keys, key_ends, keyed, values, ends, present,
         )  # fmt: skip
         name = self._topics[topic]
-        if name in self._by_broker and self.foreign is None and (clocks != BY_BROKER).any():
-            row = int(np.argmax(clocks != BY_BROKER))
-            self.foreign = name, int(partitions[row]), int(offsets[row])
+        if foreign >= 0 and name in self._by_broker and self.foreign is None:
+            self.foreign = name, int(partitions[foreign]), int(offsets[foreign])
         return Records(
             name,
             partitions,

@@ -146,7 +146,7 @@ def copy(  # type: ignore[no-untyped-def]
     partitions,
     offsets,
     times,
-    clocks,
+    clock,
     keys,
     key_ends,
     keyed,
@@ -154,9 +154,14 @@ def copy(  # type: ignore[no-untyped-def]
     ends,
     present,
 ):
-    """Copy one topic's records and destroy their messages; return the numbers of null keys and values.
+    """Copy one topic's records and destroy their messages.
 
-    `clocks` (int32) gets the type of each record's timestamp: BY_BROKER, or another value.
+    Each message's type of timestamp lies in a cache line of its own, so only the first of successive messages
+    of a partition is looked at; `clock`, shape (1,) int32, is room for its type.
+
+    Returns:
+        The numbers of null keys and values, and the row of a record whose timestamp the broker has not set
+        (-1: none was seen).
     """
     # row, key offset and value offset of each partition's next record
     next_at = np.zeros((states.size, 3), dtype=np.int64)
@@ -167,7 +172,7 @@ def copy(  # type: ignore[no-untyped-def]
             row += states[i].rows
             key_at += states[i].key_bytes
             value_at += states[i].value_bytes
-    null_keys, null_values = 0, 0
+    null_keys, null_values, foreign, last = 0, 0, UNUSED, UNUSED
     key_ends[0], ends[0] = 0, 0
     for i in range(count):
         if owners[i] < 0 or states[owners[i]].topic_number != topic:
@@ -176,7 +181,13 @@ def copy(  # type: ignore[no-untyped-def]
         row = at[0]
         partitions[row] = states[owners[i]].partition
         offsets[row] = message[OFFSET]
-        times[row] = _timestamp(messages[i], clocks.ctypes.data + 4 * row)
+        if owners[i] == last:
+            times[row] = _timestamp(messages[i], 0)
+        else:
+            last = owners[i]
+            times[row] = _timestamp(messages[i], clock.ctypes.data)
+            if clock[0] != BY_BROKER and foreign < 0:
+                foreign = row
         _memcpy(keys.ctypes.data + at[1], message[KEY], message[KEY_SIZE])
         _memcpy(values.ctypes.data + at[2], message[PAYLOAD], message[SIZE])
         keyed[row], present[row] = message[KEY] != 0, message[PAYLOAD] != 0
@@ -187,7 +198,7 @@ def copy(  # type: ignore[no-untyped-def]
         at[2] += message[SIZE]
         key_ends[row + 1], ends[row + 1] = at[1], at[2]
         _destroy(messages[i])
-    return null_keys, null_values
+    return null_keys, null_values, foreign
 
 
 @njit(cache=True, nogil=True)
