@@ -94,6 +94,8 @@ def test_labels_whose_commit_gets_no_answer_are_not_called_unwritten(
         {"card_id": ""},
         {"transaction_id": "t" * 65},
         {"occurred_at": -1},
+        {"event_time": -1},
+        {"event_time": "2026-11-26"},
     ],
 )
 def test_an_invalid_label_is_refused_without_a_broker(wrong: dict[str, object]) -> None:
@@ -105,3 +107,5 @@ def test_an_invalid_label_is_refused_without_a_broker(wrong: dict[str, object]) 
 def test_the_example_is_a_valid_label_for_the_job() -> None:
     record = ledger.label({**LABEL_EXAMPLE, "source": "ada", "occurred_at": 1, "maturity": "final"})
     assert labels.read(b"c-42", json.dumps(record).encode(), Contract.LABEL) == ("c-42", "t-1", False, None)
+    dated = ledger.label({**record, "event_time": 7})
+    assert labels.read(b"c-42", json.dumps(dated).encode(), Contract.LABEL).event_time == 7
