@@ -29,7 +29,7 @@ def test_a_missing_program_skips_and_says_how_to_install_it(monkeypatch):
 def test_a_missing_program_that_is_required_fails(monkeypatch):
     monkeypatch.setattr(tools, "find", lambda program: None)
     monkeypatch.setattr(tools, "REQUIRED", frozenset({"promtool"}))
-    with pytest.raises(pytest.fail.Exception, match="promtool is in FRAUD_REQUIRED_TOOLS"):
+    with pytest.raises(pytest.fail.Exception, match="promtool is in REQUIRED_TOOLS"):
         tools.skip_without_tools(Marked(tools.needs("promtool")))
 
 

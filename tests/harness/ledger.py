@@ -17,7 +17,7 @@ import orjson
 import pytest
 from pydantic import BaseModel
 
-READ_TO = "FRAUD_LEDGER_READ_TO"
+READ_TO = "LEDGER_READ_TO"
 """Variable with the ledger's size, bytes, at the run's start: all processes leave out the same tests."""
 PAGE = """# Results of the thorough tests
 

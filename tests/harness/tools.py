@@ -1,6 +1,6 @@
 """Programs that single tests need besides those of `make test`: a test is skipped while a program is missing.
 
-FRAUD_REQUIRED_TOOLS names the programs, separated by spaces, without which a test fails instead.
+REQUIRED_TOOLS names the programs, separated by spaces, without which a test fails instead.
 """
 
 import os
@@ -20,7 +20,7 @@ SOURCES = {
 }
 """How to install each program."""
 ALSO_NAMED = {"chromium": ("chromium-browser", "google-chrome")}
-REQUIRED = frozenset(os.environ.get("FRAUD_REQUIRED_TOOLS", "").split())
+REQUIRED = frozenset(os.environ.get("REQUIRED_TOOLS", "").split())
 
 
 def needs(*programs: str) -> pytest.MarkDecorator:
@@ -40,10 +40,10 @@ def find(program: str) -> str | None:
 
 
 def skip_without_tools(item: pytest.Item) -> None:
-    """Skip a test of which a program is missing, or fail it if FRAUD_REQUIRED_TOOLS names the program."""
+    """Skip a test of which a program is missing, or fail it if REQUIRED_TOOLS names the program."""
     for program in (name for mark in item.iter_markers("needs") for name in mark.args):
         if find(program) is not None:
             continue
         if program in REQUIRED:
-            pytest.fail(f"{program} is in FRAUD_REQUIRED_TOOLS, but not on the PATH", pytrace=False)
+            pytest.fail(f"{program} is in REQUIRED_TOOLS, but not on the PATH", pytrace=False)
         pytest.skip(f"needs {program}: {SOURCES[program]}")
