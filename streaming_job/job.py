@@ -70,7 +70,11 @@ class Job:
         self._idle_since = time.monotonic()
         self._partitions = PartitionWatch(settings, self._key_groups.partitions)
         self._epochs = EpochServer(
-            session.driver_host(self._spark), settings.epoch_port, self._must_end, settings.key_groups
+            session.driver_host(self._spark),
+            settings.epoch_port,
+            self._must_end,
+            settings.key_groups,
+            self._spark.sparkContext.cancelAllJobs,
         )
 
     def _fixed(self) -> KeyGroups:
@@ -136,8 +140,10 @@ class Job:
             self._failure = fault
             raise
         except Exception as fault:
-            # the query's own exception would only quote the traceback
-            self._failure = self._cause(fault)
+            # the query's own exception would only quote the traceback; that of a job that was cancelled after
+            # a task's verdict has no cause
+            verdict = self._epochs.verdict
+            self._failure = self._cause(fault) if verdict is None else classify(JobFailedError(verdict))
             raise
         self._ended += 1
         counts = {name: sum(row[name] for row in rows) for name in ("transactions", "alerts", "dead_letters")}

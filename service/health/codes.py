@@ -55,6 +55,11 @@ REGISTRY = {
         Code("not_moving", Verdict.STALL, "The key group commits, but its position does not move."),
         Code("position_went_back", Verdict.REWIND, "The job's position in the partition went back."),
         Code("no_commits", Verdict.STOP, "Records wait, and the key group that reads them commits nothing."),
+        Code(
+            "log_behind_output",
+            Verdict.STOP,
+            "The partition ends before the offset up to which the job has read it: records are lost.",
+        ),
         Code("never_committed", Verdict.STOP, "Records wait in a partition that has never had a commit."),
         # of the whole job
         Code("broker_unreachable", Verdict.UNKNOWN, "The broker does not answer the sidecar."),

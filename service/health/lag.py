@@ -42,6 +42,11 @@ class PartitionLag:
         """Number of records that wait for a producer to end its transaction."""
         return max(0, self.end - max(self._readable_end, self.position))
 
+    @property
+    def lost(self) -> int:
+        """Number of offsets that the job has read and the log no longer has: it ends before the position."""
+        return max(0, (self.committed or 0) - self.end)
+
     def seconds(self, now_s: float) -> float:
         """Return how long the oldest unprocessed record has been waiting, for the job or for a producer."""
         return 0.0 if self.waiting_since_ms is None else max(0.0, now_s - self.waiting_since_ms / 1e3)
@@ -71,6 +76,11 @@ class Lag:
     def held(self) -> int:
         """Number of records in all inputs that wait for a producer to end its transaction."""
         return sum(partition.held for partition in self.partitions)
+
+    @property
+    def lost(self) -> int:
+        """Number of offsets in all inputs that the job has read and the logs no longer have."""
+        return sum(partition.lost for partition in self.partitions)
 
     def seconds(self, now_s: float) -> float:
         """Return how long the oldest unprocessed record has been waiting."""

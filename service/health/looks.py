@@ -37,6 +37,7 @@ def looks_at(lag: Lag, groups: Groups, topics: Topics) -> dict[PartitionId, Look
             position=p.committed if is_known or p.topic == topics.transactions else None,
             lag=p.records,
             held=p.held,
+            lost=p.lost,
             waiting_since_s=None if p.waiting_since_ms is None else p.waiting_since_ms / 1e3,
             committed_at_s=min(commits) / 1e3 if commits else None,
             active_at_s=None if active_ms is None else active_ms / 1e3,

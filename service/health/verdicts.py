@@ -5,7 +5,8 @@ brackets are from its `evaluator/caching.go`). They need no threshold for the nu
 depends on how position and lag move. Burrow's window consists of a consumer's commits; ours consists of looks
 at the committed offsets, a few seconds apart.
 
-- If the lag is zero now, the partition is not in error. Here, REWIND and BLOCKED are exceptions.
+- If the lag is zero now, the partition is not in error. Here, REWIND and BLOCKED are exceptions, and so is a
+  log that ends before the committed offset (STOP), which Burrow takes for a lag of zero.
 - STOP (`checkIfOffsetsStopped`): records wait, and the consumer has stopped committing.
 - STALL (`checkIfOffsetsStalled`): the consumer commits, the offset stays, the lag is never zero.
 - REWIND (`checkIfOffsetsRewind`): the offset went back between two looks.
@@ -65,6 +66,8 @@ class Look:
     behind_transactions: bool = False
     """Whether the waiting records are labels, and a transaction that arrived before them waits: they have to
     wait for its decision, however long that takes. It has a verdict of its own."""
+    lost: int = 0
+    """Number of offsets that the job has read and the log no longer has."""
 
     @property
     def is_due(self) -> bool:
@@ -112,6 +115,11 @@ def evaluate(window: Sequence[Look], limits: Limits) -> Finding:
     """
     look = window[-1]
     now = look.at_s
+    # twice, because a new leader may report too low an end for a moment
+    if look.lost and len(window) > 1 and window[-2].lost:
+        since = _trailing(window, lambda seen: seen.lost > 0)[0].at_s
+        words = f"the job has read {look.lost} offsets that the log no longer has; new records get them again"
+        return Finding("log_behind_output", words, since)
     fell_at = _fell_at(window)
     if fell_at is not None:
         before = max(earlier.position or 0 for earlier in window if earlier.at_s < fell_at)

@@ -19,6 +19,7 @@ def of_lag(lag: Lag, now_s: float) -> list[Metric]:
     return [
         gauge("fraud_lag_records", "Records that could have been processed and are not", lag.records),
         gauge("fraud_held_records", "Records that wait for a producer's transaction to end", lag.held),
+        gauge("fraud_lost_records", "Offsets that the job has read and the log no longer has", lag.lost),
         gauge("fraud_lag_seconds", "How long the oldest record not yet processed waits", lag.seconds(now_s)),
         gauges(
             "fraud_partition_lag_records",
@@ -31,6 +32,12 @@ def of_lag(lag: Lag, now_s: float) -> list[Metric]:
             "Records that wait for a producer's transaction to end",
             PLACE,
             ((key, p.held) for key, p in parts),
+        ),
+        gauges(
+            "fraud_partition_lost_records",
+            "Offsets that the job has read and the log no longer has",
+            PLACE,
+            ((key, p.lost) for key, p in parts),
         ),
         gauges(
             "fraud_partition_lag_seconds",

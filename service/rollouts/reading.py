@@ -12,7 +12,7 @@ from service.rollouts.errors import StaleError, UnansweredError
 from service.rollouts.history import History, Record
 from service.settings import ServiceSettings, describe
 from streaming_job.log import topic_reader
-from streaming_job.progress.reader import newest_by_group
+from streaming_job.progress.reader import BLIND, newest_by_group
 
 RUNNING_S = 60.0
 """Greatest age of a running job's newest progress record; an idle job writes one every 10 seconds."""
@@ -62,7 +62,8 @@ def job(settings: ServiceSettings) -> Job:
     topic = settings.topics.job_progress
     reader = topic_reader.consumer(settings.bootstrap_servers, settings.kafka, f"{settings.job_id}-rollouts")
     try:
-        return Job(newest_by_group(reader, topic, settings.job_id))
+        # a running job's records are among the last
+        return Job(newest_by_group(reader, topic, settings.job_id, first_within=BLIND))
     except KafkaException as fault:
         if topic_reader.is_missing(fault):
             return Job({})

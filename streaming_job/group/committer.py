@@ -4,15 +4,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from streaming_job.group.last_record import COMMIT_ID, LAST
 from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import Outcome
 from streaming_job.progress.writer import GroupProgress
 from streaming_job.transaction.writer import GroupWriter, Output
-
-COMMIT_ID = "commit_id"
-"""Name in `Meta.extra`: the number of the group's last Kafka transaction."""
-LAST = "progress"
-"""Name in `Meta.extra`: the progress record of that transaction, JSON."""
 
 
 class GroupCommitter:

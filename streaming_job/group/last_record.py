@@ -13,6 +13,10 @@ from streaming_job.log.records import Offsets
 from streaming_job.runtime.checkpoint import CheckpointError
 
 Record = Mapping[str, Any]
+COMMIT_ID = "commit_id"
+"""Name in `Meta.extra`: the number of the group's last Kafka transaction."""
+LAST = "progress"
+"""Name in `Meta.extra`: the progress record of that transaction, JSON."""
 
 
 def newest(on_topic: Record | None, in_state: str | None) -> Record | None:

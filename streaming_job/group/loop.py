@@ -23,6 +23,8 @@ from typing import Protocol
 from feature_store.state.journal import PieceStore
 from streaming_job.group.core import GroupCore
 from streaming_job.group.gate import Gate
+from streaming_job.group.positions import require_reach
+from streaming_job.log.errors import confirmed
 from streaming_job.log.records import Offsets, Records
 from streaming_job.progress.outcome import Outcome
 from streaming_job.runtime.failpoints import Step, reach
@@ -186,6 +188,9 @@ class Follower:
         core.watch.lap("take")
         if batches:
             reach(Step.TAKEN)
+        elif self._silent:
+            # nothing new may get an offset below Q: it would be decided in silence
+            confirmed(lambda: require_reach(self._output_offsets, self._transactions.ends()))
         # Step 2: tables
         tables = self._tables
         for table_records in tables.read_to_ends(core.decisive_tables) if batches else tables.poll():

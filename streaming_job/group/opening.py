@@ -1,41 +1,35 @@
 """The opening of a key group by a process: checks that state (P), output (Q) and log belong together.
 
-A start makes all checks before it writes anything, so a start that is refused does not disturb a running job.
+Every opening makes all checks, because a log can lose records at any time. It makes them before it writes
+anything, so a start that is refused does not disturb a running job.
 """
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Protocol
 
-import numpy as np
 import orjson
 
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import Meta, PieceStore, seal
-from streaming_job.decode import keys, snapshots
 from streaming_job.group import last_record, settings_in_force
-from streaming_job.group.committer import COMMIT_ID, LAST, GroupCommitter
 from streaming_job.group.core import GroupCore
-from streaming_job.group.loop import Follower, Pace
+from streaming_job.group.last_record import COMMIT_ID, LAST, Record
+from streaming_job.group.loop import Committer, Follower, Pace, Tables, Transactions
 from streaming_job.group.positions import require_fit, require_output
 from streaming_job.group.rules import Rules
 from streaming_job.group.stored_positions import positions_of, save_positions
-from streaming_job.log.end_offsets import EndOffsets, with_retries
-from streaming_job.log.errors import PATIENCE_S, LogError
-from streaming_job.log.follower import LogFollower
-from streaming_job.log.own_partitions import OwnPartitions
-from streaming_job.log.records import Offsets, PartitionId, Records
-from streaming_job.log.table_follower import TableFollower
-from streaming_job.progress.writer import GroupProgress
+from streaming_job.log.errors import LogError, confirmed
+from streaming_job.log.records import Offsets, PartitionId
 from streaming_job.settings import JobSettings
-from streaming_job.transaction.writer import GroupWriter
 from streaming_job.transaction.written import Written
 
 log = logging.getLogger(__name__)
 
 HEARTBEAT_S = 10.0
 """Interval of the progress records of an idle group."""
-PAUSE_S = 0.1
 INSTANCE = "instance"
 """Name in `Meta.extra`: the job instance that served the group last."""
 
@@ -51,6 +45,14 @@ class Opening:
     """Id in Spark's checkpoint: identifies the state to which the output belongs."""
     instance: str
     """Id of this run of the job, drawn when the job starts: the same in all its processes."""
+    clock: Callable[[], float] = time.monotonic
+    """Seconds; paces the loop."""
+
+    @property
+    def own_partitions(self) -> set[PartitionId]:
+        """The group's partitions of the transactions."""
+        topic, own = self.rules.topics.transactions, self.rules.key_groups.own(self.group)
+        return {(topic, partition) for partition in own}
 
     @property
     def client(self) -> dict[str, str]:
@@ -67,16 +69,66 @@ class Opening:
         )  # fmt: skip
 
 
+class EpochCommitter(Committer, Protocol):
+    """A committer that counts by epoch."""
+
+    summary: dict[str, int]
+    """Counts of the running epoch."""
+
+    def begin(self, epoch: int) -> None:
+        """Begin an epoch."""
+
+
+class Connections(Protocol):
+    """The group's connections to the brokers: `group.connections`, and in tests a log in memory."""
+
+    def written(self, known: Record | None = None, *, stable: bool = False) -> Written:
+        """Return what the group has written, without fencing a running writer; see `GroupWriter.written`."""
+
+    def take_over(self, ends: Offsets, *, from_others: bool, known: Record | None) -> Written:
+        """Claim the group; see `GroupWriter.take_over`."""
+
+    def first(self) -> Offsets:
+        """Return the first offset of each partition of all inputs."""
+
+    def ends(self) -> Offsets:
+        """Return the last stable offset of each partition of all inputs."""
+
+    def snapshot_end(self, positions: Offsets, ends: Offsets) -> int | None:
+        """Return the earliest arrival between P and the ends that ends a snapshot of the profiles, ms."""
+
+    def transactions(self, positions: Offsets) -> Transactions:
+        """Follow the group's partitions of the transactions."""
+
+    def tables(self, positions: Offsets) -> Tables:
+        """Follow the tables."""
+
+    def committer(
+        self, written: Written, record: Record | None, starts: Offsets, rebuilds: int, notes: dict[str, Any]
+    ) -> EpochCommitter:
+        """Return the output, which continues after the group's last commit; see `GroupCommitter`."""
+
+    def close(self) -> None:
+        """Close all clients."""
+
+
 class OpenGroup:
     """A key group that this process serves, from epoch to epoch."""
 
     def __init__(
-        self, opening: Opening, state: GroupState, meta: Meta, store: PieceStore, rebuilds: int
+        self,
+        opening: Opening,
+        connections: Connections,
+        state: GroupState,
+        meta: Meta,
+        store: PieceStore,
+        rebuilds: int,
     ) -> None:
         """Take the group over.
 
         Args:
             opening: the group and its job.
+            connections: the group's connections to the brokers, which `close` closes.
             state: the group's state, as of `meta.token`.
             meta: metadata of the persisted pieces; updated in place.
             store: the persisted pieces.
@@ -85,148 +137,113 @@ class OpenGroup:
         Raises:
             OtherQueryError, CheckpointError: state and topics do not belong together.
             StateDamagedError: a piece of the state is missing or damaged.
-            LogError: the log no longer holds what the state needs next, or cannot be read.
+            LogError: the log no longer holds what the state needs next, or ends before P or Q.
+            LogUnavailableError: the log cannot be read.
             FencedError: another instance of the job has taken over.
             SinkError: several attempts to take the group over failed, the brokers do not answer, or an open
                 transaction hides the group's records.
             ModelUnavailableError: a proposal has to be judged again, its models cannot be reached, and no
                 other champion can decide.
         """
-        self.meta, self.state = meta, state
-        settings, topics = opening.settings, opening.rules.topics
-        own = opening.rules.key_groups.own(opening.group)
-        own_partitions = {(topics.transactions, partition) for partition in own}
-        positions, snapshot_end, last = positions_of(meta), None, None
-        writer = GroupWriter(settings, opening.group, own, opening.query_id, opening.instance)
-        is_ours = meta.extra.get(INSTANCE) == opening.instance
-        if is_ours:  # a process of this instance has served the group, and made all checks
-            last = meta.extra.get(LAST) and orjson.loads(meta.extra[LAST])
-        else:
-            positions, snapshot_end = _checked(opening, own_partitions, meta, writer)
+        self.meta, self.state, self._connections = meta, state, connections
+        own_partitions, with_labels = opening.own_partitions, opening.rules.merchants is not None
+        positions, snapshot_end = _checked(opening, connections, meta)
         # if this instance has served the group, any other owner is newer: the group is not taken back from it
+        is_ours = meta.extra.get(INSTANCE) == opening.instance
         starts = {tp: positions[tp] for tp in own_partitions}
-        written = writer.take_over(starts, from_others=not is_ours, known=last)
+        written = connections.take_over(starts, from_others=not is_ours, known=_stored(meta))
         meta.extra[INSTANCE] = opening.instance
         if repeated := sum(written.offsets[tp] - positions[tp] for tp in own_partitions):
             log.warning(
                 "key group %d: up to %d transactions are decided again, in silence", opening.group, repeated
             )
         record = last_record.newest(written.progress, meta.extra.get(LAST))
-        if is_ours and opening.rules.merchants is not None:
+        if with_labels:  # an earlier process may have committed since the checks
             last_record.require_labels(record, written.commit_id)
         silent_before = {**last_record.positions(record), **written.offsets}
-        settings_in_force.require_same(settings.decisive, positions, silent_before, record)
+        settings_in_force.require_same(opening.settings.decisive, positions, silent_before, record)
         core = GroupCore(
             opening.group, opening.rules, state, meta, store, silent_before, last_record.set_aside(record)
         )
         core.note_snapshot_end(snapshot_end)
-        progress = GroupProgress(
-            settings.job_id,
-            opening.query_id,
-            opening.group,
-            settings.key_groups,
-            record,
-            written.commit_id,
-            opening.rules.computed,
-            settings.merchant_delay_ms,
-            settings.decisive,
-        )
         next_starts = {tp: max(offset, silent_before.get(tp, 0)) for tp, offset in positions.items()}
         meta.extra[COMMIT_ID] = written.commit_id
-        self.committer = GroupCommitter(
-            writer, progress, topics.transactions, next_starts, rebuilds, meta.extra
-        )
-        self._transactions = OwnPartitions(
-            opening.client, {tp: positions[tp] for tp in own_partitions}, settings.by_broker
-        )
-        self._tables = TableFollower(
-            opening.client,
-            opening.rules.tables,
-            (topics.model_rollouts,),
-            {tp: offset for tp, offset in positions.items() if tp not in own_partitions},
-            settings.max_records,
-            settings.max_bytes,
-            settings.by_broker,
-        )
+        self.committer = connections.committer(written, record, next_starts, rebuilds, meta.extra)
         last_written_s = record["written_at"] / 1000 if record else 0.0
         silent_s = min(max(time.time() - last_written_s, 0.0), HEARTBEAT_S)
         self.follower = Follower(
-            core, self._transactions, self._tables, self.committer, opening.pace, written.offsets, silent_s
+            core,
+            connections.transactions({tp: positions[tp] for tp in own_partitions}),
+            connections.tables({tp: offset for tp, offset in positions.items() if tp not in own_partitions}),
+            self.committer,
+            opening.pace,
+            written.offsets,
+            silent_s,
+            opening.clock,
         )
 
     def close(self) -> None:
         """Stop fetching and close the producer."""
-        for part in (self._transactions, self._tables, self.committer):
-            part.close()
+        self._connections.close()
 
 
-def _checked(
-    opening: Opening, own_partitions: set[PartitionId], meta: Meta, writer: GroupWriter
-) -> tuple[Offsets, int | None]:
-    """Check that state, output and log belong together, before another instance is fenced.
+def _checked(opening: Opening, connections: Connections, meta: Meta) -> tuple[Offsets, int | None]:
+    """Check that state, output and log belong together, before another writer is fenced.
 
     Returns:
-        P by partition of all inputs, and the answer of `_snapshot_end`.
+        P by partition of all inputs, and the answer of `Connections.snapshot_end`.
     """
-    topics, written = opening.rules.topics, writer.written()
-    with EndOffsets(opening.client, (topics.transactions, *opening.rules.tables)) as ends:
-        first, end = with_retries(ends.first), with_retries(ends.last)
-    # partitions added to a table since P was stored are read from their beginning
-    positions: Offsets = {**_inputs(opening, own_partitions, first), **positions_of(meta)}
+    known = _stored(meta)
+    written = connections.written(known)
     written.require_query(opening.query_id)
     require_output(meta.extra.get(COMMIT_ID, 0), written.commit_id, written.unknown)
-    require_fit(positions, written.offsets, first, end)
+    record = last_record.newest(written.progress, meta.extra.get(LAST))
     if opening.rules.merchants is not None:
-        _require_labels(writer, written, meta)
-    return positions, _snapshot_end(opening, positions, end)
+        if record is None or record["commit_id"] < written.commit_id:
+            # a running job may have committed between the reads of the record and of the offsets, or another
+            # group's open transaction may hide the record
+            stable = connections.written(known, stable=True)
+            record = last_record.newest(stable.progress, meta.extra.get(LAST))
+        last_record.require_labels(record, written.commit_id)
+    output = {**last_record.positions(record), **written.offsets}
+
+    def fit() -> tuple[Offsets, Offsets]:
+        # looked up after Q: a running writer may move Q, and ends are never before it
+        first, ends = connections.first(), connections.ends()
+        # partitions added to a table since P was stored are read from their beginning
+        positions: Offsets = {**_inputs(opening, first), **positions_of(meta)}
+        require_fit(positions, output, first, ends)
+        return positions, ends
+
+    positions, ends = confirmed(fit)
+    settings_in_force.require_same(opening.settings.decisive, positions, output, record)
+    return positions, connections.snapshot_end(positions, ends)
 
 
-def _require_labels(writer: GroupWriter, written: Written, meta: Meta) -> None:
-    """Check that the progress record of the last commit that `written` knows, or a later one, still exists.
-
-    Raises:
-        CheckpointError: it is lost.
-    """
-    stored = meta.extra.get(LAST)
-    record = last_record.newest(written.progress, stored)
-    if record is None or record["commit_id"] < written.commit_id:
-        # a running job may have committed between the reads of the record and of the offsets, or another
-        # group's open transaction may hide the record
-        record = last_record.newest(writer.written(stable=True).progress, stored)
-    last_record.require_labels(record, written.commit_id)
-
-
-def begin(opening: Opening, meta: Meta, store: PieceStore) -> None:
+def begin(opening: Opening, connections: Connections, meta: Meta, store: PieceStore) -> None:
     """Run a group's first epoch: store the log's first offsets as P, because retention may move them later.
 
     Raises:
         OtherQueryError: the group has written before, from another checkpoint.
         LogError: the group has written before, and the log has lost its first records.
-        LogError, SinkError: the brokers do not answer.
+        LogUnavailableError, SinkError: the brokers do not answer.
         SinkError: an open transaction hides the group's records.
     """
-    settings, topics = opening.settings, opening.rules.topics
-    own = opening.rules.key_groups.own(opening.group)
-    writer = GroupWriter(settings, opening.group, own, opening.query_id, opening.instance)
-    written = writer.written()
-    writer.close()
+    written = connections.written()
     written.require_query(opening.query_id)
-    with EndOffsets(opening.client, (topics.transactions, *opening.rules.tables)) as ends:
-        first = with_retries(ends.first)
+    first = connections.first()
     # a checkpoint that lost its first epochs may begin again, as long as the log is complete
     if written.commit_id and any(first.values()):
         raise LogError(
-            f"the checkpoint is empty, but job {settings.job_id} has written output before, and the log has "
-            "lost its first records; "
-            "restore a copy of the checkpoint, or use another job id"
+            f"the checkpoint is empty, but job {opening.settings.job_id} has written output before, and the "
+            "log has lost its first records; restore a copy of the checkpoint, or use another job id"
         )
-    own_partitions = {(topics.transactions, partition) for partition in own}
-    save_positions(meta, _inputs(opening, own_partitions, first))
-    meta.extra[settings_in_force.SETTINGS] = settings.decisive
+    save_positions(meta, _inputs(opening, first))
+    meta.extra[settings_in_force.SETTINGS] = opening.settings.decisive
     seal(store, meta)
 
 
-def change_settings(opening: Opening, meta: Meta, store: PieceStore) -> None:
+def change_settings(opening: Opening, connections: Connections, meta: Meta, store: PieceStore) -> None:
     """Run an epoch that stores other settings with the state, and decides nothing.
 
     If the settings were stored together with the first decisions, a crash between the first output and the
@@ -236,10 +253,7 @@ def change_settings(opening: Opening, meta: Meta, store: PieceStore) -> None:
         CheckpointError: P is behind Q.
         OtherQueryError, SinkError: see `begin`.
     """
-    own = opening.rules.key_groups.own(opening.group)
-    writer = GroupWriter(opening.settings, opening.group, own, opening.query_id, opening.instance)
-    written = writer.written(stable=True)
-    writer.close()
+    written = connections.written(_stored(meta), stable=True)
     written.require_query(opening.query_id)
     record = last_record.newest(written.progress, meta.extra.get(LAST))
     output = {**last_record.positions(record), **written.offsets}
@@ -248,42 +262,14 @@ def change_settings(opening: Opening, meta: Meta, store: PieceStore) -> None:
     seal(store, meta)
 
 
-def _inputs(opening: Opening, own_partitions: set[PartitionId], offsets: Offsets) -> Offsets:
+def _stored(meta: Meta) -> Record | None:
+    """Return the state's copy of the group's last progress record."""
+    text = meta.extra.get(LAST)
+    record: Record | None = orjson.loads(text) if text else None
+    return record
+
+
+def _inputs(opening: Opening, offsets: Offsets) -> Offsets:
     """Select a group's inputs: its own partitions of the transactions, and all partitions of the tables."""
-    tables = opening.rules.tables
-    return {tp: offset for tp, offset in offsets.items() if tp in own_partitions or tp[0] in tables}
-
-
-def _snapshot_end(opening: Opening, positions: Offsets, ends: Offsets) -> int | None:
-    """Read the profiles ahead from P to their ends, and return the earliest arrival that ends a snapshot.
-
-    Otherwise a partition with rows of a later snapshot might be folded before the partition that holds the
-    last row of the first snapshot, and those rows would count as rows of the first (see `decode.snapshots`).
-
-    Returns:
-        Arrival, ms, of a snapshot's last row; None if there is none from P on. If P is beyond the first
-        snapshot, the row is a later snapshot's; the core then keeps the earlier arrival from the state.
-    """
-    topic = opening.rules.topics.profiles
-    remaining = {tp: end for tp, end in ends.items() if tp[0] == topic and positions[tp] < end}
-    log = LogFollower(opening.client, {tp: positions[tp] for tp in remaining}, opening.settings.by_broker)
-    first_end, last_read = None, time.monotonic()
-    try:
-        while remaining:
-            batches = log.take(opening.settings.max_records, opening.settings.max_bytes, PAUSE_S)
-            for records in batches:
-                first_end = snapshots.first_end(first_end, _earliest_end(records))
-                last_read = time.monotonic()
-            remaining = {tp: end for tp, end in remaining.items() if log.positions[tp] < end}
-            if time.monotonic() - last_read > PATIENCE_S:
-                raise LogError(f"no more records of {topic} arrive: {log.trouble()}; check the brokers")
-    finally:
-        log.close()
-    return first_end
-
-
-def _earliest_end(records: Records) -> int | None:
-    """Return the earliest arrival of a record that ends a snapshot, ms; None without one."""
-    candidates = np.flatnonzero(keys.may_end_snapshot(records.values, np.ones(len(records), dtype=np.bool_)))
-    ends = [row for row in candidates.tolist() if snapshots.ends_snapshot(records.values[row].as_py())]
-    return min(records.arrivals[ends].tolist(), default=None)
+    own, tables = opening.own_partitions, opening.rules.tables
+    return {tp: offset for tp, offset in offsets.items() if tp in own or tp[0] in tables}

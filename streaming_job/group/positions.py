@@ -16,7 +16,7 @@ def require_fit(state: Offsets, output: Offsets, first: Offsets, end: Offsets) -
 
     Args:
         state: P by partition of all inputs.
-        output: Q by partition of the group's transactions; empty if it has never written output.
+        output: Q by partition, as far as it is known; empty if the group has never written output.
         first: the first offset in the log, by partition of all inputs.
         end: the offset after the last record, by partition of all inputs.
 
@@ -32,18 +32,34 @@ def require_fit(state: Offsets, output: Offsets, first: Offsets, end: Offsets) -
                 "belong to it, or an older copy of the checkpoint, or use another job id"
             )
         if tp not in end:
-            raise LogError(f"{_name(tp)} is gone: restore the topic, or use another job id")
+            raise _gone(tp)
         if first[tp] > offset:
             raise LogError(
                 f"{_name(tp)} has to be read from offset {offset}, but begins at {first[tp]}: "
                 "retention has deleted the records, or the topic was recreated; restore a younger copy of "
                 "the checkpoint, or use another job id"
             )
-        # if the log ends before Q, new records would get offsets below Q, and be decided in silence
-        read = max(offset, output.get(tp, 0))
-        if end[tp] < read:
+    require_reach({tp: max(offset, output.get(tp, 0)) for tp, offset in state.items()}, end)
+
+
+def require_reach(read: Offsets, end: Offsets) -> None:
+    """Check that the log reaches the offsets up to which the group has read it.
+
+    If the log ends before Q, new records get offsets below Q, and would be decided in silence.
+
+    Args:
+        read: offset after the last record read in this or an earlier run, by partition.
+        end: the offset after the last record, by partition.
+
+    Raises:
+        LogError: a partition is gone or ends earlier.
+    """
+    for tp, offset in sorted(read.items()):
+        if tp not in end:
+            raise _gone(tp)
+        if end[tp] < offset:
             raise LogError(
-                f"{_name(tp)} was read up to offset {read}, but ends at {end[tp]}: the topic was "
+                f"{_name(tp)} was read up to offset {offset}, but ends at {end[tp]}: the topic was "
                 "recreated, or has lost records; restore it, or use another job id"
             )
 
@@ -72,6 +88,10 @@ def require_output(state: int, topics: int, unknown: Collection[PartitionId] = (
             f"progress records show its position in {', '.join(map(_name, sorted(unknown)))} after the last "
             "one; restore the consumer group's offsets or the progress topic, or use another job id"
         )
+
+
+def _gone(tp: PartitionId) -> LogError:
+    return LogError(f"{_name(tp)} is gone: restore the topic, or use another job id")
 
 
 def _name(tp: PartitionId) -> str:

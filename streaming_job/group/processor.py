@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -18,23 +19,30 @@ from feature_store.catalogue import names_of
 from feature_store.errors import FraudError
 from feature_store.merchants.catalogue import computed
 from feature_store.state.arena import layout_digest
-from feature_store.state.journal import load_meta
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import Meta, load_meta
 from models import loading
 from models.errors import ModelUnavailableError
 from models.registry import ModelRef
 from models.scoring import Scorer
 from streaming_job.decode.transactions import TimeLimits
+from streaming_job.facts.record import FactError
 from streaming_job.facts.table import MerchantRules
 from streaming_job.group import settings_in_force
+from streaming_job.group.connections import KafkaConnections
 from streaming_job.group.opening import OpenGroup, Opening, begin, change_settings
 from streaming_job.group.placement import grouping_values
 from streaming_job.group.rules import Rules
 from streaming_job.group.stored_positions import positions_of
 from streaming_job.group.working_copy import WorkingCopy
+from streaming_job.log.errors import LogError
 from streaming_job.log.partitioner import KeyGroups
+from streaming_job.runtime.checkpoint import CheckpointError
 from streaming_job.runtime.epochs import Address, Epoch
 from streaming_job.runtime.workers.warm_up import freeze_after_warm_up
 from streaming_job.settings import JobSettings
+from streaming_job.transaction.writer import FencedError
+from streaming_job.transaction.written import OtherQueryError
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +52,8 @@ SUMMARY_SCHEMA = (
 """Schema of the summary rows: one row for each group and epoch."""
 NOTHING: dict[str, Any] = {"commits": 0, "transactions": 0, "alerts": 0, "dead_letters": 0, "positions": "{}"}
 """Summary of an epoch that only stores P or settings."""
+VERDICTS = (LogError, CheckpointError, OtherQueryError, FactError, FencedError)
+"""Errors that a new attempt of the task cannot mend: they end the job at the first attempt."""
 # type objects, because each task would send a DDL string to the JVM for parsing
 _NAME = StructType().add("name", StringType())
 _BLOB = StructType().add("blob", BinaryType())
@@ -143,6 +153,15 @@ def _load_patiently(ref: ModelRef, tracking_uri: str, cache_dir: Path, names: tu
         time.sleep(MODEL_RETRY_S)
 
 
+def _opened(opening: Opening, state: GroupState, meta: Meta, pieces: Pieces, rebuilds: int) -> OpenGroup:
+    connections = KafkaConnections(opening)
+    try:
+        return OpenGroup(opening, connections, state, meta, pieces, rebuilds)
+    except BaseException:
+        connections.close()
+        raise
+
+
 class GroupProcessor(StatefulProcessor):
     """The stateful processor that follows the log for a key group until the epoch is over."""
 
@@ -171,7 +190,12 @@ class GroupProcessor(StatefulProcessor):
         assert task is not None
         group, epoch = self._groups[key[0]], int(task.getLocalProperty(EPOCH) or 0)
         with Epoch(self._address, epoch) as running:
-            summary = self._follow(group, running, str(task.getLocalProperty(QUERY)))
+            try:
+                summary = self._follow(group, running, str(task.getLocalProperty(QUERY)))
+            except VERDICTS as fault:
+                log.error("key group %d: %s", group, fault)
+                running.report(fault)
+                raise
         freeze_after_warm_up()
         yield Row(key_group=group, **summary)
 
@@ -182,10 +206,12 @@ class GroupProcessor(StatefulProcessor):
         meta = load_meta(pieces)
         opening = self._opening(group, query_id)
         if not positions_of(meta):
-            begin(opening, meta, pieces)
+            with closing(KafkaConnections(opening)) as connections:
+                begin(opening, connections, meta, pieces)
             return NOTHING
         if not settings_in_force.are_stored(meta, self._settings.decisive):
-            change_settings(opening, meta, pieces)
+            with closing(KafkaConnections(opening)) as connections:
+                change_settings(opening, connections, meta, pieces)
             return NOTHING
         if served is not None and (served.group, served.open.meta.token) != (group, meta.token):
             # another process has served the group since this one did, or this one now serves another group
@@ -199,8 +225,7 @@ class GroupProcessor(StatefulProcessor):
                 served.open.close()
                 served = None
             if served is None:
-                opened = OpenGroup(opening, state, meta, pieces, copy.rebuilds - rebuilds)
-                served = _Served(group, opened)
+                served = _Served(group, _opened(opening, state, meta, pieces, copy.rebuilds - rebuilds))
             served.open.committer.begin(epoch.number)
             positions = served.open.follower.run(epoch, pieces)
         _served = served

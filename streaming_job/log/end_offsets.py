@@ -9,7 +9,7 @@ from typing import TypeVar
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, TopicPartition
 
 from streaming_job.log import topic_reader
-from streaming_job.log.errors import PATIENCE_S, LogError
+from streaming_job.log.errors import PATIENCE_S, LogError, LogUnavailableError
 from streaming_job.log.records import Offsets
 
 TIMEOUT_S = 5.0
@@ -26,7 +26,8 @@ def with_retries(ask: Callable[[], T]) -> T:
     """Make a request to the brokers, with retries for PATIENCE_S.
 
     Raises:
-        LogError: for PATIENCE_S the brokers did not answer, or answered with an error.
+        LogError: for PATIENCE_S there was no such topic.
+        LogUnavailableError: for PATIENCE_S the brokers did not answer, or answered with another error.
     """
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -34,7 +35,11 @@ def with_retries(ask: Callable[[], T]) -> T:
             return ask()
         except KafkaException as fault:
             if time.monotonic() > deadline:
-                raise LogError(
+                if topic_reader.is_missing(fault):
+                    raise LogError(
+                        f"{fault.args[0].str()}: an input topic is gone; restore it, or use another job id"
+                    ) from fault
+                raise LogUnavailableError(
                     f"the ends of the input topics cannot be read: {fault.args[0].str()}; check the brokers"
                 ) from fault
         time.sleep(PAUSE_S)

@@ -1,10 +1,39 @@
 """Errors of the input topics."""
 
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
 from feature_store.errors import FraudError
 
 PATIENCE_S = 120.0
 """Time for which brokers may be unreachable, or a partition unreadable, before the job ends."""
+CONFIRM_S = 10.0
+"""Time for which a log has to lack records before it counts as damaged: a new leader may report too low an
+end until its followers have caught up."""
+LOOK_S = 0.5
+T = TypeVar("T")
 
 
 class LogError(FraudError):
-    """Records that should be on an input topic cannot be read."""
+    """Records that should be on an input topic are lost. It ends the job: no new attempt brings them back."""
+
+
+class LogUnavailableError(FraudError):
+    """An input topic cannot be read now; a new attempt of the task may succeed."""
+
+
+def confirmed(look: Callable[[], T]) -> T:
+    """Repeat a look at the log that finds records missing, for CONFIRM_S; return the first good result.
+
+    Raises:
+        LogError: as raised by the last look.
+    """
+    deadline = time.monotonic() + CONFIRM_S
+    while True:
+        try:
+            return look()
+        except LogError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(LOOK_S)

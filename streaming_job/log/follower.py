@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping
 import numpy as np
 from confluent_kafka import KafkaError
 
-from streaming_job.log.errors import PATIENCE_S, LogError
+from feature_store.errors import FraudError
+from streaming_job.log.errors import PATIENCE_S, LogError, LogUnavailableError
 from streaming_job.log.ffi import Client, error_of, partition_of
 from streaming_job.log.message_batch import MessageBatch
 from streaming_job.log.message_kernels import NO_LIMIT, PARTITION_STATE
@@ -21,6 +22,12 @@ FIRST_SIZE = 1024
 PAUSE_S = 0.1
 """Pause before a partition is fetched again after an error."""
 GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION)
+MISSING = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_TOPIC,
+    KafkaError._UNKNOWN_PARTITION,
+)
+"""Errors of a partition that does not exist; it may be about to be added."""
 
 TUNING = {
     "log_level": "2",  # errors are raised
@@ -81,7 +88,7 @@ class LogFollower:
         """Row of a partition that failed, or was cut by a full batch -> time at which it is fetched again."""
         self._failing_since: dict[int, float] = {}
         """Row of a partition -> time of the first error since a record or the partition's end was read."""
-        self._lost: LogError | None = None
+        self._lost: FraudError | None = None
         for row in range(len(self._partitions)):
             self._start(row)
 
@@ -103,9 +110,10 @@ class LogFollower:
             One `Records` for each topic that has new records.
 
         Raises:
-            LogError: records are gone, or a partition cannot be read for PATIENCE_S. It is raised after all
+            LogError: records are gone, or a partition has not existed for PATIENCE_S. It is raised after all
                 records read before have been returned. Or a record has another timestamp than the broker's
                 (the first of each run of a partition is looked at); then none read with it is returned.
+            LogUnavailableError: a partition cannot be read for PATIENCE_S for another reason.
         """
         if self._lost is not None:
             raise self._lost
@@ -208,7 +216,8 @@ class LogFollower:
                 "was recreated; see docs/operations.md"
             )
         elif now - self._failing_since[row] > PATIENCE_S:
-            self._lost = LogError(
+            kind = LogError if error.code() in MISSING else LogUnavailableError
+            self._lost = kind(
                 f"{where} cannot be read for {PATIENCE_S:.0f} s ({error.str()}); check the brokers, and "
                 "whether the topic exists"
             )

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 
 from streaming_job.log.end_offsets import EndOffsets, with_retries
-from streaming_job.log.errors import PATIENCE_S, LogError
+from streaming_job.log.errors import PATIENCE_S, LogUnavailableError
 from streaming_job.log.follower import LogFollower
 from streaming_job.log.records import Offsets, Records
 
@@ -50,7 +50,7 @@ class TableFollower:
             by_broker: see `LogFollower`.
 
         Raises:
-            LogError: the brokers do not answer, or answer with an error.
+            LogError, LogUnavailableError: see `with_retries`.
             LibraryError: librdkafka refuses the settings, a topic or a partition.
         """
         self._ends = EndOffsets(client, tuple(topics))
@@ -71,7 +71,7 @@ class TableFollower:
         """Return the last stable offset of each partition of some tables, by default all of them.
 
         Raises:
-            LogError: for PATIENCE_S the brokers did not answer, or answered with an error.
+            LogError, LogUnavailableError: see `with_retries`.
         """
         return with_retries(partial(self._ends.last, topics))
 
@@ -92,7 +92,7 @@ class TableFollower:
         """Return a batch of new records.
 
         Raises:
-            LogError: records are gone, or a partition cannot be read for PATIENCE_S.
+            LogError, LogUnavailableError: see `LogFollower.take`.
         """
         return self._log.take(self._most, self._most_bytes, wait_s)
 
@@ -106,13 +106,14 @@ class TableFollower:
             topics: the tables to read to their ends.
 
         Raises:
-            LogError: records are gone or do not arrive, a table has new partitions, or the brokers do not
+            LogError: records are gone.
+            LogUnavailableError: records do not arrive, a table has new partitions, or the brokers do not
                 answer.
         """
         yield from self.poll()
         ends = self._current_ends(topics)
         if new := ends.keys() - self.positions.keys():
-            raise LogError(
+            raise LogUnavailableError(
                 f"{_describe(dict.fromkeys(new, 0))}: a table has new partitions; the group is opened again"
             )
         last_read, positions = time.monotonic(), dict(self.positions)
@@ -123,7 +124,7 @@ class TableFollower:
             elif time.monotonic() - last_read > OPEN_S and self._are_open(missing):
                 return
             elif time.monotonic() - last_read > PATIENCE_S:
-                raise LogError(
+                raise LogUnavailableError(
                     f"records of the tables up to {_describe(ends)} do not arrive: {self._log.trouble()}; "
                     "check the brokers, and whether a topic was recreated or has lost records"
                 )

@@ -1,5 +1,6 @@
 """The reader of progress records: finds the newest one of each key group, from the topic's end backwards."""
 
+import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -9,13 +10,16 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from streaming_job.log import topic_reader
 from streaming_job.progress.totals import Totals
 
-STEPS_BACK = (100, 1_000, 10_000, 100_000, 1_000_000)
-"""Distances from a partition's end at which the search begins, tried in turn."""
+log = logging.getLogger(__name__)
+
+STEPS_BACK = (100, 1_000, 10_000, 100_000)
+"""Distances from a partition's end at which the search begins, tried in turn; then each is ten times the one
+before, until the partition's beginning."""
 FEATURE_COUNTS = "feature_counts"
 """Field that only some records carry (`progress.writer`)."""
-BLIND = 100_000
-"""Distance beyond which the search continues only if a record of the job has been found. A job's key groups
-write concurrently, so their newest records are close together: if none is nearer, there is probably none."""
+BLIND = STEPS_BACK[-1]
+"""`first_within` of a search for a job that may be new, or need not be found unless it runs: the rest of the
+topic may be all that other jobs have ever written."""
 _BROKEN = (KeyError, TypeError, ValueError, AttributeError)
 
 
@@ -57,18 +61,25 @@ def with_feature_counts(record: dict[str, Any], before: Mapping[str, Any] | None
 
 
 def newest_by_group(
-    reader: Consumer, topic: str, job_id: str, groups: Collection[int] | None = None
+    reader: Consumer,
+    topic: str,
+    job_id: str,
+    groups: Collection[int] | None = None,
+    *,
+    first_within: int | None = None,
 ) -> dict[int, dict[str, Any]]:
-    """Return the newest progress record of key groups, by group.
+    """Return the newest progress record of key groups, by group; groups without one are left out.
 
-    Groups without a record in the last STEPS_BACK[-1] offsets of any partition are left out. If no group of
-    the job has one in the last BLIND offsets, all are left out.
+    The search goes back to the beginning of the topic if it has to: other jobs may have written any number of
+    records since.
 
     Args:
         reader: a consumer that joined no group (`topic_reader.consumer`); its assignment changes.
         topic: topic of the progress.
         job_id: id of the job.
         groups: the groups to find; None means all groups of the job.
+        first_within: number of last offsets in which the job's first record has to be found; else the search
+            ends, with a warning if the topic has more. None: no such limit.
 
     Raises:
         KafkaException: no such topic, no answer, or a partition cannot be read.
@@ -77,8 +88,14 @@ def newest_by_group(
     tps = [TopicPartition(topic, partition) for partition in topic_reader.partitions(reader, topic)]
     bounds = [topic_reader.offsets(reader, tp) for tp in tps]
     seen_from = [end for _, end in bounds]
-    for back in STEPS_BACK:
-        if back > BLIND and not newest:
+    for back in _distances(max((end - first for first, end in bounds), default=0)):
+        if first_within is not None and back > first_within and not newest:
+            log.warning(
+                "no progress of job %s is among the last %d offsets of %s; older ones were not read",
+                job_id,
+                first_within,
+                topic,
+            )
             break
         for index, (tp, (first, end)) in enumerate(zip(tps, bounds, strict=True)):
             start = max(first, end - back)
@@ -91,6 +108,18 @@ def newest_by_group(
         if newest and all(group in newest for group in _wanted(groups, newest)):
             break
     return {group: record for group, record in newest.items() if groups is None or group in groups}
+
+
+def _distances(longest: int) -> Iterator[int]:
+    """Yield the distances from the end at which the search begins; the last is at least `longest`."""
+    back = STEPS_BACK[-1]
+    for step in STEPS_BACK:
+        yield step
+        if step >= longest:
+            return
+    while back < longest:
+        back *= 10
+        yield back
 
 
 def _wanted(groups: Collection[int] | None, newest: dict[int, dict[str, Any]]) -> Collection[int]:

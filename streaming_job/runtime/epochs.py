@@ -3,6 +3,9 @@
 Each task of an epoch keeps a connection to the driver. One byte from the driver ends the task's loop, and so
 does a closed connection: a task whose driver is gone must not continue. A byte from the task asks the driver
 to end the epoch early. A client has to send a secret, which Spark gives to the tasks.
+
+A task can also send a verdict: an error that no new attempt can mend. Spark knows no such errors and would
+try the task again, up to four times. So the driver cancels Spark's job, and the task waits for that.
 """
 
 import hmac
@@ -25,11 +28,16 @@ log = logging.getLogger(__name__)
 _HELLO = struct.Struct("<32sq")
 """Secret and epoch."""
 _END = b"."
+_LINE = b"\n"
+"""End of a verdict, which is one line of text and does not begin with _END."""
 LOOK_S = 0.1
 """Interval at which the driver checks whether the epoch has to end early."""
 CONNECT_TIMEOUT_S = 20.0
 GREETING_S = 10.0
 """Time in which a client has to send its secret; a task does so at once."""
+RECEIVE_BYTES = 4096
+REPORT_S = 60.0
+"""Longest time for which a task waits to be cancelled after its verdict; then it fails as any other task."""
 MAX_STRANGERS = 64
 """Of the connections that have not sent the secret yet, the driver keeps at most this number plus the number
 of tasks; if there are more, it drops the oldest."""
@@ -51,7 +59,14 @@ class Address:
 class EpochServer:
     """The driver's side of the connections."""
 
-    def __init__(self, host: str, port: int, must_end: Callable[[], bool], tasks: int = 1) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        must_end: Callable[[], bool],
+        tasks: int = 1,
+        cancel: Callable[[], None] = lambda: None,
+    ) -> None:
         """Listen, and start the thread that ends epochs.
 
         Args:
@@ -59,13 +74,18 @@ class EpochServer:
             port: port to listen on; 0: any free port.
             must_end: called at least every LOOK_S during an epoch; True ends it.
             tasks: number of tasks of an epoch, which connect at the same time.
+            cancel: called after the first verdict of a task; cancels the epoch's tasks.
         """
+        self.verdict: str | None = None
+        """The first verdict of a task: qualified name of the error, colon, message."""
+        self._cancel = cancel
         self._must_end = must_end
         self._listener = socket.create_server((host, port), backlog=256)
         self.address = Address(host, self._listener.getsockname()[1], secrets.token_hex(16).encode())
         self._lock = threading.Lock()
         self._epoch, self._deadline, self._ended = -1, 0.0, True
-        self._tasks: set[socket.socket] = set()
+        self._tasks: dict[socket.socket, bytes] = {}
+        """Connection of each task -> what it has sent and has not been handled."""
         self._max_strangers = MAX_STRANGERS + tasks
         self._strangers: dict[socket.socket, float] = {}
         """Connection that has not sent the secret yet -> time by which it has to, oldest first."""
@@ -99,6 +119,8 @@ class EpochServer:
             log.exception("epochs can no longer be ended")
         with self._lock:
             self._end()
+        for connection in self._tasks:
+            connection.close()
         self._selector.close()
         self._listener.close()
 
@@ -154,22 +176,30 @@ class EpochServer:
         if not hmac.compare_digest(secret, self.address.secret):
             self._drop(connection)
             return
-        self._tasks.add(connection)
+        self._tasks[connection] = b""
         with self._lock:
             if epoch != self._epoch or self._ended:
                 _send_end(connection)
 
     def _hear(self, connection: socket.socket) -> None:
         try:
-            request = connection.recv(1)
+            received = connection.recv(RECEIVE_BYTES)
         except OSError:
-            request = b""
-        if request:
+            received = b""
+        if not received:
+            del self._tasks[connection]
+            self._drop(connection)
+            return
+        sent = self._tasks[connection] + received
+        if sent.startswith(_END):
             with self._lock:
                 self._deadline = 0.0
-            return
-        self._tasks.remove(connection)
-        self._drop(connection)
+            sent = sent.lstrip(_END)
+        verdict, end, rest = sent.partition(_LINE)
+        self._tasks[connection] = rest if end else sent
+        if end and self.verdict is None:
+            self.verdict = verdict.decode(errors="replace")
+            self._cancel()
 
     def _drop(self, connection: socket.socket) -> None:
         self._selector.unregister(connection)
@@ -228,6 +258,16 @@ class Epoch:
                 self._socket.send(_END)
             except OSError:
                 self._over = True
+
+    def report(self, fault: FraudError) -> None:
+        """Send a verdict to the driver, and wait until it has cancelled this task, REPORT_S at most."""
+        kind = type(fault)
+        text = " ".join(f"{kind.__module__}.{kind.__qualname__}: {fault}".split())
+        with suppress(OSError):
+            self._socket.settimeout(REPORT_S)
+            self._socket.sendall(text.encode() + _LINE)
+            while self._socket.recv(RECEIVE_BYTES):
+                pass
 
     def __enter__(self) -> "Epoch":
         return self

@@ -85,10 +85,11 @@ class GroupWriter:
         """Whether the last transaction failed because a newer producer fenced this one. False if it was open
         for longer than its timeout: the brokers then report the same error."""
 
-    def written(self, *, stable: bool = False) -> Written:
+    def written(self, known: Mapping[str, Any] | None = None, *, stable: bool = False) -> Written:
         """Return what the group has written, without fencing a running writer.
 
         Args:
+            known: as for `take_over`.
             stable: whether to wait in any case until no open transaction hides a progress record. If False,
                 it waits only if the committed offsets are incomplete.
 
@@ -96,12 +97,12 @@ class GroupWriter:
             SinkError: the brokers do not answer, or a transaction stays open.
         """
         if not stable:
-            written = self._reader.running()
+            written = self._reader.running(known)
             if written.owner is not None and not written.unknown:
                 return written
         # without complete committed offsets the newest progress record is needed, which another group's open
         # transaction may hide
-        return self._reader.running(stable=True)
+        return self._reader.running(known, stable=True)
 
     def take_over(
         self, ends: Offsets, *, from_others: bool = True, known: Mapping[str, Any] | None = None

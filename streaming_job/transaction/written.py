@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from feature_store.errors import FraudError
 from streaming_job.log import topic_reader
 from streaming_job.log.records import Offsets, PartitionId
-from streaming_job.progress.reader import newest_by_group
+from streaming_job.progress.reader import BLIND, newest_by_group
 from streaming_job.settings import JobSettings
 from streaming_job.transaction.producer import CALL_TIMEOUT_S, CLIENT, SinkError, describe
 
@@ -226,15 +226,18 @@ class WrittenReader:
         self, client: Consumer, known: Mapping[str, Any] | None, *, stable: bool
     ) -> tuple[Written, list[str]]:
         try:
-            if known is not None:
-                offsets = _patiently(lambda: _committed(client, self._own))
-                marks = [Mark.from_metadata(part.metadata) for part in offsets]
-                if marks and all(mark and mark.commit_id == known["commit_id"] for mark in marks):
-                    return combined(offsets, known, self._own)
+            offsets = _patiently(lambda: _committed(client, self._own))
+            marks = [Mark.from_metadata(part.metadata) for part in offsets]
+            if known and marks and all(mark and mark.commit_id == known["commit_id"] for mark in marks):
+                return combined(offsets, known, self._own)
             if stable:
                 _patiently(self._await_stable)
+            # without a trace in state and offsets, the job is most likely new
+            first_within = None if known or any(marks) else BLIND
             records = _patiently(
-                lambda: newest_by_group(self._settled, self._topic, self._job_id, {self._group})
+                lambda: newest_by_group(
+                    self._settled, self._topic, self._job_id, {self._group}, first_within=first_within
+                )
             )
             self._settled.unassign()
             offsets = _patiently(lambda: _committed(client, self._own))

@@ -5,9 +5,10 @@ the store become durable together. The log is that of `memory_log`.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -16,23 +17,39 @@ import pytest
 from feature_store.state import deltas, journal, piece_records
 from feature_store.state.arena import MemoryArena
 from feature_store.state.group_state import GroupState
-from feature_store.state.journal import MemoryPieces, Meta, load_meta, rebuild, seal
+from feature_store.state.journal import MemoryPieces, Meta, load_meta, rebuild
 from harness.job_world import TOPICS
 from harness.memory_log import Fate, KilledError, MemoryLog, MemoryTables, MemoryTransactions
 from loadtests.oracle import Record
 from streaming_job.decode.snapshots import ends_snapshot
-from streaming_job.group import core, loop, settings_in_force
-from streaming_job.group.core import GroupCore
+from streaming_job.group import core, last_record, loop, settings_in_force
+from streaming_job.group.last_record import COMMIT_ID, LAST
 from streaming_job.group.loop import Follower, Pace
-from streaming_job.group.positions import require_fit
+from streaming_job.group.opening import OpenGroup, Opening, begin, change_settings
 from streaming_job.group.rules import Rules
-from streaming_job.group.stored_positions import positions_of, save_positions
+from streaming_job.group.stored_positions import positions_of
 from streaming_job.log.records import Offsets, PartitionId
 from streaming_job.progress.outcome import Outcome
 from streaming_job.progress.trials import Trials
+from streaming_job.settings import JobSettings
+from streaming_job.transaction.written import Written
 
 DELTA_ROWS, CARDS_PER_PIECE = 9, 3
 FACTS = (TOPICS.merchant_facts, 0)
+
+
+def settings_of(rules: Rules) -> JobSettings:
+    """The settings of a job that connects to nothing."""
+    nowhere = "nowhere"
+    return JobSettings(
+        bootstrap_servers=nowhere,
+        mlflow_tracking_uri=nowhere,
+        checkpoint=nowhere,
+        work_dir=Path(nowhere),
+        key_groups=rules.key_groups.groups,
+        allowed_lateness_ms=rules.limits.lateness_ms,
+        allowed_skew_ms=rules.limits.skew_ms,
+    )
 
 
 @dataclass
@@ -53,10 +70,8 @@ class Output:
     """Sums over all progress records."""
     committed: Offsets = field(default_factory=dict)
     """Committed offsets of transactions."""
-    reported: Offsets = field(default_factory=dict)
-    """End offsets in the newest progress record."""
-    settings: dict[str, Any] = field(default_factory=dict)
-    """Settings in the newest progress record."""
+    progress: dict[str, Any] | None = None
+    """The newest progress record: the fields from which the next process continues."""
 
     def add(self, outcome: Outcome) -> None:
         """Append an outcome."""
@@ -73,6 +88,31 @@ class Output:
         self.facts += outcome.facts
         self.counts.update(outcome.counts)
 
+    def commit(self, ends: Offsets, set_aside: Mapping[int, str] | None, settings: Mapping[str, Any]) -> None:
+        """Write the next progress record.
+
+        Args:
+            ends: positions after the commit.
+            set_aside: as in `Outcome`; None: unchanged.
+            settings: `JobSettings.decisive`.
+        """
+        before = self.progress["rollouts_set_aside"] if self.progress is not None else {}
+        self.progress = {
+            "commit_id": self.commit_id + 1,
+            "written_at": 0,
+            "settings": settings,
+            "partitions": [
+                {"topic": topic, "partition": partition, "end_offset": end}
+                for (topic, partition), end in ends.items()
+            ],
+            "rollouts_set_aside": before if set_aside is None else {str(o): r for o, r in set_aside.items()},
+        }
+
+    @property
+    def commit_id(self) -> int:
+        """Number of the group's last Kafka transaction."""
+        return self.progress["commit_id"] if self.progress is not None else 0
+
     def counted(self) -> dict[str, Any]:
         """Counts of the trials without times and float sums; such sums depend on the order of addition."""
         content: dict[str, Any] = orjson.loads(orjson.dumps(self.trials.to_json()))
@@ -86,14 +126,26 @@ class Output:
 
 
 class MemoryCommitter:
-    """See `loop.Committer`; a kill may leave the transaction committed, or not."""
+    """See `opening.EpochCommitter`; a kill may leave the transaction committed, or not."""
 
     def __init__(
-        self, group: int, output: Output, fate: Fate, log: MemoryLog, settings: dict[str, Any]
+        self, output: Output, fate: Fate, log: MemoryLog, opening: Opening, notes: dict[str, Any]
     ) -> None:
-        """Continue after the committed output of a group."""
-        self._group, self._output, self._fate, self._log = group, output, fate, log
-        self._settings = settings
+        """Continue after the committed output.
+
+        Args:
+            output: the output topics.
+            fate: kills the process.
+            log: to which facts are written.
+            opening: the group and its job.
+            notes: `Meta.extra` of the state, as for `GroupCommitter`.
+        """
+        self._output, self._fate, self._log, self._notes = output, fate, log, notes
+        self._group, self._settings = opening.group, opening.settings.decisive
+        self.summary: dict[str, int] = {}
+
+    def begin(self, epoch: int) -> None:
+        """See `opening.EpochCommitter`."""
 
     def commit(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
         """See `loop.Committer`."""
@@ -103,10 +155,83 @@ class MemoryCommitter:
         output.add(outcome)
         if outcome.facts:
             self._log.append(FACTS, [(str(self._group).encode(), fact) for fact in outcome.facts])
-        assert all(ends[partition] >= end for partition, end in output.reported.items()), "goes back behind Q"
-        output.reported, output.settings = dict(ends), self._settings
+        reported = last_record.positions(output.progress)
+        assert all(ends[partition] >= end for partition, end in reported.items()), "goes back behind Q"
+        output.commit(ends, outcome.set_aside, self._settings)
         output.committed |= {partition: ends[partition] for partition in output.committed}
+        self._notes |= {LAST: orjson.dumps(output.progress).decode(), COMMIT_ID: output.commit_id}
         self._fate.call()
+
+
+class MemoryConnections:
+    """See `opening.Connections`; the log and the output are in memory."""
+
+    def __init__(self, log: MemoryLog, output: Output, fate: Fate, opening: Opening) -> None:
+        """Connect a process to the log and the output of its group."""
+        self._log, self._output, self._fate, self._opening = log, output, fate, opening
+
+    def written(self, known: last_record.Record | None = None, *, stable: bool = False) -> Written:
+        """See `GroupWriter.written`."""
+        output = self._output
+        return Written(dict(output.committed), output.commit_id, None, None, output.progress)
+
+    def take_over(self, ends: Offsets, *, from_others: bool, known: last_record.Record | None) -> Written:
+        """See `GroupWriter.take_over`."""
+        self._fate.call()
+        committed = self._output.committed
+        self._output.committed = {tp: max(end, committed.get(tp, 0)) for tp, end in ends.items()}
+        self._fate.call()
+        return self.written()
+
+    def first(self) -> Offsets:
+        """See `opening.Connections`."""
+        return dict.fromkeys(self.ends(), 0)
+
+    def ends(self) -> Offsets:
+        """See `opening.Connections`."""
+        rules = self._opening.rules
+        return self._log.ends([rules.topics.transactions, *rules.tables])
+
+    def snapshot_end(self, positions: Offsets, ends: Offsets) -> int | None:
+        """See `opening.Connections`."""
+        profiles = self._opening.rules.topics.profiles
+        starts = {tp: offset for tp, offset in positions.items() if tp[0] == profiles}
+        records = self._log.between(starts, ends)
+        return min((record.timestamp for record in records if ends_snapshot(record.value)), default=None)
+
+    def transactions(self, positions: Offsets) -> MemoryTransactions:
+        """See `opening.Connections`."""
+        return MemoryTransactions(self._log, self._fate, positions)
+
+    def tables(self, positions: Offsets) -> MemoryTables:
+        """See `opening.Connections`."""
+        return MemoryTables(self._log, self._fate, positions, self._opening.rules.tables)
+
+    def committer(
+        self,
+        written: Written,
+        record: last_record.Record | None,
+        starts: Offsets,
+        rebuilds: int,
+        notes: dict[str, Any],
+    ) -> MemoryCommitter:
+        """See `opening.Connections`."""
+        return MemoryCommitter(self._output, self._fate, self._log, self._opening, notes)
+
+    def close(self) -> None:
+        """See `opening.Connections`."""
+
+
+@dataclass(frozen=True)
+class MemoryOpening(Opening):
+    """The arguments for opening the group; batches have a random size."""
+
+    most: int = 1
+
+    @property
+    def pace(self) -> Pace:
+        """Sizes and intervals that make an epoch end early, and mini-batches small."""
+        return Pace(self.most, 1 << 20, 0.003, 0.2, 10.0, 2_000)
 
 
 class MemoryEpoch:
@@ -179,12 +304,13 @@ class MemoryJob:
         """All checkpoints so far."""
         self.pieces = self.checkpoints[0]
         """The pieces of the current checkpoint."""
-        own = rules.key_groups.own(group)
-        self._mine = [
-            partition for partition in self.log.ends([rules.topics.transactions]) if partition[1] in own
-        ]
+        self._mine = [(rules.topics.transactions, partition) for partition in rules.key_groups.own(group)]
+        self.log.create(self._mine)
         self._now = 0.0
-        self._meta, self._state, self._follower = Meta(), self._no_cards(), None
+        self.instance = "instance"
+        """The run of the job; a test changes it for a new start."""
+        self._meta, self._state = Meta(), self._no_cards()
+        self._follower: Follower | None = None
 
     def _no_cards(self) -> GroupState:
         return GroupState(MemoryArena(), keeps_ids=self._rules.merchants is not None)
@@ -198,14 +324,9 @@ class MemoryJob:
         self.pieces = self.checkpoints[number % len(self.checkpoints)]
         self.lose_copy()
 
-    @property
-    def _settings(self) -> dict[str, Any]:
-        limits = self._rules.limits
-        return {"allowed_lateness_ms": limits.lateness_ms, "allowed_skew_ms": limits.skew_ms}
-
     def restart(self, rules: Rules) -> None:
         """Continue in a new run of the job with other rules."""
-        self._rules = rules
+        self._rules, self.instance = rules, f"{self.instance}'"
         self.lose_copy()
 
     def lose_process(self) -> None:
@@ -235,54 +356,40 @@ class MemoryJob:
     def _follow(self, looks: int, store: MortalPieces) -> None:
         meta = load_meta(store)
         if not positions_of(meta):
-            tables = self.log.ends(self._rules.tables)
-            save_positions(meta, dict.fromkeys([*self._mine, *tables], 0))
-            meta.extra[settings_in_force.SETTINGS] = self._settings
-            seal(store, meta)
+            opening = self._opening()
+            begin(opening, self._connections(opening), meta, store)
             return
-        if not settings_in_force.are_stored(meta, self._settings):
-            output = {**self.output.reported, **self.output.committed}
-            settings_in_force.take_over(meta, self._settings, positions_of(meta), output)
-            seal(store, meta)
+        if not settings_in_force.are_stored(meta, settings_of(self._rules).decisive):
+            opening = self._opening()
+            change_settings(opening, self._connections(opening), meta, store)
             return
         if self._follower is None:
             self._follower = self._opened(meta, store)
         self._follower.run(MemoryEpoch(looks, self._fate), store)
 
+    def _opening(self) -> MemoryOpening:
+        return MemoryOpening(
+            settings_of(self._rules),
+            self._rules,
+            self._group,
+            "query",
+            self.instance,
+            self._clock,
+            1 + self._fate.up_to(9),
+        )
+
+    def _connections(self, opening: Opening) -> MemoryConnections:
+        return MemoryConnections(self.log, self.output, self._fate, opening)
+
     def _opened(self, meta: Meta, store: MortalPieces) -> Follower:
-        """See `group.opening`."""
-        fate, output, topics = self._fate, self.output, self._rules.topics
+        """Open the group as `group.processor` does."""
         if self._meta.token != meta.token:
             self._state = self._no_cards()
             rebuild(store, meta, self._state)
         self._meta = meta
-        positions, ends = positions_of(meta), self.log.ends([topics.transactions, *self._rules.tables])
-        require_fit(positions, output.committed, dict.fromkeys(ends, 0), ends)
-        fate.call()
-        output.committed = {
-            partition: max(positions[partition], output.committed.get(partition, 0))
-            for partition in self._mine
-        }
-        fate.call()
-        silent_before = {**output.reported, **output.committed}
-        record = {settings_in_force.SETTINGS: output.settings} if output.settings else None
-        settings_in_force.require_same(self._settings, positions, silent_before, record)
-        heart = GroupCore(self._group, self._rules, self._state, meta, store, silent_before)
-        tables = {
-            partition: offset for partition, offset in positions.items() if partition[0] in self._rules.tables
-        }
-        for record in self.log.between(tables, ends):
-            if record.topic == topics.profiles and ends_snapshot(record.value):
-                heart.note_snapshot_end(record.timestamp)
-        return Follower(
-            heart,
-            MemoryTransactions(self.log, fate, {partition: positions[partition] for partition in self._mine}),
-            MemoryTables(self.log, fate, tables, self._rules.tables),
-            MemoryCommitter(self._group, output, fate, self.log, self._settings),
-            Pace(1 + fate.up_to(9), 1 << 20, 0.003, 0.2, 10.0, 2_000),
-            output.committed,
-            clock=self._clock,
-        )
+        opening = self._opening()
+        connections = self._connections(opening)
+        return OpenGroup(opening, connections, self._state, meta, store, rebuilds=0).follower
 
     def _clock(self) -> float:
         self._now += self._fate.random.choice((0.0, 0.0, 0.05, 0.3, 11.0))

@@ -7,7 +7,7 @@ is drawn at random; the process may be killed at each call.
 
 import zlib
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from random import Random
 
 from harness.group_batches import as_records
@@ -81,6 +81,16 @@ class MemoryLog:
         self._by_place |= {partition: [] for partition in own}
         ends = [n for n, r in enumerate(records, 1) if r.topic == TOPICS.profiles and ends_snapshot(r.value)]
         self._write(min(ends, default=0))
+
+    def create(self, places: Iterable[PartitionId]) -> None:
+        """Create partitions, unless they exist."""
+        for place in places:
+            self._by_place.setdefault(place, [])
+
+    def lose_tail(self, place: PartitionId, end: int) -> None:
+        """Lose the records from an offset on, as in an unclean election; nothing more is written."""
+        self._by_place[place] = [record for record in self._by_place[place] if record.offset < end]
+        self._records = self._records[: self._written]
 
     def grow(self, most: int) -> None:
         """Write the next records."""

@@ -23,7 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from deploy.local.stack import Endpoints
 from streaming_job.log import end_offsets, follower, message_batch, table_follower, topic_reader
 from streaming_job.log.end_offsets import EndOffsets, with_retries
-from streaming_job.log.errors import LogError
+from streaming_job.log.errors import LogError, LogUnavailableError
 from streaming_job.log.ffi import LibraryError
 from streaming_job.log.follower import LogFollower
 from streaming_job.log.partitioner import KeyGroups, Partitioner
@@ -334,7 +334,7 @@ def test_a_partition_that_keeps_failing_is_an_error(
     monkeypatch.setattr(follower, "PATIENCE_S", 0.5)
     log = follow({(topic, 0): 1})
     with pytest.raises(
-        LogError, match=rf"{topic}-0 from offset 1 on cannot be read for 0 s \(.*not available"
+        LogUnavailableError, match=rf"{topic}-0 from offset 1 on cannot be read for 0 s \(.*not available"
     ):
         read(log, {(topic, 0): 2})
 

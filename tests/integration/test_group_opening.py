@@ -1,23 +1,34 @@
 """The opening of a key group on a real broker: a start that is refused leaves a running job alone."""
 
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from harness.job_world import LIMITS, PARTITIONER, load
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+from harness.job_world import LIMITS, PARTITIONER, World, load
 from harness.writer_bench import OWN, At, Killed, WriterBench, die
 
+from deploy.local import topics as broker
 from feature_store.state.arena import MemoryArena
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import MemoryPieces, Meta, load_meta
 from loadtests.faults.record_producer import RecordProducer
 from streaming_job.facts.table import MerchantRules
-from streaming_job.group.opening import OpenGroup, Opening, begin, change_settings
+from streaming_job.group.connections import KafkaConnections
+from streaming_job.group.last_record import COMMIT_ID, LAST
+from streaming_job.group.opening import INSTANCE, OpenGroup, Opening, begin, change_settings
 from streaming_job.group.rules import Rules
 from streaming_job.group.settings_in_force import are_stored
 from streaming_job.group.stored_positions import positions_of, save_positions
+from streaming_job.log import errors
+from streaming_job.log.errors import LogError
+from streaming_job.log.own_partitions import OwnPartitions
 from streaming_job.log.partitioner import KeyGroups
+from streaming_job.log.records import Offsets
 from streaming_job.runtime.checkpoint import CheckpointError
 from streaming_job.runtime.failpoints import Step
 from streaming_job.transaction.writer import FencedError
@@ -31,12 +42,15 @@ RECORDS = 20
 
 @pytest.fixture
 def opening(bench: WriterBench) -> Opening:
-    """Arguments with which a second instance opens group 0 with merchant facts."""
+    """The opening of group 0 with merchant facts by a second instance."""
     producer = RecordProducer(bench.servers, PARTITIONER)
     for group in OWN:
         for partition in OWN[group]:
             for _ in range(RECORDS):
                 producer.produce(bench.topics.transactions, b"card", b"{}", partition)
+    rollouts = bench.topics.model_rollouts
+    for number in range(bench.ends(0)[rollouts, 0]):
+        producer.produce(rollouts, None, World().rollouts[0].value if number == 0 else b"{}", 0)
     producer.flush()
     merchants = MerchantRules(bench.settings.job_id, bench.settings.label_delay_ms)
     rules = Rules(bench.topics, KeyGroups(PARTITIONER, 4, len(OWN)), LIMITS, load, merchants=merchants)
@@ -46,7 +60,9 @@ def opening(bench: WriterBench) -> Opening:
 @pytest.fixture
 def start(opening: Opening) -> Callable[[], OpenGroup]:
     """Function that opens the group with an empty state."""
-    return lambda: OpenGroup(opening, GroupState(MemoryArena()), Meta(), MemoryPieces(), 0)
+    return lambda: OpenGroup(
+        opening, KafkaConnections(opening), GroupState(MemoryArena()), Meta(), MemoryPieces(), 0
+    )
 
 
 def test_a_start_without_the_last_progress_record_is_refused_and_fences_nobody(
@@ -86,18 +102,117 @@ def test_other_settings_are_taken_over_only_where_all_output_is_in_the_state(
     bench: WriterBench, opening: Opening
 ) -> None:
     pieces = MemoryPieces()
-    begin(opening, load_meta(pieces), pieces)
+    connections = KafkaConnections(opening)
+    begin(opening, connections, load_meta(pieces), pieces)
     running = bench.writer("first")
     bench.write(running, 1)
     settings = bench.settings.model_copy(update={"allowed_skew_ms": 1})
     changed = replace(opening, settings=settings)
     assert not are_stored(load_meta(pieces), settings.decisive)
     with pytest.raises(CheckpointError, match=r"FRAUD_ALLOWED_SKEW_MS was 300000, is 1: .* SIGTERM"):
-        change_settings(changed, load_meta(pieces), pieces)
+        change_settings(changed, connections, load_meta(pieces), pieces)
     assert not are_stored(load_meta(pieces), settings.decisive)
     # a clean stop leaves P at Q
     meta = load_meta(pieces)
     save_positions(meta, positions_of(meta) | bench.ends(1))
-    change_settings(changed, meta, pieces)
+    change_settings(changed, connections, meta, pieces)
     assert are_stored(load_meta(pieces), settings.decisive)
     bench.write(running, 2)  # nobody was fenced
+    connections.close()
+
+
+def lose_tail(bench: WriterBench, left: int) -> None:
+    """Replace the topic of transactions by one whose partitions have fewer records.
+
+    Brokers delete the committed offsets of a deleted topic, so that only progress shows Q.
+    """
+    admin, topic = broker.admin(bench.servers), bench.topics.transactions
+    admin.delete_topics([topic], operation_timeout=30.0)[topic].result()
+    config = {"message.timestamp.type": "LogAppendTime"}
+    deadline = time.monotonic() + 30.0
+    while True:  # brokers delete topics in the background
+        try:
+            admin.create_topics([NewTopic(topic, 4, 1, config=config)])[topic].result()
+            break
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.1)
+    producer = RecordProducer(bench.servers, PARTITIONER)
+    for partition in range(4):
+        for _ in range(left):
+            producer.produce(topic, b"card", b"{}", partition)
+    producer.flush()
+
+
+def state_of(bench: WriterBench, instance: str) -> Meta:
+    """Metadata of a state that includes the first commit of an instance of the job."""
+    first = bench.output(1)
+    meta = Meta(extra={INSTANCE: instance, COMMIT_ID: 1, LAST: first.progress.decode()})
+    save_positions(meta, {tp: end for tp, end in first.ends.items() if tp[0] == bench.topics.transactions})
+    return meta
+
+
+@pytest.mark.parametrize("instance", ["first", "second"])
+def test_a_group_is_not_opened_on_a_log_that_has_lost_its_tail(
+    bench: WriterBench, opening: Opening, monkeypatch: pytest.MonkeyPatch, instance: str
+) -> None:
+    """P = 10, Q = 20; the log now ends at 15, and the next five records would be decided in silence.
+
+    The first instance is the one that has served the group so far: Spark's next attempt after an error.
+    """
+    monkeypatch.setattr(errors, "CONFIRM_S", 1.0)
+    running = bench.writer("first")
+    bench.write(running, 1)
+    bench.write(running, 2)
+    lose_tail(bench, left=15)
+    opening = replace(opening, instance=instance)
+    with (
+        closing(KafkaConnections(opening)) as connections,
+        pytest.raises(LogError, match=r"was read up to offset 20, but ends at 15: .* has lost records"),
+    ):
+        OpenGroup(
+            opening, connections, GroupState(MemoryArena()), state_of(bench, "first"), MemoryPieces(), 0
+        )
+    assert [record["commit_id"] for record in bench.progress()] == [1, 2]  # nothing was written
+
+
+class Recreating(KafkaConnections):
+    """Connections to a log that loses its tail between the checks of the opening and the first fetch."""
+
+    def __init__(self, opening: Opening, bench: WriterBench) -> None:
+        super().__init__(opening)
+        self._bench = bench
+
+    def transactions(self, positions: Offsets) -> OwnPartitions:
+        lose_tail(self._bench, left=15)
+        return super().transactions(positions)
+
+
+class Endless:
+    """An epoch that does not end by itself."""
+
+    deadline = time.monotonic() + 600
+
+    def is_over(self) -> bool:
+        return time.monotonic() > self.deadline
+
+    def ask_for_end(self) -> None:
+        pass
+
+
+def test_a_silent_group_at_the_end_of_a_log_that_has_lost_its_tail_ends(
+    bench: WriterBench, opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(errors, "CONFIRM_S", 1.0)
+    running = bench.writer("first")
+    bench.write(running, 1)
+    bench.write(running, 2)
+    with closing(Recreating(opening, bench)) as connections:
+        opened = OpenGroup(
+            opening, connections, GroupState(MemoryArena()), state_of(bench, "first"), MemoryPieces(), 0
+        )
+        opened.committer.begin(1)
+        with pytest.raises(LogError, match=r"was read up to offset 20, but ends at 15: .* has lost records"):
+            opened.follower.run(Endless(), MemoryPieces())
+    assert {part["end_offset"] for part in bench.progress()[-1]["partitions"]} >= {20}  # Q has not moved

@@ -55,7 +55,12 @@ def of_input(name: str, *, records: float, dead: float) -> Mapping[str, Slope]:
     }
 
 
+LOST = 'fraud_partition_lost_records{topic="transactions",partition="1"}'
+
 CASES = (
+    Case(
+        "FraudLogLost", {LOST: 0}, {LOST: 3}, fires_after=1, quiet_after=0, labels=PLACE, almost=[{LOST: 0}]
+    ),
     of_verdict("FraudPartitionStopped", "STOP", fires=1, quiet=0),
     of_verdict("FraudPartitionStalled", "STALL", fires=1, quiet=0),
     of_verdict("FraudPartitionRewound", "REWIND", fires=0, quiet=5),

@@ -134,6 +134,15 @@ def test_records_held_back_by_an_open_transaction_are_blocked_and_no_lag() -> No
     assert evaluate(window(STUCK, FIXED, [9] * 8), LIMITS).verdict is Verdict.STALL
 
 
+def test_a_log_that_ends_before_the_committed_offset_is_no_lag_of_zero() -> None:
+    lost = [replace(look, lost=3) for look in window(STUCK, [0] * 8)]
+    result = evaluate(lost, LIMITS)
+    assert (result.code, result.verdict, result.since_s) == ("log_behind_output", Verdict.STOP, lost[0].at_s)
+    # for a moment, as after a change of the leader
+    once = [*window(STUCK[:7], [0] * 7), replace(lost[-1], at_s=START + 7 * STEP)]
+    assert evaluate(once, LIMITS).verdict.is_fine
+
+
 def test_a_sidecar_that_has_just_started_has_a_verdict_at_once() -> None:
     """One look: a record has waited for long, and the progress record shows that the job has not moved."""
     look = Look(

@@ -185,6 +185,7 @@ def test_lag_is_exported_by_partition_and_in_total() -> None:
             PartitionLag("transactions", 0, 0, 10, 4, waiting_since_ms=1_700_000_001_150),
             PartitionLag("transactions", 1, 0, 7, None),
             PartitionLag("transactions", 2, 0, 9, 4, held_from=6, waiting_since_ms=1_700_000_006_150),
+            PartitionLag("transactions", 3, 0, 6, 10),
         ),
         feed_ms={"change": 1_700_000_000_150, "heartbeat": 1_700_000_012_000},
     )
@@ -198,6 +199,8 @@ def test_lag_is_exported_by_partition_and_in_total() -> None:
     assert seen("fraud_partition_lag_seconds", topic="transactions", partition="2") == pytest.approx(5.0)
     assert seen("fraud_lag_records") == 15
     assert seen("fraud_held_records") == 3
+    assert seen("fraud_partition_lost_records", topic="transactions", partition="3") == 4
+    assert seen("fraud_lost_records") == 4
     assert seen("fraud_lag_seconds") == pytest.approx(10.0)
     assert seen("fraud_profile_feed_age_seconds", signal="change") == pytest.approx(11.0)
     assert seen("fraud_profile_feed_age_seconds", signal="heartbeat") == 0.0  # not negative if clocks differ

@@ -6,13 +6,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 
 import pytest
 
+from feature_store.errors import FraudError
+from streaming_job.log.errors import LogError
 from streaming_job.runtime import epochs
+from streaming_job.runtime.checkpoint import CheckpointError
 from streaming_job.runtime.epochs import Address, Epoch, EpochError, EpochServer
+from streaming_job.runtime.failures import JobFailedError, classify
+from streaming_job.transaction.writer import FencedError
 
 pytestmark = pytest.mark.unit
 
@@ -68,6 +74,38 @@ def test_a_task_may_end_the_epoch_for_all(server: EpochServer, wait_for: WaitFor
         for _ in range(2):
             epoch.ask_for_end()
         wait_for(lambda: epoch.is_over() and other.is_over())
+
+
+def test_a_verdict_cancels_the_tasks_and_the_task_waits_for_it(wait_for: WaitFor) -> None:
+    cancelled: list[str | None] = []
+    server = EpochServer(HOST, 0, lambda: False, cancel=lambda: cancelled.append(server.verdict))
+    fault = LogError("transactions-0 has lost records.\nRestore it " + "x" * 9000)
+    try:
+        server.begin(7, LONG_S)
+        with Epoch(server.address, 7) as epoch, ThreadPoolExecutor(1) as pool:
+            epoch.ask_for_end()
+            told = pool.submit(epoch.report, fault)
+            wait_for(lambda: cancelled)
+            assert not told.done()  # else Spark would try the task again
+            server.close()
+            told.result(20.0)
+    finally:
+        server.close()
+    text = f"streaming_job.log.errors.LogError: {fault}".replace("\n", " ")
+    assert cancelled == [text]
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"), [(FencedError("another instance"), 3), (CheckpointError("the topics are behind"), 1)]
+)
+def test_a_verdict_keeps_its_message_and_exit_code(fault: FraudError, code: int, wait_for: WaitFor) -> None:
+    with running() as server, Epoch(server.address, 7) as epoch, ThreadPoolExecutor(1) as pool:
+        told = pool.submit(epoch.report, fault)
+        wait_for(lambda: server.verdict)
+        error = classify(JobFailedError(server.verdict))
+        server.close()
+        told.result(20.0)
+    assert (str(error), error.exit_code) == (str(fault), code)
 
 
 def test_the_next_epoch_begins_anew(server: EpochServer, wait_for: WaitFor) -> None:
