@@ -334,7 +334,8 @@ OF_ROLLOUTS = {
     Reason.LAST_ROLLOUT,
     Reason.ROLLOUT_CONFLICT,
     Reason.SECOND_PERSON_MISSING,
-    Reason.UNKNOWN_TRANSACTION,  # a reason for labels
+    Reason.UNKNOWN_TRANSACTION,  # a reason for labels, like the next one
+    Reason.LABEL_TOO_OLD,
 }
 
 
