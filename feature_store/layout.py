@@ -6,14 +6,17 @@ a range of it is written with one copy, and any process can map a file of it.
 
 import numpy as np
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Format version, written into every persisted piece; readers upgrade pieces of older versions."""
-OLDEST_FORMAT = 3
+OLDEST_FORMAT = 5
 """Oldest released format version. Fields that it did not have are read as zero, and zero means none."""
 
 UNITS_PER_CURRENCY = 10_000
 """Amounts are int64 in 1/10,000 of the currency unit, so that sums are exact in any order."""
 
+CURRENCY_BITS = 15
+CURRENCY_MASK = (1 << CURRENCY_BITS) - 1
+"""Low bits of an event's `money`, which hold the currency: 26^3 codes. An amount has less than 44 bits."""
 COUNTRIES = 26 * 26
 """Number of country codes. A code is 26 * first letter + second letter, both from A = 0."""
 
@@ -42,7 +45,7 @@ CARD = np.dtype(
 EVENT = np.dtype(
     [
         ("when", "i8"),  # event time in ms << 16 | country << 6 | flags; compares like the event time
-        ("amount", "i8"),  # 1/10,000 currency units
+        ("money", "i8"),  # amount in 1/10,000 currency units << 15 | currency; compares like the amount
         ("transaction", "u8"),  # low bits: half of the id's hash; high bits: arrival in ms (see `arrivals`)
         ("merchant", "u8"),  # low bits: hash of merchant_id; high bits: other half of the transaction id's
     ],
@@ -76,23 +79,27 @@ PROFILE = np.dtype(
         ("arrival", "i8"),  # Kafka timestamp, ms; BEGINNING: visible from the beginning
         ("offset", "i8"),
         ("credit_limit", "f8"),
-        ("partition", "i4"),
+        ("lsn", "i8"),  # Postgres LSN; 0: unknown
+        ("committed", "i8"),  # when Postgres committed the change, or a snapshot read the row, ms; 0: unknown
         ("opened_on", "i4"),  # days since 1970-01-01
         ("older", "i4"),  # next older version of the card; -1: none
+        ("partition", "i2"),
         ("country", "i2"),
+        ("risk_tier", "i2"),
         ("status", "u1"),  # index into STATUSES; a deleted row keeps its last status
-        ("risk_tier", "u1"),
-        ("change", "u1"),  # one of SNAPSHOT, UPSERT, DELETE, TOMBSTONE
-        ("lsn", "u1", (7,)),  # Postgres LSN, most significant byte first; 0: unknown
+        ("change", "u1"),  # one of SNAPSHOT, UPSERT, STATUS_ONLY, DELETE, TOMBSTONE
     ],
     align=True,
 )
 BEGINNING = np.iinfo(np.int64).min
 STATUSES = ("active", "blocked", "closed")
 ACTIVE, BLOCKED, CLOSED = range(3)
-SNAPSHOT, UPSERT, DELETE, TOMBSTONE, REREAD = range(5)
+SNAPSHOT, UPSERT, REREAD, STATUS_ONLY, DELETE, TOMBSTONE = range(6)
 """Kinds of a profile change. SNAPSHOT: a row of the first snapshot; REREAD: a row of a later snapshot, stored
-as UPSERT."""
+as SNAPSHOT. STATUS_ONLY, only stored: a row with an invalid column, without an earlier version to take the
+column from. A version of STATUS_ONLY or above is no profile: only its status counts."""
+NO_COUNTRY, NO_TIER, NO_DAY = -1, -1, np.iinfo(np.int32).min
+"""Values of the invalid columns of a change; an invalid credit_limit is NaN."""
 
 ALERT_HOURS = np.dtype([("hour", "i8"), ("sent", "i8"), ("counts", "u4", (24,))], align=True)
 """Alerts of a card by clock hour of arrival: `counts[h % 24]` for the 24 hours up to `hour`. `sent` is the
@@ -110,7 +117,7 @@ TRANSACTION = np.dtype(
         ("offset", "i8"),
         ("partition", "i4"),
         ("country", "i2"),
-        ("pad", "i2"),
+        ("currency", "i2"),
     ],
     align=True,
 )
@@ -169,6 +176,11 @@ COUNTERS = FREE_SEGMENT + SIZE_CLASSES
 def country_code(country: str) -> int:
     """Encode an ISO 3166-1 alpha-2 country of two letters A-Z as 0..675."""
     return (ord(country[0]) - 65) * 26 + ord(country[1]) - 65
+
+
+def currency_code(currency: str) -> int:
+    """Encode an ISO 4217 currency of three letters A-Z as 0..17,575, less than 1 << CURRENCY_BITS."""
+    return country_code(currency) * 26 + ord(currency[2]) - 65
 
 
 def country_name(code: int) -> str:

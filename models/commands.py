@@ -18,11 +18,14 @@ from models.algorithms import Learner
 from models.errors import ModelError
 from models.evaluation.commands import evaluate_command
 from models.learner_options import USUAL, AlertBudget, takes_learner
-from models.tracking_option import TrackingUri
 
 app = typer.Typer(
     help="Train, evaluate and list models; `fraud rollouts` rolls them out.", no_args_is_help=True
 )
+
+TrackingUri = Annotated[
+    str, typer.Option(envvar="FRAUD_MLFLOW_TRACKING_URI", help="MLflow, e.g. sqlite:////directory/mlflow.db")
+]
 
 
 @app.command("train")
@@ -47,8 +50,7 @@ def train_command(
     name: Annotated[str, typer.Option(help="Name of the registered model")] = "card-fraud",
 ) -> None:
     """Train a model on labelled history, evaluate it on the history's newest quarter, and register it."""
-    from feature_store.training.parquet_files import parquet_files, read_table
-    from feature_store.training.transaction_files import TransactionFiles
+    from feature_store.training.transaction_files import TransactionFiles, parquet_files, read_table
     from models.evaluation.report import digest
     from models.pipeline import fit_and_register
 

@@ -184,7 +184,14 @@ def _exceeds(count: int, arrivals: int, limit: int | None) -> bool:
 
 
 def alert_id(
-    card_id: str, transaction_id: str, *, event_time: int, units: int, merchant_id: str, country: str
+    card_id: str,
+    transaction_id: str,
+    *,
+    event_time: int,
+    units: int,
+    merchant_id: str,
+    country: str,
+    currency: str,
 ) -> str:
     """Compute the alert's id, a deterministic UUID of the transaction.
 
@@ -198,8 +205,9 @@ def alert_id(
         units: amount in 1/10,000 of the currency unit.
         merchant_id: merchant of the transaction.
         country: ISO 3166-1 alpha-2.
+        currency: ISO 4217.
     """
-    parts = (card_id, transaction_id, str(event_time), str(units), merchant_id, country)
+    parts = (card_id, transaction_id, str(event_time), str(units), merchant_id, country, currency)
     # UUID version 5, at a sixth of the time of `uuid.uuid5`
     octets = bytearray(hashlib.sha1(_NAMESPACE_BYTES + "\x00".join(parts).encode()).digest()[:16])
     octets[6] = 0x50 | octets[6] & 0x0F

@@ -107,13 +107,15 @@ _DECIDED_WITH = Row(
         ),
         Panel(
             "Changes of profiles",
-            "Profile changes applied, and those that became readable after a transaction that should have "
-            "used them.",
+            "Valid profile changes; those that became readable after a transaction that should have used "
+            "them; those ignored, because the card has a newer one; dead letters of the topic.",
             "ops",
             "profiles_quiet",
             (
-                Query(rate("fraud_profile_changes_total"), "applied"),
+                Query(rate("fraud_profile_changes_total"), "valid"),
                 Query(rate("fraud_late_table_changes_total"), "late"),
+                Query(rate("fraud_ignored_profile_changes_total"), "ignored"),
+                Query(rate("fraud_input_dead_letters_total", where='input="profiles"'), "refused"),
             ),
         ),
         Panel(

@@ -79,11 +79,11 @@ def age(event: Array, arrival: int) -> int:
 
 
 @njit(cache=True, inline="always")
-def agrees(event: Array, when: int, amount: int, merchant: np.uint64) -> bool:
-    """Return whether an event has this content: time and country (`when` without flags), amount, merchant."""
+def agrees(event: Array, when: int, money: int, merchant: np.uint64) -> bool:
+    """Return whether an event has this content: `when` without its flags, `money`, merchant."""
     return bool(
         (event.when >> COUNTRY_SHIFT) == (when >> COUNTRY_SHIFT)
-        and event.amount == amount
+        and event.money == money
         and (event.merchant & _MERCHANTS) == merchant
     )
 
@@ -94,7 +94,7 @@ def look_back(
     events: Array,
     transaction: np.uint64,
     when: int,
-    amount: int,
+    money: int,
     merchant: np.uint64,
     known_from: int,
     arrival: int,
@@ -106,7 +106,7 @@ def look_back(
         events: events of the key group.
         transaction: low TRANSACTION_BITS bits of the id's hash.
         when: event time and country, in the layout of an event.
-        amount: 1/10,000 currency units.
+        money: amount and currency, in the layout of an event.
         merchant: low MERCHANT_BITS bits of the merchant's hash.
         known_from: event time, ms; older events are not looked at.
         arrival: arrival of the transaction, ms.
@@ -127,7 +127,7 @@ def look_back(
         minute += event_age < _MINUTE
         if (event.transaction & _IDS) == half and transaction_of(event) == transaction:
             seen = True
-            repeated |= agrees(event, when, amount, merchant)
+            repeated |= agrees(event, when, money, merchant)
         at -= 1
     return (REPEATED if repeated else CONFLICTING) if seen else NEW, minute, five, longest
 

@@ -10,7 +10,7 @@ from feature_store.jit import njit
 from feature_store.kernels.cards import Array
 from feature_store.kernels.countries import CENTROIDS
 from feature_store.kernels.windows import LONGEST
-from feature_store.layout import COUNTRY_MASK, COUNTRY_SHIFT, EMPTY, WHEN_SHIFT
+from feature_store.layout import COUNTRY_MASK, COUNTRY_SHIFT, CURRENCY_BITS, EMPTY, WHEN_SHIFT
 
 C_AMOUNT, C_TAIL = COLUMN["amount"], COLUMN["amount_tail"]
 C_HOUR, C_NIGHT, C_WEEKEND = COLUMN["hour_of_day"], COLUMN["is_night"], COLUMN["is_weekend"]
@@ -140,7 +140,7 @@ def near_features(
         event = events[np.uint64(last - count)]
         if (event.when >> WHEN_SHIFT) <= time - LONGEST:
             break
-        amounts[count] = event.amount
+        amounts[count] = event.money >> CURRENCY_BITS
         count += 1
     if count == 0:
         return

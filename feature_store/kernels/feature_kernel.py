@@ -42,6 +42,7 @@ from feature_store.kernels.windows import (
 )
 from feature_store.layout import (
     COUNTRY_SHIFT,
+    CURRENCY_BITS,
     EMPTY,
     LAST_AT_MERCHANT,
     LAST_IN_COUNTRY,
@@ -156,12 +157,13 @@ def apply(
         version[row], standing[row] = profile_in_force(profiles, card.profile, arrival)
         country = np.int64(record.country)
         when = (time << WHEN_SHIFT) | (country << COUNTRY_SHIFT)
+        money = (record.amount << CURRENCY_BITS) | np.int64(record.currency)
         minute = five = longest = 0
         if card.hot != EMPTY:
-            repetition = look_up(latest, card.hot, transaction, when, record.amount, merchant)
+            repetition = look_up(latest, card.hot, transaction, when, money, merchant)
         else:
             repetition, minute, five, longest = look_back(
-                card, events, transaction, when, record.amount, merchant, known_from, arrival
+                card, events, transaction, when, money, merchant, known_from, arrival
             )
         if repetition == REPEATED:
             status[row] = DUPLICATE
@@ -212,7 +214,7 @@ def apply(
             events[i] = events[i - 1]
         event = events[at]
         event.when = when | flags | (SPIKE if spike else 0)
-        event.amount = record.amount
+        event.money = money
         stamp(event, transaction, merchant, arrival)
         if card.hot != EMPTY:
             add(hots, buckets, latest, card.hot, event, arrival)

@@ -38,6 +38,7 @@ from feature_store.kernels.windows import (
 from feature_store.layout import (
     COUNTRY_MASK,
     COUNTRY_SHIFT,
+    CURRENCY_BITS,
     EMPTY,
     FREE_HOT,
     HOT_CARDS,
@@ -89,7 +90,7 @@ def add(hots: Array, buckets: Array, latest: Array, hot: int, event: Array, arri
     With an `arrival` (ms) of -1 the event is added only to the windows by event time.
     """
     record = hots[hot]
-    when, units, merchant = event.when, event.amount, event.merchant
+    when, units, merchant = event.when, event.money >> CURRENCY_BITS, event.merchant
     if arrival >= 0:
         remember(latest, record, hot, event)
         enter_arrival(record, arrival)

@@ -16,7 +16,7 @@ from feature_store.layout import COUNTRY_SHIFT, IDS_PER_SET, MERCHANT_MASK
 
 @njit(cache=True)
 def look_up(
-    latest: Array, hot: int, transaction: np.uint64, when: int, amount: int, merchant: np.uint64
+    latest: Array, hot: int, transaction: np.uint64, when: int, money: int, merchant: np.uint64
 ) -> int:
     """Classify a transaction id against a hot card's recent transactions: NEW, REPEATED or CONFLICTING."""
     outcome = NEW
@@ -26,7 +26,7 @@ def look_up(
         at = np.int64(transaction & np.uint64(IDS_PER_SET - 1))
         while latest[base + at].transaction != 0:
             if latest[base + at].transaction == transaction:
-                if agrees(latest[base + at], when, amount, merchant):
+                if agrees(latest[base + at], when, money, merchant):
                     return REPEATED
                 outcome = CONFLICTING
             at = (at + 1) & (IDS_PER_SET - 1)
@@ -38,7 +38,7 @@ def clear(latest: Array, start: int, end: int) -> None:
     """Clear the entries from `start` to `end` - 1."""
     for i in range(start, end):
         latest[i].when = 0
-        latest[i].amount = 0
+        latest[i].money = 0
         latest[i].transaction = np.uint64(0)
         latest[i].merchant = np.uint64(0)
 
@@ -60,5 +60,5 @@ def remember(latest: Array, record: Array, hot: int, event: Array) -> None:
     entry.transaction = transaction
     entry.merchant = event.merchant & np.uint64(MERCHANT_MASK)
     entry.when = event.when >> COUNTRY_SHIFT << COUNTRY_SHIFT
-    entry.amount = event.amount
+    entry.money = event.money
     record.ids += 1

@@ -3,7 +3,7 @@
 The events array is cut into chunks of MOST_EVENTS. A chunk is halved until a half is just large enough; two
 free halves of the same whole are merged again. So the segment that a growing card leaves becomes part of a
 larger one as soon as the other half of its whole is free. Free segments of a size form a doubly linked list
-in their first records: `when` is the free marker, `amount` the next free segment, `transaction` the previous
+in their first records: `when` is the free marker, `money` the next free segment, `transaction` the previous
 one plus 1 (0: none).
 """
 
@@ -28,7 +28,7 @@ negative."""
 def _link(events: Array, counters: Counters, segment: int, size_class: int) -> None:
     next_free = counters[FREE_SEGMENT + size_class]
     events[segment].when = _FREE - size_class
-    events[segment].amount = next_free
+    events[segment].money = next_free
     events[segment].transaction = np.uint64(0)  # previous free segment + 1
     if next_free != EMPTY:
         events[next_free].transaction = np.uint64(segment + 1)
@@ -37,12 +37,12 @@ def _link(events: Array, counters: Counters, segment: int, size_class: int) -> N
 
 @njit(cache=True)
 def _unlink(events: Array, counters: Counters, segment: int, size_class: int) -> None:
-    next_free = events[segment].amount
+    next_free = events[segment].money
     previous = np.int64(events[segment].transaction) - 1
     if previous == EMPTY:
         counters[FREE_SEGMENT + size_class] = next_free
     else:
-        events[previous].amount = next_free
+        events[previous].money = next_free
     if next_free != EMPTY:
         events[next_free].transaction = np.uint64(previous + 1)
 

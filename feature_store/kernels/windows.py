@@ -19,6 +19,7 @@ from feature_store.layout import (
     COUNTRIES,
     COUNTRY_MASK,
     COUNTRY_SHIFT,
+    CURRENCY_BITS,
     EMPTY,
     LAST_AT_MERCHANT,
     LAST_IN_COUNTRY,
@@ -108,17 +109,17 @@ def _squares(events: Array, first: int, last: int, mean: float) -> float:
     a = b = c = d = 0.0
     i = first
     while i + 3 <= last:
-        da = events[np.uint64(i)].amount - mean
-        db = events[np.uint64(i + 1)].amount - mean
-        dc = events[np.uint64(i + 2)].amount - mean
-        dd = events[np.uint64(i + 3)].amount - mean
+        da = (events[np.uint64(i)].money >> CURRENCY_BITS) - mean
+        db = (events[np.uint64(i + 1)].money >> CURRENCY_BITS) - mean
+        dc = (events[np.uint64(i + 2)].money >> CURRENCY_BITS) - mean
+        dd = (events[np.uint64(i + 3)].money >> CURRENCY_BITS) - mean
         a += da * da
         b += db * db
         c += dc * dc
         d += dd * dd
         i += 4
     while i <= last:
-        da = events[np.uint64(i)].amount - mean
+        da = (events[np.uint64(i)].money >> CURRENCY_BITS) - mean
         a += da * da
         i += 1
     return (a + b) + (c + d)
@@ -154,8 +155,9 @@ def walk_windows(
         while at >= first and events[np.uint64(at)].when >= start:
             event = events[np.uint64(at)]
             when = event.when
-            total += event.amount
-            greatest = max(greatest, event.amount)
+            amount = event.money >> CURRENCY_BITS
+            total += amount
+            greatest = max(greatest, amount)
             same = (event.merchant & _MERCHANTS) == merchant
             at_merchant = max(at_merchant, at if same else EMPTY)
             merchants += 0 if same else (when & LAST_AT_MERCHANT) // LAST_AT_MERCHANT
@@ -210,8 +212,9 @@ def walk_late(
         start = (time - LENGTHS[window] + 1) << WHEN_SHIFT
         while at >= first and events[np.uint64(at)].when >= start:
             event = events[np.uint64(at)]
-            total += event.amount
-            greatest = max(greatest, event.amount)
+            amount = event.money >> CURRENCY_BITS
+            total += amount
+            greatest = max(greatest, amount)
             other_merchant = event.merchant & _MERCHANTS
             if _first_seen(other_merchant, walk, seen, seen_in):
                 merchants += 1

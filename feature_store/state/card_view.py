@@ -13,11 +13,13 @@ from feature_store.layout import (
     BEGINNING,
     COUNTRY_MASK,
     COUNTRY_SHIFT,
+    CURRENCY_BITS,
     DELETE,
     EMPTY,
     MERCHANT_MASK,
     RING,
     SPIKE,
+    STATUS_ONLY,
     STATUSES,
     UNITS_PER_CURRENCY,
     WHEN_SHIFT,
@@ -134,11 +136,12 @@ def _windows(events: NDArray[np.void], card: np.void) -> dict[str, dict[str, flo
     windows = {}
     for name, length in WINDOWS.items():
         inside = events[(events["when"] >> WHEN_SHIFT) > card["max_time"] - length]
+        amounts = inside["money"] >> CURRENCY_BITS
         countries = (inside["when"] >> COUNTRY_SHIFT) & COUNTRY_MASK
         windows[name] = {
             "count": len(inside),
-            "sum": int(inside["amount"].sum()) / UNITS_PER_CURRENCY,
-            "max": int(inside["amount"].max(initial=0)) / UNITS_PER_CURRENCY,
+            "sum": int(amounts.sum()) / UNITS_PER_CURRENCY,
+            "max": int(amounts.max(initial=0)) / UNITS_PER_CURRENCY,
             "merchants": len(np.unique(inside["merchant"] & np.uint64(MERCHANT_MASK))),
             "countries": len(np.unique(countries)),
         }
@@ -174,9 +177,9 @@ def _profiles(profiles: NDArray[np.void], newest: int) -> list[dict[str, object]
     while newest != EMPTY:
         version = profiles[newest]
         known_from = None if version["arrival"] == BEGINNING else int(version["arrival"])
-        if version["change"] >= DELETE:
-            status = STATUSES[int(version["status"])]
-            versions.append({"known_from": known_from, "deleted": True, "status": status})
+        if version["change"] >= STATUS_ONLY:
+            status, deleted = STATUSES[int(version["status"])], bool(version["change"] >= DELETE)
+            versions.append({"known_from": known_from, "deleted": deleted, "status": status})
         else:
             versions.append(
                 {

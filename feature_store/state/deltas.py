@@ -62,6 +62,7 @@ class Delta:
                 "transactions": transactions["transaction"] & np.uint64(TRANSACTION_MASK),
                 "merchants": transactions["merchant"] & np.uint64(MERCHANT_MASK),
                 "countries": transactions["country"],
+                "currencies": transactions["currency"],
                 "partitions": transactions["partition"],
                 "added": self.added,
                 "evicted": self.evicted,
@@ -87,6 +88,7 @@ class Delta:
         transactions["transaction"] = raw["transactions"]
         transactions["merchant"] = raw["merchants"]
         transactions["country"] = raw["countries"]
+        transactions["currency"] = raw["currencies"]
         transactions["partition"] = raw["partitions"]
         return Delta(
             records(raw, "changes", PROFILE),

@@ -9,6 +9,7 @@ The columns list each card's events from the newest to the oldest:
   merchant for the first time: there `numbers` has its index in the piece's sorted list `merchants`;
 - hash of the transaction id (`ids`): only while a repetition of the transaction would not be too late, and
   never for a hot card;
+- currency: XOR with the currency of the previous event in this list that has one; only stored with the id;
 - arrival: the time until the card's last arrival (`ages`), stored with the id; exact while the event can
   count in a window by arrival, then the length of the longest such window.
 
@@ -29,6 +30,8 @@ from feature_store.layout import (
     CARD,
     COUNTRY_MASK,
     COUNTRY_SHIFT,
+    CURRENCY_BITS,
+    CURRENCY_MASK,
     EMPTY,
     EVENT,
     LAST_AT_MERCHANT,
@@ -55,9 +58,10 @@ def _split(
     merchant_refs: NDArray[np.uint16],
     merchants: NDArray[np.uint64],
     ids: NDArray[np.uint64],
+    currency_changes: NDArray[np.uint16],
     ages: NDArray[np.int64],
 ) -> tuple[int, int]:
-    at = n_merchants = n_ids = end = 0
+    at = n_merchants = n_ids = end = currency = 0
     for card in cards:
         first, end = end, end + card.events
         newer_time, newer_country, first_merchant = card.max_time, 0, n_merchants
@@ -67,7 +71,7 @@ def _split(
             country = (event.when >> COUNTRY_SHIFT) & COUNTRY_MASK
             merchant = event.merchant & np.uint64(MERCHANT_MASK)
             gaps[at] = newer_time - time
-            amounts[at] = event.amount
+            amounts[at] = event.money >> CURRENCY_BITS
             country_changes[at] = country ^ newer_country
             spikes[at] = event.when & SPIKE
             newer_time, newer_country = time, country
@@ -82,6 +86,8 @@ def _split(
             if all_ids or (card.hot == EMPTY and time >= card.last_arrival - repeats_for):
                 event_age = age(event, card.last_arrival)
                 ids[n_ids] = transaction_of(event)
+                previous, currency = currency, event.money & CURRENCY_MASK
+                currency_changes[n_ids] = currency ^ previous
                 ages[n_ids] = event_age if all_ids else min(event_age, LONGEST)
                 n_ids += 1
             at += 1
@@ -122,10 +128,10 @@ def split(
     country_changes, spikes = np.empty(n, dtype=np.uint16), np.empty(n, dtype=np.bool_)
     merchant_refs = np.empty(n, dtype=np.uint16)
     merchants, ids = np.empty(n, dtype=np.uint64), np.empty(n, dtype=np.uint64)
-    ages = np.empty(n, dtype=np.int64)
+    currency_changes, ages = np.empty(n, dtype=np.uint16), np.empty(n, dtype=np.int64)
     n_merchants, n_ids = _split(
         cards, events, repeats_for, all_ids, gaps, amounts, country_changes, spikes, merchant_refs,
-        merchants, ids, ages,
+        merchants, ids, currency_changes, ages,
     )  # fmt: skip
     # one sort of (merchant, position) words is enough to number the unique merchants
     words = (merchants[:n_merchants] << np.uint64(_POSITION_BITS)) | np.arange(n_merchants, dtype=np.uint64)
@@ -141,6 +147,7 @@ def split(
         "numbers": numbers,
         "merchants": np.diff(unique[:count], prepend=np.uint64(0)),
         "ids": ids[:n_ids],
+        "currencies": currency_changes[:n_ids],
         "ages": ages[:n_ids],
         "repeats_for": np.array([repeats_for, 1] if all_ids else [repeats_for]),
     }
@@ -158,10 +165,11 @@ def _join(
     merchant_refs: NDArray[np.uint16],
     merchants: NDArray[np.uint64],
     ids: NDArray[np.uint64],
+    currency_changes: NDArray[np.uint16],
     ages: NDArray[np.int64],
     events: Array,
 ) -> None:
-    at = n_merchants = n_ids = end = 0
+    at = n_merchants = n_ids = end = currency = 0
     seen_countries = np.zeros((COUNTRY_MASK + 1) // 64, dtype=np.uint64)
     for card in cards:
         first, end = end, end + card.events
@@ -178,7 +186,7 @@ def _join(
                 flags |= LAST_IN_COUNTRY
                 seen_countries[country >> 6] |= np.uint64(1) << np.uint64(country & 63)
             event.when = (time << WHEN_SHIFT) | (country << COUNTRY_SHIFT) | flags
-            event.amount = amounts[at]
+            event.money = amounts[at] << CURRENCY_BITS
             if merchant_refs[at] == 0:
                 merchant = merchants[n_merchants]
                 n_merchants += 1
@@ -187,6 +195,8 @@ def _join(
             transaction, event_age = np.uint64(0), LONGEST
             if all_ids or (card.hot == EMPTY and time >= card.last_arrival - repeats_for):
                 transaction, event_age = ids[n_ids], ages[n_ids]
+                currency ^= int(currency_changes[n_ids])
+                event.money |= currency
                 n_ids += 1
             stamp(event, transaction, merchant, card.last_arrival - event_age)
             at += 1
@@ -195,7 +205,7 @@ def _join(
 def join(cards: NDArray[np.void], columns: Mapping[str, NDArray[Any]], piece_name: str) -> NDArray[np.void]:
     """Decode the columns of `split` into events.
 
-    An event without a stored id gets the id 0, and an arrival before every window by arrival.
+    An event without a stored id gets the id 0, the currency 0, and an arrival before every window by arrival.
 
     Raises:
         StateDamagedError: the columns are not those of these cards.
@@ -213,6 +223,6 @@ def join(cards: NDArray[np.void], columns: Mapping[str, NDArray[Any]], piece_nam
     _join(
         cards, int(repeats_for[0]), repeats_for.size > 1, columns["gaps"], columns["amounts"],
         columns["lands"], np.unpackbits(columns["spikes"], count=n), columns["known"],
-        merchants.astype(np.uint64), columns["ids"], columns["ages"], events,
+        merchants.astype(np.uint64), columns["ids"], columns["currencies"], columns["ages"], events,
     )  # fmt: skip
     return events

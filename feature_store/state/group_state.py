@@ -95,7 +95,7 @@ class GroupState(GroupArrays):
         self._scratch = feature_kernel.scratch()
         self._walks = 1
 
-    def change_profiles(self, changes: NDArray[np.void], numbers: NDArray[np.int32]) -> int:
+    def change_profiles(self, changes: NDArray[np.void], numbers: NDArray[np.int32]) -> tuple[int, int]:
         """Fold profile changes into the cards' version histories, in offset order.
 
         Args:
@@ -103,10 +103,14 @@ class GroupState(GroupArrays):
             numbers: card number of each (`card_numbers`), shape (n,).
 
         Returns:
-            How many changes came after a transaction that should have seen them.
+            How many changes came after a transaction that should have seen them; how many were ignored,
+            because the card has a newer version.
         """
         self.reserve("profiles", int(self.counters[PROFILES]), changes.size)
-        return int(apply_changes(self.arena.arrays["cards"], self.profiles, self.counters, changes, numbers))
+        late, ignored = apply_changes(
+            self.arena.arrays["cards"], self.profiles, self.counters, changes, numbers
+        )
+        return int(late), int(ignored)
 
     def apply(self, batch: NDArray[np.void], numbers: NDArray[np.int32], more_columns: int = 0) -> Applied:
         """Accept a batch of transactions and compute the features of each as of its arrival.

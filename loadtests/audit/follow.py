@@ -25,6 +25,7 @@ from loadtests.oracle.tables import dead_letter
 from loadtests.oracle.trials import Trials
 from models.registry import ModelRef
 from streaming_job.contracts import Reason
+from streaming_job.decode.snapshots import ends_snapshot
 from streaming_job.settings import JobSettings
 
 CHUNK = 5_000
@@ -218,7 +219,7 @@ class Follower:
         """
         if self._sample.has_place(record.topic, record.partition, record.offset):
             return True
-        if b'"last"' in (record.value or b""):
+        if ends_snapshot(record.value):
             return True
         return self._sample.may_have(record.key) or self._sample.may_have(record.value)
 

@@ -47,6 +47,7 @@ class Pending(NamedTuple):
             units=tx.units,
             merchant_id=tx.merchant_id,
             country=tx.country,
+            currency=tx.currency,
         )
 
 

@@ -47,9 +47,9 @@ class Transaction(NamedTuple):
     offset: int
 
 
-def content(tx: Transaction) -> tuple[int, str, str, int]:
+def content(tx: Transaction) -> tuple[int, str, str, str, int]:
     """Return the fields in which a repetition must agree, besides the id."""
-    return tx.units, tx.merchant_id, tx.country, tx.event_time
+    return tx.units, tx.currency, tx.merchant_id, tx.country, tx.event_time
 
 
 class Rules(NamedTuple):

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from loadtests.oracle import decode
@@ -14,9 +14,13 @@ from streaming_job.contracts import Reason
 
 BEGINNING = 0
 """Timestamp before any arrival."""
-SNAPSHOT, DELETE = "r", "d"
+SNAPSHOT, DELETE, TOMBSTONE = "r", "d", "tombstone"
 CHANGES = ("c", "u", SNAPSHOT)
 """Debezium's operations that carry a row."""
+LAST = ("last", "last_in_data_collection")
+"""Debezium's marks of a table's last row in a snapshot."""
+MINUTES_5, HOURS_24 = 5 * 60_000, 24 * 3_600_000
+"""How far two clocks may differ, and how long a snapshot may take, ms."""
 STATUS = re.compile("active|blocked|closed")
 _PLAIN_KEY = re.compile(
     rb'[ \t\r\n]*\{[ \t\r\n]*"card_id"[ \t\r\n]*:[ \t\r\n]*"([^"\\\x00-\x1f]*)"[ \t\r\n]*\}[ \t\r\n]*'
@@ -43,11 +47,29 @@ class _Version(NamedTuple):
     known_from: int
     """Kafka timestamp, ms; BEGINNING for a card's first version if it is of the first snapshot."""
     profile: Profile | None
-    """None where the row was deleted."""
+    """None where the row was deleted, or is incomplete."""
     status: str | None
     """Status of the card; a delete leaves it unchanged. None if the card never had one."""
     lsn: int
     """Postgres LSN; 0 if unknown."""
+    time: int
+    """Debezium's `source.ts_ms`, at most `known_from`; 0 if unknown."""
+    operation: str
+    """Debezium's operation, or "tombstone"."""
+
+    def replaced_by(self, operation: str, lsn: int, time: int) -> bool:
+        """Return whether a change is newer than this version."""
+        times_known = time > 0 and self.time > 0
+        if lsn > 0 and self.lsn > 0:
+            if lsn < self.lsn:  # an older change, or another database
+                return times_known and time - self.time > MINUTES_5
+            whole = self.operation == DELETE or (self.operation in ("c", "u") and self.profile is not None)
+            if lsn == self.lsn and operation == SNAPSHOT and whole:
+                return False
+            return not times_known or self.time - time <= HOURS_24
+        if times_known:
+            return time - self.time > MINUTES_5 if operation == SNAPSHOT else self.time - time <= MINUTES_5
+        return operation != SNAPSHOT
 
 
 class ProfileLog:
@@ -64,59 +86,67 @@ class ProfileLog:
         """
         refused = []
         changes = list(records)
-        ends = [record.timestamp for record in changes if _snapshot(record) == "last"]
+        ends = [record.timestamp for record in changes if _snapshot(record) in LAST]
         self._first_snapshot_until = min([self._first_snapshot_until, *ends])
         for record in changes:
             try:
-                self._fold(record, self._first_snapshot_until)
+                reason = self._fold(record, self._first_snapshot_until)
             except RefusedError as refusal:
-                refused.append(dead_letter(record, refusal.reason))
+                reason = refusal.reason
+            if reason is not None:
+                refused.append(dead_letter(record, reason))
         return refused
 
-    def _fold(self, record: Record, first_snapshot_until: float) -> None:
+    def _fold(self, record: Record, first_snapshot_until: float) -> Reason | None:
+        """Fold a record; returns what is wrong with a row of which only the status could be used."""
         if record.value is None:
             card_id = decode.identifier(decode.parse_object(record.key), "card_id")
             versions = self._versions.setdefault(card_id, [])
             # a tombstone after a delete changes nothing
-            if not versions or versions[-1].profile is not None:
-                versions.append(_Version(record.timestamp, None, _status(versions), 0))
-            return
+            if not versions or versions[-1].operation not in (DELETE, TOMBSTONE):
+                versions.append(_gone(record, versions, 0, 0, TOMBSTONE))
+            return None
         envelope = decode.parse_object(record.value)
         operation = envelope.get("op")
-        lsn = _lsn(envelope)
+        lsn = _number(envelope, "lsn")
+        time = min(_number(envelope, "ts_ms"), record.timestamp)
         if operation == DELETE:
             card_id = decode.identifier(envelope.get("before"), "card_id")
             _require_key(record, card_id)
             versions = self._versions.setdefault(card_id, [])
-            versions.append(_Version(record.timestamp, None, _status(versions), lsn))
-            return
+            if not versions or versions[-1].replaced_by(operation, lsn, time):
+                versions.append(_gone(record, versions, lsn, time, DELETE))
+            return None
         if operation not in CHANGES:
             raise RefusedError(Reason.INVALID_VALUE)
         row = envelope.get("after")
         card_id = decode.identifier(row, "card_id")
-        status = decode.text(row, "status", STATUS)
-        home_country = decode.text(row, "home_country", decode.COUNTRY)
-        decode.text(row, "currency", decode.CURRENCY)
-        credit_limit = decode.amount(row, "credit_limit", MOST_CREDIT)
-        risk_tier = decode.integer(row, "risk_tier", 0, 3)
-        opened_on = decode.integer(row, "opened_on", -MOST_DAYS, MOST_DAYS)
         _require_key(record, card_id)
+        status = decode.text(row, "status", STATUS)
+        columns, fault = _columns(row)
         versions = self._versions.setdefault(card_id, [])
+        if versions and not versions[-1].replaced_by(operation, lsn, time):
+            return fault
         first = record.timestamp <= first_snapshot_until and _snapshot(record) != "incremental"
         known_from = BEGINNING if operation == SNAPSHOT and first and not versions else record.timestamp
-        profile = Profile(
-            status,
-            home_country,
-            credit_limit,
-            risk_tier,
-            opened_on,
-            record.partition,
-            record.offset,
-            known_from,
-        )
-        # a snapshot's row replaces the newest version only if the LSN of that version is known and older
-        if operation != SNAPSHOT or not versions or 0 < versions[-1].lsn < lsn:
-            versions.append(_Version(known_from, profile, status, lsn))
+        last = versions[-1] if versions else None
+        if last is not None and last.profile is not None:
+            columns = {name: getattr(last.profile, name) for name in columns} | {
+                name: value for name, value in columns.items() if value is not None
+            }
+        profile = None
+        if None not in columns.values():
+            profile = Profile(
+                status=status,
+                partition=record.partition,
+                offset=record.offset,
+                known_from=known_from,
+                **columns,
+            )
+        if last is not None:
+            lsn, time = lsn or last.lsn, time or last.time
+        versions.append(_Version(known_from, profile, status, lsn, time, operation))
+        return fault
 
     def drop_before(self, arrival: int) -> None:
         """Drop the versions that were already replaced at `arrival` (ms).
@@ -150,8 +180,31 @@ class ProfileLog:
         return None
 
 
-def _status(versions: list[_Version]) -> str | None:
-    return versions[-1].status if versions else None
+def _gone(record: Record, versions: list[_Version], lsn: int, time: int, operation: str) -> _Version:
+    """Return the version of a deleted row, which keeps the status, and LSN and time if it has none."""
+    if not versions:
+        return _Version(record.timestamp, None, None, lsn, time, operation)
+    last = versions[-1]
+    return _Version(record.timestamp, None, last.status, lsn or last.lsn, time or last.time, operation)
+
+
+def _columns(row: Any) -> tuple[dict[str, Any], Reason | None]:
+    """Return the columns that decisions use, None for an invalid one, and the first fault."""
+    readers: dict[str, Callable[[], Any]] = {
+        "home_country": lambda: decode.text(row, "home_country", decode.COUNTRY),
+        "currency": lambda: decode.text(row, "currency", decode.CURRENCY),
+        "credit_limit": lambda: decode.amount(row, "credit_limit", MOST_CREDIT),
+        "risk_tier": lambda: decode.integer(row, "risk_tier", 0, 3),
+        "opened_on": lambda: decode.integer(row, "opened_on", -MOST_DAYS, MOST_DAYS),
+    }
+    columns, fault = dict.fromkeys(readers), None
+    for name, read in readers.items():
+        try:
+            columns[name] = read()
+        except RefusedError as refusal:
+            fault = fault or refusal.reason
+    del columns["currency"]
+    return columns, fault
 
 
 def _require_key(record: Record, card_id: str) -> None:
@@ -174,7 +227,7 @@ def _snapshot(record: Record) -> Any:
         return None
 
 
-def _lsn(envelope: Any) -> int:
-    """Return the Postgres LSN of a change; 0 if unknown."""
-    lsn = _source(envelope).get("lsn")
-    return lsn if type(lsn) is int and 0 < lsn < 2**56 else 0
+def _number(envelope: Any, name: str) -> int:
+    """Return a positive number of a change's source; 0 if unknown."""
+    number = _source(envelope).get(name)
+    return number if type(number) is int and 0 < number < 2**63 else 0

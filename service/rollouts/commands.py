@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import typer
 
-from models.tracking_option import TrackingUri
 from service.rollouts.options import (
     At,
     Challenger,
@@ -23,6 +22,7 @@ from service.rollouts.options import (
     RolloutId,
     Servers,
     Threshold,
+    TrackingUri,
     actor,
     desk,
     draft_of,

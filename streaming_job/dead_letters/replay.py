@@ -7,6 +7,9 @@ keyed by topic, partition and offset of the letter itself, not of the refused re
 A transaction is sent to the partition that the producers' partitioner gives its card; in any other partition
 the job refuses it (reason `wrong_partition`). A rollout event is sent to partition 0. Any other record is
 sent to its original partition or, if its key was changed, to the partition of the new key.
+
+A replayed row of the profiles takes effect only if the job has no newer one of its card, by Postgres's log
+position. So a row without a position is not replayed, nor is a tombstone.
 """
 
 import json
@@ -18,7 +21,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from models.rollouts import reading
-from streaming_job.contracts import Contract, ContractError
+from streaming_job.contracts import Contract, ContractError, Reason
 from streaming_job.dead_letters.letter import Letter, LetterError
 from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.decode import labels, profiles, strict
@@ -62,7 +65,7 @@ def check(letters: Sequence[Letter], settings: LetterSettings) -> None:
     if faults:
         more = f"; and {len(faults) - MAX_FAULTS} more" if len(faults) > MAX_FAULTS else ""
         raise LetterError(
-            f"{len(faults)} of {len(letters)} records would be refused again; correct them, or leave them "
+            f"{len(faults)} of {len(letters)} records would be refused; correct them, or leave them "
             f"out: {'; '.join(faults[:MAX_FAULTS])}{more}"
         )
 
@@ -74,7 +77,15 @@ def _decode(letter: Letter, settings: LetterSettings) -> None:
         if settings.refuse_card_numbers:
             strict.check_card_number(card_id)
     elif letter.topic == topics.profiles:
-        profiles.profile_change(letter.key, letter.value, letter.partition, letter.offset, letter.arrival)
+        change = profiles.profile_change(
+            letter.key, letter.value, letter.partition, letter.offset, letter.arrival
+        )
+        if not change["lsn"][0]:
+            raise Rejected(
+                Reason.INVALID_VALUE,
+                "without source.lsn the job cannot see whether a newer row of the card exists; touch the row "
+                "in Postgres instead (UPDATE ... SET status = status), so that Debezium sends it anew",
+            )
     elif letter.topic == topics.model_rollouts:
         reading.read(letter.value or b"")
     elif letter.topic == topics.labels:

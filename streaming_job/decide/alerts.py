@@ -140,6 +140,7 @@ def name_of(context: AlertContext) -> str:
         units=context.units,
         merchant_id=context.merchant_id,
         country=context.country,
+        currency=context.currency,
     )
 
 

@@ -17,9 +17,10 @@ from feature_store.jit import njit
 from streaming_job.decode import columns
 from streaming_job.decode.grammar import Bytes, blank, byte_at
 
-LAST = b'"last"'
-"""Bytes in the value of every record that ends a snapshot. Other values may contain them, too, so
-`snapshots.ends_snapshot` checks the field."""
+MARKS = (b'"last"', b'"last_i')
+"""Bytes of which one is in the value of every record that ends a snapshot. Other values may contain them,
+too, so `snapshots.ends_snapshot` checks the field."""
+_LAST, _QUOTE, _LINE, _I = MARKS[0], *b'"_i'
 _NAME = np.frombuffer(b'"card_id"', dtype=np.uint8)
 
 
@@ -109,20 +110,20 @@ def _find_last(
         if selected[row]:
             value = data[offsets[row] : offsets[row + 1]]
             # no early exit: the loop becomes vector instructions
-            for at in range(value.size - len(LAST) + 1):
+            for at in range(value.size - len(_LAST)):
                 hit |= (
-                    (value[at] == LAST[0])
-                    & (value[at + 1] == LAST[1])
-                    & (value[at + 2] == LAST[2])
-                    & (value[at + 3] == LAST[3])
-                    & (value[at + 4] == LAST[4])
-                    & (value[at + 5] == LAST[5])
+                    (value[at] == _LAST[0])
+                    & (value[at + 1] == _LAST[1])
+                    & (value[at + 2] == _LAST[2])
+                    & (value[at + 3] == _LAST[3])
+                    & (value[at + 4] == _LAST[4])
+                    & ((value[at + 5] == _QUOTE) | ((value[at + 5] == _LINE) & (value[at + 6] == _I)))
                 )
         matches[row] = hit
 
 
 def may_end_snapshot(values: pa.BinaryArray, selected: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Return which of the values contain the bytes LAST, shape (n,).
+    """Return which of the values contain one of MARKS, followed by any byte, shape (n,).
 
     Args:
         values: n rows.

@@ -92,6 +92,8 @@ def _text(data: Bytes, at: int, end: int, field: int, record: Any, spans: Spans)
     elif field == _CURRENCY:
         if length != 3 or not _capitals(data, start, close):
             return -1
+        code = (np.int64(data[start]) - 65) * 26 + data[start + 1] - 65
+        record.currency = np.int16(code * 26 + data[start + 2] - 65)
     else:
         if not 1 <= length <= MAX_ID_CHARACTERS:
             return -1
@@ -208,8 +210,8 @@ def read(
         data: bytes of all records.
         offsets: record i is data[offsets[i]:offsets[i + 1]], shape (n + 1,).
         present: whether record i is not null, shape (n,).
-        records: out, TRANSACTION[n] (`feature_store.layout`): hashes of the ids, amount, country and event
-            time of the plain records; the rows of other records are undefined.
+        records: out, TRANSACTION[n] (`feature_store.layout`): hashes of the ids, amount, currency, country
+            and event time of the plain records; the rows of other records are undefined.
         plain: out, bool[n]: whether record i is plain.
         quotes: out, the QUOTED fields of the plain records, SEPARATOR between them; at least as large as all
             records together.

@@ -2,9 +2,14 @@
 
 Every group reads the whole topic. A row belongs to the group of its card. An invalid row is reported as a
 dead letter by exactly one group: that of the card in its key, or group 0 if the key is not plain (`keys`).
+
+A row with a valid card_id and status is applied even if other columns are invalid: a block must not wait for
+a credit limit. It is reported as well. An invalid column keeps the value of the card's earlier version;
+without one, only the status of the row counts (`kernels.profiles`).
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +20,9 @@ from numpy.typing import NDArray
 from feature_store.kernels.hashing import hash_string, hash_strings
 from feature_store.layout import (
     DELETE,
+    NO_COUNTRY,
+    NO_DAY,
+    NO_TIER,
     PROFILE,
     REREAD,
     SNAPSHOT,
@@ -33,7 +41,7 @@ from streaming_job.log.records import Records
 _CHANGES = {"r": SNAPSHOT, "c": UPSERT, "u": UPSERT, "d": DELETE}
 _STATUS = re.compile("|".join(STATUSES))
 _MAX_DAY = 3_000_000
-_LSN_BYTES = 7
+_MAX_INT64 = np.iinfo(np.int64).max
 _NOT_PLAIN = -1
 """Placeholder group of a row whose key is not plain: its group is unknown until the row is decoded."""
 _REPORTER = 0
@@ -47,6 +55,8 @@ class ProfileChanges:
     changes: NDArray[np.void]
     """Changes of the group's cards (PROFILE), in the records' order; not yet marked by
     `snapshots.mark_later_rows`."""
+    whole: NDArray[np.bool_]
+    """Which changes have only valid columns; the other records are reported, too, shape (changes,)."""
     dead_letters: list[DeadLetter]
     """Invalid records that this group reports, in the records' order."""
     snapshot_end: int | None
@@ -70,6 +80,7 @@ def decode(records: Records, key_groups: KeyGroups, group: int) -> ProfileChange
     chosen = records.take(rows)
     changes = np.zeros(rows.size, dtype=PROFILE)
     card_ids: list[str] = []  # of the changes so far
+    whole: list[bool] = []
     dead_letters = []
     ends = []
     for partition, offset, arrival, key, value, key_group in zip(
@@ -85,20 +96,23 @@ def decode(records: Records, key_groups: KeyGroups, group: int) -> ProfileChange
             ends.append(arrival)
         if key_group not in (group, _NOT_PLAIN):
             continue
+        fault: Rejected | None
         try:
-            change, card_id = _read(key, value, partition, offset, arrival)
-        except Rejected as fault:
-            if group == (key_group if key_group != _NOT_PLAIN else _REPORTER):
-                position = (records.topic, partition, offset, arrival)
-                dead_letters.append(DeadLetter(*position, key, value, fault.reason, fault.detail))
+            change, card_id, fault = read(key, value, partition, offset, arrival)
+        except Rejected as refusal:
+            fault = refusal
         else:
             if key_group == group or key_groups.group_of(card_id) == group:
                 changes[len(card_ids)] = change[0]
                 card_ids.append(card_id)
+                whole.append(fault is None)
+        if fault is not None and group == (key_group if key_group != _NOT_PLAIN else _REPORTER):
+            position = (records.topic, partition, offset, arrival)
+            dead_letters.append(DeadLetter(*position, key, value, fault.reason, fault.detail))
     changes = changes[: len(card_ids)]
     # all at once: hashing one by one takes 8 us for each
     changes["lo"], changes["hi"] = hash_strings(pa.array(card_ids, type=pa.string()))
-    return ProfileChanges(changes, dead_letters, min(ends, default=None))
+    return ProfileChanges(changes, np.array(whole, dtype=np.bool_), dead_letters, min(ends, default=None))
 
 
 def _groups_of_keys(records: Records, key_groups: KeyGroups) -> NDArray[np.int64]:
@@ -125,17 +139,26 @@ def profile_change(
     Raises:
         Rejected: the record does not keep the contract.
     """
-    change, card_id = _read(key, value, partition, offset, arrival)
+    change, card_id, fault = read(key, value, partition, offset, arrival)
+    if fault is not None:
+        raise fault
     change["lo"], change["hi"] = hash_string(card_id)
     return change
 
 
-def _read(
+def read(
     key: bytes | None, value: bytes | None, partition: int, offset: int, arrival: int
-) -> tuple[NDArray[np.void], str]:
-    """Return the change of `profile_change`, still without the card's hash, and the card_id."""
+) -> tuple[NDArray[np.void], str, Rejected | None]:
+    """Return the change of `profile_change`, still without the card's hash, the card_id, and a row's fault.
+
+    A change with a fault is applied, because card_id and status are valid; it is a dead letter as well.
+
+    Raises:
+        Rejected: the record cannot be applied, not even its status.
+    """
     change = np.zeros(1, dtype=PROFILE)
     change["partition"], change["offset"], change["arrival"] = partition, offset, arrival
+    fault = None
     if value is None:
         card_id = strict.identifier(strict.parse_object(key, part="key"), "card_id")
         change["change"] = TOMBSTONE
@@ -143,19 +166,37 @@ def _read(
         envelope = strict.parse_object(value)
         kind = _CHANGES.get(str(envelope.get("op")))
         if kind is None:
-            raise Rejected(Reason.INVALID_VALUE, "op must be one of r, c, u, d")
+            raise Rejected(Reason.INVALID_VALUE, _no_op(envelope))
         origin = snapshots.source(envelope)
         reread = kind == SNAPSHOT and origin.get("snapshot") == snapshots.INCREMENTAL
         change["change"] = REREAD if reread else kind
-        change["lsn"] = _lsn(origin)
+        change["lsn"] = _positive(origin, "lsn")
+        # a change cannot have been committed after it arrived: a clock of Postgres that is ahead must not
+        # make all later changes look old
+        change["committed"] = min(_positive(origin, "ts_ms"), arrival)
         row = _object(envelope, "before" if kind == DELETE else "after")
         card_id = strict.identifier(row, "card_id")
-        if kind != DELETE:
-            _fill(change, row)
         if keys.card(key) not in (None, card_id.encode()):
             # if accepted, the group of the key's card would keep a card of another group
             raise Rejected(Reason.INVALID_VALUE, "the key names another card than the value")
-    return change, card_id
+        if kind != DELETE:
+            change["status"] = STATUSES.index(strict.matching(row, "status", _STATUS))
+            fault = _fill(change, row)
+    return change, card_id, fault
+
+
+def _no_op(envelope: dict[str, Any]) -> str:
+    """Explain a record without one of Debezium's operations; names the two most usual causes."""
+    if isinstance(envelope.get("payload"), dict):
+        return (
+            "the envelope is inside the field payload; set value.converter.schemas.enable=false (and "
+            "key.converter.schemas.enable=false)"
+        )
+    if "op" not in envelope and "card_id" in envelope:
+        return (
+            "a row without Debezium's envelope; remove the transform ExtractNewRecordState from the connector"
+        )
+    return "op must be one of r, c, u, d"
 
 
 def _object(record: dict[str, Any], name: str) -> dict[str, Any]:
@@ -165,17 +206,33 @@ def _object(record: dict[str, Any], name: str) -> dict[str, Any]:
     return value
 
 
-def _lsn(origin: dict[str, Any]) -> NDArray[np.uint8]:
-    """Return the position in Postgres's log as bytes, big-endian, shape (7,); zeros without one."""
-    lsn = origin.get("lsn")
-    number = lsn if type(lsn) is int and 0 < lsn < 1 << 8 * _LSN_BYTES else 0
-    return np.frombuffer(number.to_bytes(_LSN_BYTES, "big"), dtype=np.uint8)
+def _positive(origin: dict[str, Any], name: str) -> int:
+    """Return a positive integer of Debezium's `source`; 0 if it has none."""
+    number = origin.get(name)
+    return number if type(number) is int and 0 < number <= _MAX_INT64 else 0
 
 
-def _fill(change: NDArray[np.void], row: dict[str, Any]) -> None:
-    change["status"] = STATUSES.index(strict.matching(row, "status", _STATUS))
-    change["country"] = country_code(strict.country(row, "home_country"))
-    strict.currency(row, "currency")
-    change["credit_limit"] = strict.number(row, "credit_limit", 1e15)
-    change["risk_tier"] = strict.integer(row, "risk_tier", 0, 3)
-    change["opened_on"] = strict.integer(row, "opened_on", -_MAX_DAY, _MAX_DAY)
+def _fill(change: NDArray[np.void], row: dict[str, Any]) -> Rejected | None:
+    """Set the columns other than status; return what is wrong with the first invalid one, if any."""
+    faults = []
+    for name, read, unknown in _COLUMNS:
+        try:
+            value = read(row)
+        except Rejected as fault:
+            faults.append(fault)
+            value = unknown
+        if name is not None:
+            change[name] = value
+    if not faults:
+        return None
+    return Rejected(faults[0].reason, f"{faults[0].detail}; the status is applied all the same")
+
+
+_COLUMNS: tuple[tuple[str | None, Callable[[dict[str, Any]], Any], float], ...] = (
+    ("country", lambda row: country_code(strict.country(row, "home_country")), NO_COUNTRY),
+    (None, lambda row: strict.currency(row, "currency"), 0),
+    ("credit_limit", lambda row: strict.number(row, "credit_limit", 1e15), np.nan),
+    ("risk_tier", lambda row: strict.integer(row, "risk_tier", 0, 3), NO_TIER),
+    ("opened_on", lambda row: strict.integer(row, "opened_on", -_MAX_DAY, _MAX_DAY), NO_DAY),
+)
+"""Field of PROFILE (None: only checked), reader, and value if it is invalid, of each column but status."""

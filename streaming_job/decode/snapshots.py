@@ -3,7 +3,7 @@
 Rows of the first snapshot are the profiles from before the topic began: they count as known from the
 beginning. Rows of later snapshots (incremental ones, or of a recreated connector) count as known from their
 arrival on, like any change. Rows of incremental snapshots say so. Those of a recreated connector look like
-rows of the first snapshot, so their arrival decides: Debezium marks the last row of a snapshot, and snapshot
+rows of the first snapshot, so their arrival decides: Debezium marks the last row of a table, and snapshot
 rows that arrive after the first such row belong to a later snapshot.
 """
 
@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 
 from feature_store.layout import REREAD, SNAPSHOT
 from streaming_job.decode import strict
-from streaming_job.decode.keys import LAST
+from streaming_job.decode.keys import MARKS
 
-SNAPSHOT_ENDS = "last"
-"""Debezium's `source.snapshot` of the last row of a snapshot."""
+ENDS = ("last", "last_in_data_collection")
+"""Debezium's `source.snapshot` of the last row of a snapshot, and of the last row of this table in a snapshot
+of several tables: either ends the snapshot of this topic."""
 INCREMENTAL = "incremental"
 """Debezium's `source.snapshot` of a row that was read again by an incremental snapshot."""
 
@@ -31,10 +32,10 @@ def source(envelope: dict[str, Any]) -> dict[str, Any]:
 def ends_snapshot(value: bytes | None) -> bool:
     """Return whether a value of the profile topic is a snapshot's last row, even if the row is invalid."""
     # most records do not end a snapshot: avoid parsing them twice
-    if value is None or LAST not in value:
+    if value is None or not any(mark in value for mark in MARKS):
         return False
     try:
-        return source(strict.parse_object(value)).get("snapshot") == SNAPSHOT_ENDS
+        return source(strict.parse_object(value)).get("snapshot") in ENDS
     except strict.Rejected:
         return False
 

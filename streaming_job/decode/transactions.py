@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from feature_store.kernels.hashing import hash_string
-from feature_store.layout import TRANSACTION, UNITS_PER_CURRENCY, country_code
+from feature_store.layout import TRANSACTION, UNITS_PER_CURRENCY, country_code, currency_code
 from streaming_job.contracts import Reason
 from streaming_job.decode import columns, luhn, plain, strict
 from streaming_job.log.partitioner import KeyGroups
@@ -65,6 +65,7 @@ def _enter(record: np.void, fields: dict[str, Any]) -> None:
     record["time"] = fields["event_time"]
     record["amount"] = np.rint(fields["amount"] * UNITS_PER_CURRENCY)
     record["country"] = country_code(fields["country"])
+    record["currency"] = currency_code(fields["currency"])
 
 
 def quote(fields: dict[str, Any]) -> bytes:

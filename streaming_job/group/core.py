@@ -5,6 +5,7 @@ log and of a position in it: the same records give the same state and the same a
 divided into mini-batches.
 """
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,6 +31,8 @@ from streaming_job.log.records import Offsets, Records
 from streaming_job.progress.measures import measure
 from streaming_job.progress.outcome import Outcome
 from streaming_job.runtime.failpoints import Step, reach
+
+log = logging.getLogger(__name__)
 
 ROLLOUTS = "rollouts"
 """Name of the piece that holds the rollout history."""
@@ -156,9 +159,15 @@ class GroupCore:
         audible = changes["offset"] >= self._silent_before_of(records.topic, changes["partition"])
         # a card's changes share a partition, so folding those before Q first keeps their order
         self._state.change_profiles(changes[~audible], cards[~audible])
-        late = self._state.change_profiles(changes[audible], cards[audible])
-        self.outcome.counts["profile_changes"] += int(audible.sum())
+        late, ignored = self._state.change_profiles(changes[audible], cards[audible])
+        self.outcome.counts["profile_changes"] += int((audible & decoded.whole).sum())
         self.outcome.counts["late_table_changes"] += late
+        self.outcome.counts["ignored_profile_changes"] += ignored
+        if ignored:
+            log.warning(
+                "%d of %d profile changes up to %s[%d]@%d are ignored: their cards have newer ones",
+                ignored, audible.sum(), records.topic, changes["partition"][-1], changes["offset"][-1],
+            )  # fmt: skip
         self._pending.add_changes(changes, cards)
 
     def _fold_rollouts(self, records: Records) -> None:

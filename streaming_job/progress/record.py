@@ -20,6 +20,7 @@ PLAIN_COUNTS = (
     "conflicting_repetition",
     "late",
     "late_table_changes",
+    "ignored_profile_changes",
     "missing_profile",
     "scoring_failures",
 )

@@ -23,8 +23,8 @@ log = logging.getLogger(__name__)
 
 LOOK_S = 1.0
 LOG_S = 10.0
-RUNNING = ("first", "first_in_data_collection", "true", "last_in_data_collection", True)
-"""Values of `source.snapshot` of a row that is not the last one of its snapshot."""
+RUNNING = ("first", "first_in_data_collection", "true", True)
+"""Values of `source.snapshot` of a row that is not the last one of its table in the snapshot."""
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from feature_store.catalogue import NAMES
 from feature_store.kernels.hashing import hash_string
-from feature_store.layout import MOST_EVENTS, PROFILE, STATUSES, TRANSACTION, country_code
+from feature_store.layout import MOST_EVENTS, PROFILE, STATUSES, TRANSACTION, country_code, currency_code
 from feature_store.state.arena import MemoryArena
 from feature_store.state.deltas import Delta
 from feature_store.state.group_state import GroupState
@@ -95,6 +95,7 @@ class History:
             row["transaction"] = hash_string(tx.transaction_id)[0]
             row["merchant"] = hash_string(tx.merchant_id)[0]
             row["country"] = country_code(tx.country)
+            row["currency"] = currency_code(tx.currency)
             row["time"], row["arrival"], row["amount"] = tx.event_time, tx.arrival, tx.units
             row["offset"] = tx.offset
         return out

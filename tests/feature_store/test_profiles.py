@@ -2,7 +2,20 @@
 
 import numpy as np
 import pytest
-from histories import HOUR, History, Pieces, assert_same, judge, one_batch, persist, rebuilt, replay
+from histories import (
+    DAY,
+    HOUR,
+    MINUTE,
+    START,
+    History,
+    Pieces,
+    assert_same,
+    judge,
+    one_batch,
+    persist,
+    rebuilt,
+    replay,
+)
 
 from feature_store.catalogue import COLUMN
 from feature_store.layout import PROFILES
@@ -87,13 +100,16 @@ def incremental(lsn: int | None) -> dict[str, object]:
     ("before", "after", "replaced"),
     [
         (255, 256, True), (1 << 48, (1 << 48) + 1, True), (256, 255, False), (7, 7, False),
-        (7, None, False), (None, 7, False), (7, "8", False), (7, True, False), (7, 1 << 56, False),
+        (7, None, False), (None, 7, False), (7, "8", False), (7, True, False), (7, 1 << 63, False),
     ],
 )  # fmt: skip
 def test_a_row_read_again_replaces_only_versions_with_an_older_lsn(op, before, after, replaced):
     """profile   op at 0     row read again at 10
     tx               5       10     15
+
+    Of two snapshot rows with the same LSN, the later one counts: it may be a corrected one.
     """
+    replaced = replaced or (op == "r" and before == after)
     history = History()
     history.profile(op, 0, risk_tier=1, source={"lsn": before})
     history.profile("r", 10, risk_tier=2, source=incremental(after))  # type: ignore[arg-type]
@@ -109,12 +125,90 @@ def test_tombstone_does_not_hide_when_the_card_was_deleted():
     assert tiers(arriving(history, 5, 15)) == [None, 2]
 
 
-def test_a_change_after_a_row_read_again_counts_whatever_its_lsn():
-    """After a restart Debezium may repeat older changes; the order of the topic counts."""
+def at(lsn: int | None, committed: int | None = None) -> dict[str, object]:
+    """A change's source; `committed` in ms from START."""
+    return {"lsn": lsn, "ts_ms": None if committed is None else START + committed}
+
+
+def test_changes_that_debezium_or_a_replay_sends_again_change_nothing():
+    """Block at LSN 20; then the log has the changes of LSN 10 (active) and 20 (blocked) once more."""
     history = History()
-    history.profile("r", 0, risk_tier=1, source=incremental(9))
-    history.profile("u", 10, risk_tier=2, source={"lsn": 5})
-    assert tiers(arriving(history, 5, 15)) == [1, 2]
+    history.profile("c", 0, status="active", risk_tier=1, source=at(10))
+    history.profile("u", 10, status="blocked", risk_tier=2, source=at(20))
+    history.profile("u", 20, status="active", risk_tier=1, source=at(10))
+    history.profile("u", 30, status="blocked", risk_tier=2, source=at(20))
+    assert tiers(arriving(history, 5, 15, 25, 35)) == [1, 2, 2, 2]
+    assert replay(history).standing == ["active", *["blocked"] * 3]
+
+
+@pytest.mark.parametrize("lsn", [None, 25])
+def test_a_deleted_row_does_not_come_back_with_an_older_change(lsn):
+    """The tombstone has no LSN; it stays as new as the row that it deletes."""
+    history = History()
+    history.profile("u", 0, status="blocked", risk_tier=2, source=at(20, 0))
+    if lsn:
+        history.profile("d", 10, source=at(lsn, 10))
+    history.profile("tombstone", 10)
+    history.profile("u", 20, status="active", risk_tier=1, source=at(10, -HOUR))
+    assert tiers(arriving(history, 5, 25)) == [2, None]
+    assert replay(history).standing == ["blocked", "blocked"]
+
+
+@pytest.mark.parametrize("op", ["r", "u"])
+@pytest.mark.parametrize(
+    ("lsn", "committed", "wins"),
+    [
+        (30, 2 * HOUR, True),  # of another database: a lower LSN, but younger
+        (30, HOUR + 5 * MINUTE + 1, True),
+        (30, HOUR + 5 * MINUTE, False),  # the clocks may differ by as much
+        (30, 0, False),
+        (90, HOUR - DAY, True),  # it may be a change after a row that a long snapshot has read late
+        (90, HOUR - DAY - 1, False),  # of another database: a greater LSN, but older
+        (90, 2 * HOUR, True),
+        (90, None, True),
+        (None, 2 * HOUR, True),
+        (None, HOUR - 5 * MINUTE - 1, False),
+    ],
+)
+def test_times_decide_where_lsns_are_of_two_databases(op, lsn, committed, wins):
+    """profile   LSN 50, committed after an hour      op with another LSN and time, two hours later"""
+    history = History()
+    history.profile("u", 2 * HOUR, risk_tier=1, source=at(50, HOUR))
+    history.profile(op, 4 * HOUR, risk_tier=2, source=at(lsn, committed))
+    assert tiers(arriving(history, 3 * HOUR, 5 * HOUR)) == [1, 2 if wins else 1]
+
+
+def test_after_a_snapshot_of_another_database_its_lsns_count():
+    history = History()
+    history.profile("u", 0, risk_tier=1, source=at(5_000, 0))
+    history.profile("r", HOUR, risk_tier=2, source=at(30, HOUR))
+    history.profile("u", HOUR, risk_tier=3, source=at(40, HOUR + 1))
+    history.profile("u", HOUR, risk_tier=0, source=at(35, HOUR + 1))
+    assert tiers(arriving(history, 5, 2 * HOUR)) == [1, 3]
+
+
+def test_a_clock_that_was_ahead_does_not_make_later_changes_old():
+    history = History()
+    history.profile("u", 0, risk_tier=1, source=at(10, 900 * DAY))
+    history.profile("u", HOUR, risk_tier=2, source=at(20, HOUR))
+    assert tiers(arriving(history, 5, 2 * HOUR)) == [1, 2]
+
+
+@pytest.mark.parametrize("ts_ms", ["1", True, -5, 1 << 63, 1.5])
+def test_a_time_that_is_none_is_unknown(ts_ms):
+    history = History()
+    history.profile("u", 0, risk_tier=1, source=at(10, 0))
+    history.profile("u", HOUR, risk_tier=2, source={"lsn": 20, "ts_ms": ts_ms})
+    assert tiers(arriving(history, 5, 2 * HOUR)) == [1, 2]
+
+
+def test_ignored_changes_are_counted():
+    state, history = GroupState(MemoryArena()), History()
+    for lsn in (20, 10, 20, 15, 30):
+        history.profile("u", 0, source=at(lsn))
+    history.profile("d", 0, source=at(5))
+    changes = history.change_records()
+    assert state.change_profiles(changes, state.card_numbers(changes)) == (0, 3)
 
 
 def test_a_row_read_again_of_an_unknown_card_is_visible_from_its_arrival():
@@ -189,7 +283,7 @@ def behind(history: History, op: str, arrival: int) -> int:
     late = History()
     late.profile(op, arrival)
     changes = late.change_records()
-    return state.change_profiles(changes, state.card_numbers(changes))
+    return state.change_profiles(changes, state.card_numbers(changes))[0]
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_segments_never_overlap_and_merge_when_all_are_free(steps):
     assert (counters[FREE_SEGMENT : FREE_SEGMENT + SIZE_CLASSES - 1] == EMPTY).all()
     whole, free = 0, counters[FREE_SEGMENT + SIZE_CLASSES - 1]
     while free != EMPTY:
-        whole, free = whole + 1, events["amount"][free]
+        whole, free = whole + 1, events["money"][free]
     assert whole * MOST_EVENTS == counters[EVENTS]
 
 

@@ -22,6 +22,8 @@ from streaming_job.contracts.topics import Topics
 NAME = "cdc"
 """Name of connector, slot, publication and topic prefix."""
 TABLE = "cdc_profiles"
+OTHER = "zz_others"
+"""Another table of the connector, read after TABLE: so no row of TABLE is the last of the snapshot."""
 PATIENCE_S = 180.0
 
 
@@ -48,7 +50,11 @@ class Bank:
         policy, now = Policy(0.0, 10_000), int(time.time() * 1000)
         everything = installation(model, policy, "everything", "test", now)
         publish(everything, stack.bootstrap_servers, topics.model_rollouts)
-        self.sql(f"CREATE TABLE {TABLE} (LIKE card_profiles INCLUDING ALL)")
+        self.sql(
+            f"CREATE TABLE {TABLE} (LIKE card_profiles INCLUDING ALL)",
+            f"CREATE TABLE {OTHER} (n int PRIMARY KEY)",
+            f"INSERT INTO {OTHER} VALUES (1)",
+        )
 
     def sql(self, *statements: str) -> None:
         """Run statements, each in its own transaction."""
@@ -84,11 +90,11 @@ class Bank:
             connection.close()
 
     def connect(self) -> None:
-        """Make the connector: like the stack's own, for another table."""
+        """Make the connector: like the stack's own, for another table, and for one that it reads after it."""
         config = {
             **connect.connector_config(self.stack_dir, state.load(self.stack_dir).ports),
             "topic.prefix": NAME, "slot.name": NAME, "publication.name": NAME,
-            "table.include.list": f"public.{TABLE}",
+            "table.include.list": f"public.{TABLE},public.{OTHER}",
         }  # fmt: skip
         assert self.connector("PUT", "/config", config) in (200, 201)
 

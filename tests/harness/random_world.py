@@ -2,7 +2,7 @@
 
 import random
 
-from harness.job_world import DAY, HOUR, MINUTE, SECOND, World, newer_ref, subset_ref
+from harness.job_world import DAY, HOUR, MINUTE, SECOND, START, World, newer_ref, subset_ref
 from harness.random_trials import random_event
 
 
@@ -25,8 +25,13 @@ def random_world(seed: int, n: int = 150, partitions: int = 1, *, trials: bool =
         if rng.random() < 0.05:
             world.profile(
                 rng.choice(["c", "u", "u", "d", "tombstone", "r", "r"]), clock, card,
-                source={"snapshot": rng.choice(["incremental", "true", "last"]), "lsn": rng.randrange(2, 9)},
-                status=rng.choice(["active", "blocked", "closed"]), risk_tier=rng.randrange(4),
+                source={
+                    "snapshot": rng.choice(["incremental", "true", "last", "last_in_data_collection"]),
+                    "lsn": rng.choice([None, *range(2, 9)]),
+                    "ts_ms": rng.choice([None, START + clock - rng.choice([0, 0, SECOND, HOUR, 2 * DAY])]),
+                },
+                status=rng.choice(["active", "blocked", "closed"]), risk_tier=rng.choice([0, 1, 2, 3, 4]),
+                **rng.choice([{}, {}, {"credit_limit": None}, {"home_country": "de", "currency": 1}]),
             )  # fmt: skip
         if rng.random() < 0.02:
             world.raw_profile(
@@ -66,7 +71,7 @@ def random_world(seed: int, n: int = 150, partitions: int = 1, *, trials: bool =
         world.tx(
             clock - rng.choice([0, 0, 0, SECOND, HOUR, DAY, 8 * DAY, -MINUTE]), rng.randrange(60_000) / 100,
             arrival=clock, card_id=card, merchant_id=f"m{rng.randrange(9)}",
-            country=rng.choice(["FR", "DE", "US"]),
+            country=rng.choice(["FR", "DE", "US"]), currency=rng.choice(["EUR", "EUR", "USD"]),
             partition=rng.randrange(partitions) if rng.random() < 0.03 else None, **fields,
         )  # fmt: skip
     return world

@@ -43,7 +43,7 @@ def test_alert_keeps_its_contract_and_its_id_comes_from_card_and_transaction():
     (alert,) = world.alerts()
     validate(Contract.ALERT, alert)
     namespace = uuid.uuid5(uuid.NAMESPACE_URL, "card-fraud/alert")
-    name = f"c\x00t0\x00{START}\x009000000\x00m\x00FR"
+    name = f"c\x00t0\x00{START}\x009000000\x00m\x00FR\x00EUR"
     assert alert["alert_id"] == str(uuid.uuid5(namespace, name))
 
 
@@ -98,7 +98,14 @@ def test_an_id_with_other_content_is_recognised_for_the_allowed_lateness_and_an_
 
 
 @pytest.mark.parametrize(
-    "change", [{"amount": 11.0}, {"merchant_id": "n"}, {"country": "DE"}, {"event_time": START + 1}]
+    "change",
+    [
+        {"amount": 11.0},
+        {"currency": "JPY"},
+        {"merchant_id": "n"},
+        {"country": "DE"},
+        {"event_time": START + 1},
+    ],
 )
 def test_an_id_with_other_content_is_decided_and_has_its_own_alert(change):
     world = World(threshold=0.0)

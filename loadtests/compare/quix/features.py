@@ -2,8 +2,8 @@
 
 A card's history, as Quix stores it, is a dict of the numbers `count`, `mean`, `squares` (the sum of squared
 deviations from `mean`), `robust_mean` and `arrival` (the greatest so far), and of parallel lists sorted by
-event time: `times`, `units`, `arrivals`, `merchants`, `ids`, `countries` and `spikes`. A transaction is a
-dict of the fields of the transaction contract, `units` (amount in 1/10,000) and `arrival`.
+event time: `times`, `units`, `arrivals`, `merchants`, `ids`, `countries`, `currencies` and `spikes`. A
+transaction is a dict of the fields of the transaction contract, `units` (amount in 1/10,000) and `arrival`.
 """
 
 import math
@@ -22,7 +22,7 @@ MONTH_MS = 30 * DAY_MS
 REMEMBER_MS = 37 * DAY_MS
 REPEAT_MS = 7 * DAY_MS + HOUR_MS
 NOWHERE = "ZZ"
-COLUMNS = ("times", "units", "arrivals", "merchants", "ids", "countries", "spikes")
+COLUMNS = ("times", "units", "arrivals", "merchants", "ids", "countries", "currencies", "spikes")
 
 Row = dict[str, Any]
 
@@ -45,6 +45,7 @@ def is_repetition(card: Row, tx: Row) -> bool:
             and card["units"][index] == tx["units"]
             and card["merchants"][index] == tx["merchant_id"]
             and card["countries"][index] == tx["country"]
+            and card["currencies"][index] == tx["currency"]
         ):
             return True
     return False
@@ -65,6 +66,7 @@ def accept(card: Row, tx: Row) -> None:
     card["merchants"].insert(index, tx["merchant_id"])
     card["ids"].insert(index, tx["transaction_id"])
     card["countries"].insert(index, tx["country"])
+    card["currencies"].insert(index, tx["currency"])
     card["spikes"].insert(index, robust > 0 and amount / robust > 2.5)
     card["count"] += 1
     difference = amount - card["mean"]

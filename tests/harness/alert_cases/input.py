@@ -56,6 +56,7 @@ def of_input(name: str, *, records: float, dead: float) -> Mapping[str, Slope]:
 
 
 LOST = 'fraud_partition_lost_records{topic="transactions",partition="1"}'
+PROFILE_LETTERS = 'fraud_input_dead_letters_total{input="profiles"}'
 
 CASES = (
     Case(
@@ -162,6 +163,27 @@ CASES = (
         before=20,
         during=40,
         after=30,
+    ),
+    Case(
+        "FraudProfilesRefused",
+        {PROFILE_LETTERS: Slope(0)},
+        {PROFILE_LETTERS: Slope(1)},
+        fires_after=0,
+        quiet_after=14,
+        labels=JOB_ONLY,
+        almost=[{'fraud_input_dead_letters_total{input="labels"}': Slope(9)}],
+    ),
+    Case(
+        "FraudProfilesIgnored",
+        counts(ignored_profile_changes=1, profile_changes=100),
+        counts(ignored_profile_changes=90),
+        fires_after=26,
+        quiet_after=13,
+        labels=JOB_ONLY,
+        almost=[counts(ignored_profile_changes=49)],
+        before=40,
+        during=60,
+        after=40,
     ),
     Case(
         "FraudDeadLetterFlood",

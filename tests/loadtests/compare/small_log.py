@@ -48,8 +48,16 @@ def small_log(rate: float) -> SmallLog:
     batches = list(stream.blocks(events=EVENTS))
     table = pa.concat_tables(batch.table for batch in batches)
     known = profiles(WORLD, np.flatnonzero(WORLD.cards.has_profile))
+    # every second repetition comes in another currency, so it is none
+    repeated = np.flatnonzero(PointInTime(known).features(to_records(table)).outcome != ACCEPTED)[::2]
+    currencies = table["currency"].to_pylist()
+    for row in repeated.tolist():
+        currencies[row] = "JPY"
+    table = table.set_column(table.column_names.index("currency"), "currency", pa.array(currencies))
     decided = PointInTime(known).features(to_records(table))
     accepted = decided.outcome == ACCEPTED
+    assert accepted[repeated].all()
+    assert not accepted.all()
     model = HistGradientBoostingClassifier(max_iter=30, max_leaf_nodes=8, min_samples_leaf=5, random_state=0)
     model.fit(decided.features[accepted], table["label"].to_numpy()[accepted])
     scorer = Scorer("card-fraud", "1", "0" * 64, tuple(NAMES), compile_trees(model))
@@ -67,10 +75,12 @@ def small_log(rate: float) -> SmallLog:
     lines = [
         {
             "arrival": arrival,
-            "transaction": orjson.loads(value or b""),
+            "transaction": {**orjson.loads(value or b""), "currency": currency},
             "profile": {"op": "r", "after": row_of[card]} if card in row_of else None,
         }
-        for arrival, value, card in zip(table["arrival_time"].to_pylist(), values, cards, strict=True)
+        for arrival, value, card, currency in zip(
+            table["arrival_time"].to_pylist(), values, cards, currencies, strict=True
+        )
     ]
     return SmallLog(scorer, lines, accepted, decided.features, scores, alerts & accepted)
 

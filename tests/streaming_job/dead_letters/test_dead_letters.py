@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from harness import profile_log
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -222,12 +223,13 @@ def test_a_filter_selects_the_letters_that_match():
 def test_records_that_would_be_refused_again_are_named():
     good = replace(LETTER, value=GOOD)
     check([good], SETTINGS)
-    with pytest.raises(LetterError, match=r"1 of 2 records would be refused again.*dead-letters/1/17: "):
+    with pytest.raises(LetterError, match=r"1 of 2 records would be refused; .*dead-letters/1/17: "):
         check([good, LETTER], SETTINGS)
-    tombstone = replace(LETTER, topic=TOPICS.profiles, key=b'{"card_id": "c"}', value=None)
-    check([tombstone], SETTINGS)
-    for bad in (replace(tombstone, key=b"c"), replace(LETTER, topic=TOPICS.model_rollouts)):
-        with pytest.raises(LetterError, match="refused again"):
+    key, value = profile_log.change("c", "u", lsn=7)
+    row = replace(LETTER, topic=TOPICS.profiles, key=key, value=value)
+    check([row], SETTINGS)
+    for bad in (replace(row, value=b"{}"), replace(LETTER, topic=TOPICS.model_rollouts)):
+        with pytest.raises(LetterError, match="would be refused"):
             check([bad], SETTINGS)
     card = replace(LETTER, value=GOOD.replace(b'"card-0001"', b'"4111111111111111"'))
     with pytest.raises(LetterError, match="form of a card number"):
@@ -235,6 +237,21 @@ def test_records_that_would_be_refused_again_are_named():
     check([card], SETTINGS.model_copy(update={"refuse_card_numbers": False}))
     with pytest.raises(LetterError, match="no input of this job"):
         check([replace(LETTER, topic="elsewhere")], SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("value", "match"),
+    [
+        (None, "without source.lsn"),  # a tombstone
+        (profile_log.change("c", "u", lsn=0)[1], "without source.lsn"),
+        (profile_log.change("c", "u", lsn=7, risk_tier=9)[1], "risk_tier"),
+    ],
+)
+def test_a_row_of_unknown_age_is_not_replayed(value, match):
+    """It could unblock a card that has been blocked meanwhile."""
+    letter = replace(LETTER, topic=TOPICS.profiles, key=profile_log.key("c"), value=value)
+    with pytest.raises(LetterError, match=match):
+        check([letter], SETTINGS)
 
 
 @pytest.mark.parametrize("partitioner", Partitioner)

@@ -1,6 +1,7 @@
 """Records of the profile topic: Debezium's envelope as a change, or a dead letter with its reason."""
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -108,7 +109,8 @@ def test_unknown_columns_and_fields_are_ignored(value):
     [
         (envelope("r", source={"snapshot": "last"}), True),
         (envelope("r", source={"snapshot": "true"}), False),
-        (envelope("r", source={"snapshot": "last_in_data_collection"}), False),
+        (envelope("r", source={"snapshot": "last_in_data_collection"}), True),  # other tables follow
+        (envelope("r", source={"snapshot": "first_in_data_collection"}), False),
         (envelope("r", note="last", source={"snapshot": "first"}), False),
         (envelope("r", note="last", source="last"), False),
         (envelope("r", after=None, source={"snapshot": "last"}), True),  # even if invalid
@@ -160,12 +162,16 @@ BAD: list[tuple[bytes | None, bytes | None, Reason]] = [
     (KEY, envelope("d", before={"card_id": "c-2"}, after=None), Reason.INVALID_VALUE),
     (b'{"card_id":""}', envelope(), Reason.INVALID_VALUE),
     (b'{"card_id":"\xff"}', envelope(), Reason.INVALID_VALUE),
-    (KEY, changed(card_id="c-2", risk_tier=None), Reason.WRONG_TYPE),  # errors of the row alone come first
+    (KEY, changed(card_id="c-2", risk_tier=None), Reason.INVALID_VALUE),  # not applied, not even its status
     (KEY, changed(status="lost"), Reason.INVALID_VALUE),
     (KEY, changed(status=["active"]), Reason.WRONG_TYPE),
     (KEY, changed(home_country="de"), Reason.INVALID_VALUE),
     (KEY, changed(currency="€"), Reason.INVALID_VALUE),
-    (KEY, changed(credit_limit="1234.50"), Reason.WRONG_TYPE),  # decimal.handling.mode is not double
+    (KEY, changed(credit_limit="1234.50"), Reason.WRONG_TYPE),  # decimal.handling.mode=string
+    (KEY, changed(credit_limit="AeJA"), Reason.WRONG_TYPE),  # decimal.handling.mode=precise
+    (KEY, changed(credit_limit={"scale": 2, "value": "AeJA"}), Reason.WRONG_TYPE),  # numeric without a scale
+    (KEY, changed(home_country="__debezium_unavailable_value"), Reason.INVALID_VALUE),
+    (KEY, changed(status="__debezium_unavailable_value"), Reason.INVALID_VALUE),
     (KEY, changed(credit_limit=-1), Reason.NEGATIVE_AMOUNT),
     (KEY, changed(credit_limit=1e16), Reason.INVALID_VALUE),
     (KEY, changed(credit_limit=float("nan")), Reason.NON_FINITE_NUMBER),
@@ -184,6 +190,19 @@ def test_an_invalid_record_is_refused_with_the_oracles_reason(key, value, reason
     assert refused.value.detail
     (outcome,) = ProfileLog().read([Record("profiles", 0, 0, 0, key, value)])
     assert outcome.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("value", "detail"),
+    [
+        ({"schema": {}, "payload": {"op": "c", "after": ROW}}, "set value.converter.schemas.enable=false"),
+        ({**ROW, "__deleted": "false"}, "remove the transform ExtractNewRecordState"),
+        ({"op": "t", "source": {}}, "op must be one of r, c, u, d"),
+    ],
+)
+def test_the_detail_names_the_connectors_wrong_setting(value, detail):
+    with pytest.raises(Rejected, match=re.escape(detail)):
+        profile_change(KEY, json.dumps(value).encode(), 0, 0, 0)
 
 
 @pytest.mark.parametrize(

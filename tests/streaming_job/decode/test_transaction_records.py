@@ -175,6 +175,7 @@ def test_an_odd_but_valid_record_is_accepted_alone_and_among_others(value):
 def test_every_reason_is_in_the_table():
     of_others = {
         Reason.UNKNOWN_TRANSACTION,
+        Reason.LABEL_TOO_OLD,
         Reason.INCOMPATIBLE_FEATURES,
         Reason.MODEL_UNAVAILABLE,
         Reason.MODEL_REFUSED,

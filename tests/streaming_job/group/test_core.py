@@ -271,6 +271,20 @@ def test_a_reused_id_does_not_suppress_an_alert(cuts):
         assert sum(outcome.counts[name] for outcome in outcomes) == 1
 
 
+@pytest.mark.parametrize("rebuild", [False, True])
+def test_the_same_amount_in_another_currency_is_no_repetition(rebuild):
+    world = World(rollout=False)
+    world.rollout("r1", -HOUR, threshold=0.0)
+    for currency in ("JPY", "EUR", "JPY"):
+        world.tx(0, 100.0, transaction_id="same", currency=currency)
+    outcomes = world.run((1, 2), rebuild_each_batch=rebuild)
+    alerts = [json.loads(value) for value in values(outcomes)]
+    assert [alert["currency"] for alert in alerts] == ["JPY", "EUR"]
+    assert len({alert["alert_id"] for alert in alerts}) == 2
+    assert sum(outcome.counts["duplicates"] for outcome in outcomes) == 1
+    assert alerts == expected_alerts(world.expected())
+
+
 @pytest.mark.parametrize("cuts", [(), (1, 7)], ids=str)
 def test_false_dates_do_not_hide_a_burst_from_the_velocity_rule(cuts):
     """Ten transactions within a second, dated an hour apart."""
@@ -299,6 +313,78 @@ def test_a_deleted_row_does_not_unblock_its_card(status, cuts):
     assert [alert["source"]["offset"] for alert in alerts] == [1, 2, 3]
     assert {(alert["decision"], *alert["rules"]) for alert in alerts} == {("decline", f"{status}_card")}
     assert [alert["profile"] is None for alert in alerts] == [False, True, True]
+
+
+WRONG = [
+    {"credit_limit": None}, {"credit_limit": "AeJA"}, {"risk_tier": 5}, {"home_country": None},
+    {"currency": "__debezium_unavailable_value"}, {"opened_on": "2020-01-01"},
+    {"credit_limit": None, "risk_tier": None, "home_country": None, "currency": None, "opened_on": None},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=",".join)
+@pytest.mark.parametrize("rebuild", [False, True])
+def test_a_block_applies_though_another_column_is_wrong(wrong, rebuild):
+    """The wrong columns keep their earlier values; the corrected row with the same LSN replaces it."""
+    world = World()
+    world.profile("r", -HOUR, source={"lsn": 1, "snapshot": "last"}, credit_limit=500.0, risk_tier=2)
+    world.profile("u", 0, source={"lsn": 5}, status="blocked", **{"risk_tier": 1, **wrong})
+    world.tx(SECOND)
+    world.profile("u", 2 * SECOND, source={"lsn": 5}, status="blocked", credit_limit=700.0, risk_tier=3)
+    world.tx(3 * SECOND)
+    outcomes = world.run((1,), rebuild_each_batch=rebuild)
+    alerts = [json.loads(value) for value in values(outcomes)]
+    assert [alert["rules"] for alert in alerts] == [["blocked_card"]] * 2
+    first, second = (alert["features"] for alert in alerts)
+    assert first["risk_tier"] == (2 if "risk_tier" in wrong else 1)
+    assert first["limit_use_24h"] == 10.0 / (500.0 if "credit_limit" in wrong else 1000.0)
+    assert first["away_from_home"] == 0
+    assert (second["risk_tier"], second["limit_use_24h"]) == (3, 20.0 / 700.0)
+    assert [(letter.offset, letter.topic) for o in outcomes for letter in o.dead_letters] == [
+        (1, TOPICS.profiles)
+    ]
+    assert sum(outcome.counts["profile_changes"] for outcome in outcomes) == 2
+    for name in ("profile", "features"):
+        assert [alert[name] for alert in alerts] == [a[name] for a in expected_alerts(world.expected())]
+
+
+@pytest.mark.parametrize("rebuild", [False, True])
+def test_a_wrong_row_of_an_unknown_card_counts_by_its_status_alone(rebuild):
+    world = World()
+    world.profile("r", -HOUR, source={"lsn": 5, "snapshot": "last"}, status="blocked", credit_limit=None)
+    world.tx(SECOND)
+    world.profile("r", 2 * SECOND, source={"lsn": 5, "snapshot": "last"}, status="blocked")
+    world.tx(3 * SECOND)
+    outcomes = world.run((1,), rebuild_each_batch=rebuild)
+    alerts = [json.loads(value) for value in values(outcomes)]
+    assert [alert["rules"] for alert in alerts] == [["blocked_card"]] * 2
+    assert [alert["profile"] is None for alert in alerts] == [True, False]
+    assert [alert["profile"] for alert in alerts] == [a["profile"] for a in expected_alerts(world.expected())]
+
+
+def test_an_older_change_does_not_unblock_a_card_and_is_counted(caplog):
+    """A dead letter that is replayed, or changes that Debezium sends again after a crash."""
+    world = World()
+    world.profile("c", 0, source={"lsn": 100, "ts_ms": START})
+    world.profile("u", SECOND, source={"lsn": 300, "ts_ms": START + SECOND}, status="blocked")
+    world.profile("u", 2 * SECOND, source={"lsn": 200, "ts_ms": START + 900}, status="active")
+    world.tx(3 * SECOND)
+    (outcome,) = world.run()
+    assert [json.loads(alert.value)["rules"] for alert in outcome.alerts] == [["blocked_card"]]
+    assert (outcome.counts["ignored_profile_changes"], outcome.counts["profile_changes"]) == (1, 3)
+    assert "1 of 3 profile changes" in caplog.text
+
+
+def test_a_snapshot_of_another_database_blocks_a_card():
+    """The bank moved to a new cluster, whose LSNs are low; then the connector was recreated."""
+    world = World()
+    world.profile("r", 0, source={"lsn": 5_000_000_000, "ts_ms": START, "snapshot": "last"})
+    later = {"lsn": 30_000_000, "ts_ms": START + HOUR, "snapshot": "last"}
+    world.profile("r", HOUR, source=later, status="blocked")
+    world.tx(2 * HOUR)
+    (outcome,) = world.run()
+    assert [json.loads(alert.value)["rules"] for alert in outcome.alerts] == [["blocked_card"]]
+    assert outcome.counts["ignored_profile_changes"] == 0
 
 
 def test_without_a_rollout_no_transaction_is_decided():

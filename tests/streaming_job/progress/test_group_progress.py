@@ -84,7 +84,8 @@ def test_a_record_has_the_outcome_of_the_log_between_its_offsets() -> None:
     assert fields["counts"] == {
         "records": 14, "transactions": 10, "duplicates": 2, "profile_changes": 1, "rollouts": 0, "late": 0,
         "conflicting_repetition": 3,
-        "late_table_changes": 1, "missing_profile": 0, "scoring_failures": 0, "alerts": 1, "suppressed": 0,
+        "late_table_changes": 1, "ignored_profile_changes": 0,
+        "missing_profile": 0, "scoring_failures": 0, "alerts": 1, "suppressed": 0,
         "shadow_alerts": 0, "dead_letters": 1,
     }  # fmt: skip
     assert fields["dead_letters_by_reason"] == {"wrong_partition": 1}

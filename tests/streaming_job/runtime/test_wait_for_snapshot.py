@@ -14,9 +14,7 @@ def row(op: str, snapshot: Any) -> bytes:
     return json.dumps({"op": op, "after": {}, "source": {"snapshot": snapshot}}).encode()
 
 
-@pytest.mark.parametrize(
-    "mark", ["first", "first_in_data_collection", "true", True, "last_in_data_collection"]
-)
+@pytest.mark.parametrize("mark", ["first", "first_in_data_collection", "true", True])
 def test_a_row_before_the_last_of_the_snapshot_does_not_end_it(mark: Any) -> None:
     assert not ends_wait(row("r", mark))
 
@@ -25,6 +23,7 @@ def test_a_row_before_the_last_of_the_snapshot_does_not_end_it(mark: Any) -> Non
     "value",
     [
         row("r", "last"),
+        row("r", "last_in_data_collection"),  # the connector reads other tables, too
         row("r", "incremental"),  # Debezium makes incremental snapshots only while it follows changes
         row("c", "false"),
         row("u", None),

@@ -14,7 +14,7 @@ final class CardHistory {
     /** How long a transaction id is remembered. */
     static final long REPEAT_MS = 7 * DAY_MS + 3_600_000L;
     private static final int HEAD = 8 + 3 * 8 + 8 + 4;
-    private static final int EVENT = 5 * 8 + 2 + 1;
+    private static final int EVENT = 5 * 8 + 2 * 2 + 1;
 
     /** Number of transactions accepted so far. */
     long count;
@@ -31,6 +31,7 @@ final class CardHistory {
     long[] merchants = new long[64];
     long[] ids = new long[64];
     short[] countries = new short[64];
+    short[] currencies = new short[64];
     boolean[] spikes = new boolean[64];
 
     void read(byte[] bytes) {
@@ -56,6 +57,7 @@ final class CardHistory {
             merchants[i] = in.getLong();
             ids[i] = in.getLong();
             countries[i] = in.getShort();
+            currencies[i] = in.getShort();
             spikes[i] = in.get() != 0;
         }
     }
@@ -65,7 +67,7 @@ final class CardHistory {
         out.putLong(count).putDouble(mean).putDouble(squares).putDouble(robustMean).putLong(arrival).putInt(size);
         for (int i = 0; i < size; i++) {
             out.putLong(times[i]).putLong(units[i]).putLong(arrivals[i]).putLong(merchants[i]).putLong(ids[i]);
-            out.putShort(countries[i]).put((byte) (spikes[i] ? 1 : 0));
+            out.putShort(countries[i]).putShort(currencies[i]).put((byte) (spikes[i] ? 1 : 0));
         }
         return out.array();
     }
@@ -87,9 +89,10 @@ final class CardHistory {
 
     /** Returns whether a transaction repeats an accepted one: same id, same content. */
     boolean has(Transaction tx, long id, long merchant, short country) {
+        short currency = Transaction.currencyCode(tx.currency);
         for (int i = after(Math.max(arrival, tx.arrival) - REPEAT_MS - 1); i < size; i++) {
             if (ids[i] == id && times[i] == tx.eventTime && units[i] == tx.units && merchants[i] == merchant
-                && countries[i] == country) {
+                && countries[i] == country && currencies[i] == currency) {
                 return true;
             }
         }
@@ -101,7 +104,7 @@ final class CardHistory {
         forgetBefore(Math.max(arrival, tx.arrival) - REMEMBER_MS);
         makeRoom(size + 1);
         int index = after(tx.eventTime);
-        for (Object column : new Object[] {times, units, arrivals, merchants, ids, countries, spikes}) {
+        for (Object column : new Object[] {times, units, arrivals, merchants, ids, countries, currencies, spikes}) {
             System.arraycopy(column, index, column, index + 1, size - index);
         }
         size++;
@@ -113,6 +116,7 @@ final class CardHistory {
         merchants[index] = merchant;
         ids[index] = id;
         countries[index] = country;
+        currencies[index] = Transaction.currencyCode(tx.currency);
         spikes[index] = robustMean > 0 && amount / robustMean > 2.5;
         count++;
         double difference = amount - mean;
@@ -126,7 +130,7 @@ final class CardHistory {
     private void forgetBefore(long time) {
         int expired = after(time - 1);
         if (expired > 0) {
-            for (Object column : new Object[] {times, units, arrivals, merchants, ids, countries, spikes}) {
+            for (Object column : new Object[] {times, units, arrivals, merchants, ids, countries, currencies, spikes}) {
                 System.arraycopy(column, expired, column, 0, size - expired);
             }
             size -= expired;
@@ -144,6 +148,7 @@ final class CardHistory {
         merchants = Arrays.copyOf(merchants, room);
         ids = Arrays.copyOf(ids, room);
         countries = Arrays.copyOf(countries, room);
+        currencies = Arrays.copyOf(currencies, room);
         spikes = Arrays.copyOf(spikes, room);
     }
 }

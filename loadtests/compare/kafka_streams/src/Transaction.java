@@ -14,6 +14,7 @@ final class Transaction {
     String cardId;
     String merchantId;
     String country;
+    String currency;
     /** Amount, 1/10,000 of the currency unit. */
     long units;
     /** Event time, ms since 1970-01-01 UTC. */
@@ -32,6 +33,7 @@ final class Transaction {
                     case "transaction_id" -> transactionId = parser.getText();
                     case "card_id" -> cardId = parser.getText();
                     case "merchant_id" -> merchantId = parser.getText();
+                    case "currency" -> currency = parser.getText();
                     case "country" -> country = parser.getText();
                     case "amount" -> units = (long) Math.rint(parser.getDoubleValue() * UNITS);
                     case "event_time" -> eventTime = parser.getLongValue();
@@ -44,6 +46,11 @@ final class Transaction {
     /** Returns two letters as a number. */
     static short countryCode(String country) {
         return (short) ((country.charAt(0) - 'A') * 26 + country.charAt(1) - 'A');
+    }
+
+    /** Returns three letters as a number. */
+    static short currencyCode(String currency) {
+        return (short) (countryCode(currency) * 26 + currency.charAt(2) - 'A');
     }
 
     /** Returns FNV-1a over the characters, followed by the finaliser of MurmurHash3. */
