@@ -27,6 +27,8 @@ SUPERUSER = "postgres"
 PATIENCE_S = 120.0
 TABLE_FILE = Path(__file__).with_name("card_profiles.sql")
 
+OURS = f"hostaddr={HOST}&sslmode=disable"
+"""Parameters of connections; without them libpq would take PGHOSTADDR and PGSSLMODE of the surroundings."""
 SETTINGS = """\
 listen_addresses = '{host}'
 port = {postgres}
@@ -117,11 +119,13 @@ def replicates(data_dir: Path, ports: Mapping[str, int], slot: str) -> bool:
 
 def dsn(data_dir: Path, ports: Mapping[str, int]) -> str:
     """Return the connection URI for libpq; it contains the password."""
-    return f"postgresql://{USER}:{password(data_dir)}@{HOST}:{ports['postgres']}/{DATABASE}"
+    return f"postgresql://{USER}:{password(data_dir)}@{HOST}:{ports['postgres']}/{DATABASE}?{OURS}"
 
 
 def _superuser_dsn(data_dir: Path, ports: Mapping[str, int]) -> str:
-    return f"postgresql://{SUPERUSER}:{password(data_dir, SUPERUSER)}@{HOST}:{ports['postgres']}/postgres"
+    return (
+        f"postgresql://{SUPERUSER}:{password(data_dir, SUPERUSER)}@{HOST}:{ports['postgres']}/postgres?{OURS}"
+    )
 
 
 def password(data_dir: Path, user: str = USER) -> str:

@@ -273,6 +273,13 @@ def test_a_second_up_keeps_running_servers(stack: Endpoints, stack_dir: Path) ->
     embedded.check(stack_dir)
 
 
+def test_variables_of_another_postgres_are_ignored(stack: Endpoints, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("PGHOSTADDR", "203.0.113.1"), ("PGHOST", "elsewhere"), ("PGSSLMODE", "verify-full")):
+        monkeypatch.setenv(name, value)
+    with psycopg.connect(stack.postgres_dsn, connect_timeout=5) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
 def test_status_shows_memory_within_the_budget(stack: Endpoints, stack_dir: Path) -> None:
     memory = {each.service: each.memory_bytes >> 20 for each in embedded.status(stack_dir)}
     assert 0 < memory["postgres"] < 200

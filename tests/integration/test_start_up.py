@@ -10,6 +10,7 @@ from thoroughness import THOROUGH
 
 from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
+from feature_store import spark_surroundings
 from loadtests.faults.installation import Installation
 from streaming_job.contracts.topics import Topics
 from streaming_job.log.partitioner import Partitioner
@@ -102,7 +103,8 @@ def test_records_in_the_partitions_of_another_partitioner_are_named(installed: I
 
 def test_a_contradiction_with_spark_or_the_log_is_named_with_its_remedy(installed: Installation) -> None:
     spark = "Spark does not start: "
-    correct = "; correct FRAUD_MASTER, FRAUD_DRIVER_MEMORY, FRAUD_DRIVER_JAVA_OPTIONS or FRAUD_SPARK"
+    names = ["FRAUD_MASTER", "FRAUD_DRIVER_MEMORY", "FRAUD_DRIVER_JAVA_OPTIONS", *spark_surroundings.used()]
+    correct = f"; correct {', '.join(names)} or FRAUD_SPARK"
     topic = installed.topics.transactions
     expected = {
         "too little memory": (
