@@ -139,9 +139,7 @@ def _differences(
     replication: int,
 ) -> list[str]:
     """List where an existing topic differs from what the job needs, with remedies; `topic`: its metadata."""
-    settings = {key: entry.value for key, entry in (_described_settings(client, topic.topic) or {}).items()}
-    replicas = min(len(part.replicas) for part in topic.partitions.values())
-    actual = Actual(settings, len(topic.partitions), replicas)
+    actual = Actual.of(_described_settings(client, topic.topic) or {}, topic)
     return [str(line) for line in of_topic(topics, topic.topic, actual, config, (partitions, replication))]
 
 

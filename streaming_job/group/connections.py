@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from streaming_job.decode import keys, snapshots
+from streaming_job.group import settings_in_force
 from streaming_job.group.committer import GroupCommitter
 from streaming_job.group.last_record import Record
 from streaming_job.group.opening import Opening
@@ -102,7 +103,7 @@ class KafkaConnections:
             written.commit_id,
             opening.rules.computed,
             settings.merchant_delay_ms,
-            settings.decisive,
+            notes[settings_in_force.SETTINGS],
         )
         return GroupCommitter(
             self._writer, progress, opening.rules.topics.transactions, starts, rebuilds, notes

@@ -161,7 +161,7 @@ class OpenGroup:
         if with_labels:  # an earlier process may have committed since the checks
             last_record.require_labels(record, written.commit_id)
         silent_before = {**last_record.positions(record), **written.offsets}
-        settings_in_force.require_same(opening.settings.decisive, positions, silent_before, record)
+        settings_in_force.require_same(meta, positions, silent_before, record)
         core = GroupCore(
             opening.group, opening.rules, state, meta, store, silent_before, last_record.set_aside(record)
         )
@@ -216,7 +216,7 @@ def _checked(opening: Opening, connections: Connections, meta: Meta) -> tuple[Of
         return positions, ends
 
     positions, ends = confirmed(fit)
-    settings_in_force.require_same(opening.settings.decisive, positions, output, record)
+    settings_in_force.require_same(meta, positions, output, record)
     return positions, connections.snapshot_end(positions, ends)
 
 
@@ -225,6 +225,7 @@ def begin(opening: Opening, connections: Connections, meta: Meta, store: PieceSt
 
     Raises:
         OtherQueryError: the group has written before, from another checkpoint.
+        CheckpointError: the group has written before, with other settings.
         LogError: the group has written before, and the log has lost its first records.
         LogUnavailableError, SinkError: the brokers do not answer.
         SinkError: an open transaction hides the group's records.
@@ -238,8 +239,11 @@ def begin(opening: Opening, connections: Connections, meta: Meta, store: PieceSt
             f"the checkpoint is empty, but job {opening.settings.job_id} has written output before, and the "
             "log has lost its first records; restore a copy of the checkpoint, or use another job id"
         )
-    save_positions(meta, _inputs(opening, first))
-    meta.extra[settings_in_force.SETTINGS] = opening.settings.decisive
+    positions = _inputs(opening, first)
+    save_positions(meta, positions)
+    settings_in_force.store_first(meta, opening.settings.decisive)
+    output = {**last_record.positions(written.progress), **written.offsets}
+    settings_in_force.require_same(meta, positions, output, written.progress)
     seal(store, meta)
 
 
@@ -250,14 +254,17 @@ def change_settings(opening: Opening, connections: Connections, meta: Meta, stor
     end of the epoch would leave output of the new settings with a state of the old ones.
 
     Raises:
-        CheckpointError: P is behind Q.
+        CheckpointError: P is behind Q, or the output is lost.
         OtherQueryError, SinkError: see `begin`.
     """
     written = connections.written(_stored(meta), stable=True)
     written.require_query(opening.query_id)
+    # settings taken over without Q could not be decided again with the former ones once Q is restored
+    require_output(meta.extra.get(COMMIT_ID, 0), written.commit_id, written.unknown)
     record = last_record.newest(written.progress, meta.extra.get(LAST))
     output = {**last_record.positions(record), **written.offsets}
-    for change in settings_in_force.take_over(meta, opening.settings.decisive, positions_of(meta), output):
+    decisive, positions = opening.settings.decisive, positions_of(meta)
+    for change in settings_in_force.take_over(meta, decisive, positions, output, written.commit_id):
         log.warning("key group %d: %s, for all records after the last clean stop", opening.group, change)
     seal(store, meta)
 

@@ -3,7 +3,8 @@
 The transactions between P and Q are decided a second time, in silence; with other settings they would be
 decided otherwise than the output says. So the state keeps its settings (`JobSettings.decisive`), and other
 values are taken over only while P = Q, in an epoch of their own, which decides nothing. Progress records name
-the settings, too: a restored older state must not decide again what was decided with other ones.
+the settings, too: a restored older state must not decide again what was decided with other ones. Both also
+name the group's Kafka transaction since which the values hold: values may be changed, and changed back.
 """
 
 from collections.abc import Mapping
@@ -16,16 +17,22 @@ from streaming_job.runtime.checkpoint import CheckpointError
 
 SETTINGS = "settings"
 """Name in `Meta.extra` and in progress records."""
+SINCE = "since_commit"
+"""Name beside the values: number of the group's last Kafka transaction before the values were taken over."""
 Values = Mapping[str, Any]
+
+
+def store_first(meta: Meta, settings: Values) -> None:
+    """Store the settings of a new state in `meta`."""
+    meta.extra[SETTINGS] = {**settings, SINCE: 0}
 
 
 def are_stored(meta: Meta, settings: Values) -> bool:
     """Return whether the state was made with these settings."""
-    stored: Values = meta.extra[SETTINGS]
-    return stored == settings
+    return not _changes(meta.extra[SETTINGS], settings)
 
 
-def take_over(meta: Meta, settings: Values, state: Offsets, output: Offsets) -> list[str]:
+def take_over(meta: Meta, settings: Values, state: Offsets, output: Offsets, commit_id: int) -> list[str]:
     """Store other settings in `meta`, and return the changes as text.
 
     Args:
@@ -33,6 +40,7 @@ def take_over(meta: Meta, settings: Values, state: Offsets, output: Offsets) -> 
         settings: the new settings.
         state: P by partition of all inputs.
         output: Q by partition of all inputs.
+        commit_id: number of the group's last Kafka transaction.
 
     Raises:
         CheckpointError: P is behind Q.
@@ -45,17 +53,15 @@ def take_over(meta: Meta, settings: Values, state: Offsets, output: Offsets) -> 
             f"again; start the job with {_variables(before, settings)}, stop it with SIGTERM once it has "
             "caught up, then change the settings"
         )
-    meta.extra[SETTINGS] = dict(settings)
+    meta.extra[SETTINGS] = {**settings, SINCE: commit_id}
     return changes
 
 
-def require_same(
-    settings: Values, state: Offsets, output: Offsets, record: last_record.Record | None
-) -> None:
+def require_same(meta: Meta, state: Offsets, output: Offsets, record: last_record.Record | None) -> None:
     """Check that what has to be decided again was decided with the same settings.
 
     Args:
-        settings: those of the state and of this start.
+        meta: of the state, whose settings are those of this start.
         state: P by partition of all inputs.
         output: Q by partition of all inputs.
         record: the group's last progress record.
@@ -63,8 +69,9 @@ def require_same(
     Raises:
         CheckpointError: the output was written with other settings, after the state was stored.
     """
-    if record is not None and record[SETTINGS] != settings and _is_behind(state, output):
-        changes = ", ".join(_changes(settings, record[SETTINGS]))
+    stored: Values = meta.extra[SETTINGS]
+    if record is not None and record[SETTINGS] != stored and _is_behind(state, output):
+        changes = ", ".join(_changes(stored, record[SETTINGS])) or "undone since"
         raise CheckpointError(
             f"the checkpoint is older than a change of settings ({changes}), so it cannot decide again what "
             "was decided since; restore a copy made after the change, or use another job id"
@@ -76,14 +83,16 @@ def _is_behind(state: Offsets, output: Offsets) -> bool:
 
 
 def _changes(before: Values, after: Values) -> list[str]:
-    names = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+    names = {**before, **after}.keys() - {SINCE}
     return [
-        f"FRAUD_{name.upper()} was {_text(before.get(name))}, is {_text(after.get(name))}" for name in names
+        f"FRAUD_{name.upper()} was {_text(before.get(name))}, is {_text(after.get(name))}"
+        for name in sorted(names)
+        if before.get(name) != after.get(name)
     ]
 
 
 def _variables(values: Values, others: Values) -> str:
-    names = [name for name in values if values[name] != others.get(name)]
+    names = [name for name in sorted(values.keys() - {SINCE}) if values[name] != others.get(name)]
     return " ".join(f"FRAUD_{name.upper()}={_text(values[name])}" for name in names)
 
 

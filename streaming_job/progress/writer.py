@@ -50,7 +50,7 @@ class GroupProgress:
                 if greater than that of `last`.
             computed: features that models may use, name:version.
             label_delay_ms: label delay of merchant facts; None: the job keeps no merchant facts.
-            settings: `JobSettings.decisive`.
+            settings: those in force (`group.settings_in_force`).
         """
         self._names: dict[str, Any] = {
             "schema_version": 2,

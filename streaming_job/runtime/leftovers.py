@@ -34,12 +34,13 @@ def remove(work_dir: Path, kernels: Path | None, now_s: float) -> list[Path]:
         now_s: the time, seconds since 1970-01-01 UTC.
     """
     models, long_ago = work_dir / "models", now_s - UNUSED_S
-    unfinished = [*models.glob(".copy-*"), *models.glob(".damaged-*")]
-    unused = [path for path in unfinished if _is_older(path, now_s - UNFINISHED_S)]
-    unused += [path for path in {*models.glob("*")} - {*unfinished} if _is_older(path, long_ago)]
+    unfinished = {*models.glob(".copy-*"), *models.glob(".damaged-*")}
+    limits = dict.fromkeys(unfinished, now_s - UNFINISHED_S)
+    limits |= dict.fromkeys({*models.glob("*")} - unfinished, long_ago)
     if kernels is not None:
-        unused += [path for path in {*kernels.parent.glob("*")} - {kernels} if _is_older(path, long_ago)]
-    removed = [path for path in unused if _remove(path)]
+        limits |= dict.fromkeys({*kernels.parent.glob("*")} - {kernels}, long_ago)
+    # each is looked at just before its removal, because another job may use it again meanwhile
+    removed = [path for path, limit in limits.items() if _is_older(path, limit) and _remove(path)]
     copies = [token.parent for token in (work_dir / "state").glob("*/*/*/token")]
     removed += [copy for copy in copies if _remove_copy(copy, long_ago)]
     for layout in (work_dir / "state").glob("*/*"):
@@ -53,7 +54,7 @@ def remove(work_dir: Path, kernels: Path | None, now_s: float) -> list[Path]:
 def _is_older(path: Path, time_s: float) -> bool:
     try:
         return path.stat().st_mtime < time_s
-    except FileNotFoundError:  # another start has removed it
+    except OSError:  # another start has removed it, or it is another user's
         return False
 
 
@@ -66,7 +67,7 @@ def _remove_copy(directory: Path, time_s: float) -> bool:
     """Remove a group's working copy unless it is newer or locked; return whether it was removed."""
     try:
         lock = os.open(directory / "lock", os.O_RDWR)
-    except FileNotFoundError:
+    except OSError:  # another start has removed it, or it is another user's
         return False
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

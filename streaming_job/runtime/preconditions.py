@@ -98,9 +98,7 @@ def _require_settings(
                 raise
             unknown.append(name)
             continue
-        parts = existing[name].partitions
-        replicas = min(len(part.replicas) for part in parts.values())
-        actual = Actual({key: entry.value for key, entry in entries.items()}, len(parts), replicas)
+        actual = Actual.of(entries, existing[name])
         for difference in at_start(settings.topics, name, actual, settings.arrival):
             if difference.is_breaking:
                 breaking.append(difference.text)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from streaming_job.contracts.topics import CREATE_TIME, Topics
 from streaming_job.settings import Arrival
@@ -37,6 +38,13 @@ class Actual:
     partitions: int
     replicas: int
     """Minimum number of replicas of any partition."""
+
+    @staticmethod
+    def of(entries: Mapping[str, Any], metadata: Any) -> "Actual":
+        """Summarize what the brokers answer: the topic's `ConfigEntry` by name, and its `TopicMetadata`."""
+        partitions = metadata.partitions.values()
+        settings = {key: entry.value for key, entry in entries.items()}
+        return Actual(settings, len(partitions), min(len(part.replicas) for part in partitions))
 
 
 def at_start(topics: Topics, name: str, actual: Actual, arrival: Arrival) -> list[Difference]:

@@ -94,7 +94,7 @@ class Output:
         Args:
             ends: positions after the commit.
             set_aside: as in `Outcome`; None: unchanged.
-            settings: `JobSettings.decisive`.
+            settings: those in force, as in `Meta.extra`.
         """
         before = self.progress["rollouts_set_aside"] if self.progress is not None else {}
         self.progress = {
@@ -141,7 +141,7 @@ class MemoryCommitter:
             notes: `Meta.extra` of the state, as for `GroupCommitter`.
         """
         self._output, self._fate, self._log, self._notes = output, fate, log, notes
-        self._group, self._settings = opening.group, opening.settings.decisive
+        self._group, self._settings = opening.group, notes[settings_in_force.SETTINGS]
         self.summary: dict[str, int] = {}
 
     def begin(self, epoch: int) -> None:

@@ -15,6 +15,7 @@ from loadtests.audit.topic_log import TopicLog
 from streaming_job.contracts import Reason
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.record import DeadLetter
+from streaming_job.group.settings_in_force import SINCE
 from streaming_job.log import topic_reader
 from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import Alert
@@ -92,7 +93,7 @@ class WriterBench:
             "query_id": query,
             "key_group": group,
             "key_groups": len(OWN),
-            "settings": self.settings.decisive,
+            "settings": {**self.settings.decisive, SINCE: 0},
             "commit_id": commit_id,
             "written_at": commit_id,
             "partitions": [

@@ -22,7 +22,7 @@ from streaming_job.group.connections import KafkaConnections
 from streaming_job.group.last_record import COMMIT_ID, LAST
 from streaming_job.group.opening import INSTANCE, OpenGroup, Opening, begin, change_settings
 from streaming_job.group.rules import Rules
-from streaming_job.group.settings_in_force import are_stored
+from streaming_job.group.settings_in_force import are_stored, store_first
 from streaming_job.group.stored_positions import positions_of, save_positions
 from streaming_job.log import errors
 from streaming_job.log.errors import LogError
@@ -60,8 +60,10 @@ def opening(bench: WriterBench) -> Opening:
 @pytest.fixture
 def start(opening: Opening) -> Callable[[], OpenGroup]:
     """Function that opens the group with an empty state."""
+    meta = Meta()
+    store_first(meta, opening.settings.decisive)
     return lambda: OpenGroup(
-        opening, KafkaConnections(opening), GroupState(MemoryArena()), Meta(), MemoryPieces(), 0
+        opening, KafkaConnections(opening), GroupState(MemoryArena()), meta, MemoryPieces(), 0
     )
 
 
@@ -149,6 +151,7 @@ def state_of(bench: WriterBench, instance: str) -> Meta:
     """Metadata of a state that includes the first commit of an instance of the job."""
     first = bench.output(1)
     meta = Meta(extra={INSTANCE: instance, COMMIT_ID: 1, LAST: first.progress.decode()})
+    store_first(meta, bench.settings.decisive)
     save_positions(meta, {tp: end for tp, end in first.ends.items() if tp[0] == bench.topics.transactions})
     return meta
 

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 from harness.job_world import HOUR, LIMITS, SECOND, World
-from harness.memory_job import MemoryJob
+from harness.memory_job import MemoryJob, Output
 from harness.memory_log import Fate, KilledError, as_written
 
 from streaming_job.group.rules import Rules
@@ -111,6 +111,49 @@ def test_settings_changed_after_a_clean_stop_hold_from_there_on() -> None:
     while not memory.is_done:
         memory.epoch(20)
     assert letters(memory.output) == expected
+
+
+def test_values_that_were_changed_and_changed_back_are_not_the_same() -> None:
+    """What was decided between the two changes cannot be decided again with the values of today."""
+    memory, rules = job(TRANSACTIONS), World().rules()
+    memory.epoch(1)
+    memory.epoch(2)
+    before = len(memory.checkpoints) - 1
+    for values in (stricter(rules), rules):
+        memory.restart(values)
+        memory.epoch(5)
+        memory.epoch(5)
+    assert letters(memory.output)
+    memory.restore(before)
+    with pytest.raises(CheckpointError, match=r"older than a change of settings \(undone since\)"):
+        memory.epoch(5)
+
+
+def test_settings_are_not_taken_over_while_the_output_is_lost() -> None:
+    """Its Q may be beyond P: once the topics are restored, neither value would be accepted."""
+    memory, rules = killed_between_p_and_q()
+    output, memory.output = memory.output, Output()
+    memory.restart(stricter(rules))
+    with pytest.raises(CheckpointError, match="restore the consumer group's offsets or the progress topic"):
+        memory.epoch(5)
+    memory.output = output
+    memory.restart(rules)
+    memory.epoch(20)
+
+
+def test_a_checkpoint_that_is_gone_begins_again_only_with_the_same_settings() -> None:
+    memory, rules = job(TRANSACTIONS), World().rules()
+    memory.epoch(1)
+    memory.epoch(5)
+    assert memory.output.commit_id
+    memory.restore(0)
+    memory.restart(stricter(rules))
+    with pytest.raises(CheckpointError, match="FRAUD_ALLOWED_LATENESS_MS"):
+        memory.epoch(1)
+    memory.restart(rules)
+    while not memory.is_done:
+        memory.epoch(20)
+    assert not letters(memory.output)
 
 
 @pytest.mark.parametrize("calls", range(0, 40, 3))
