@@ -98,9 +98,12 @@ app = typer.Typer(cls=LazyGroup, add_completion=False, no_args_is_help=True, pre
 @app.callback()
 def root() -> None:
     """Real-time card-fraud detection: exact features, exactly-once alerts."""
+    from feature_store import spark_surroundings
     from streaming_job.environment import refuse_unknown
 
     refuse_unknown(os.environ)
+    if "PYTHONPATH" in os.environ:
+        spark_surroundings.require_own()
 
 
 def main() -> None:

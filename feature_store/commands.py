@@ -1,6 +1,5 @@
 """`fraud features`: point-in-time training sets."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -19,9 +18,10 @@ from feature_store.training.options import (
     MerchantLabelFeatures,
     Transactions,
 )
+from feature_store.training.parquet_files import read_table
 from feature_store.training.training_run import OutputError, Summary, Task, compute
 from feature_store.training.training_set import DEFAULT_SKEW_MS
-from feature_store.training.transaction_files import TransactionFiles, read_table
+from feature_store.training.transaction_files import TransactionFiles
 
 SPARK_FROM_ROWS = 20_000_000
 """Number of transactions from which Spark is the default; one process would take minutes."""
@@ -80,6 +80,8 @@ def features(
     on_spark = files.rows >= SPARK_FROM_ROWS if spark is None else spark
     summary = _on_spark(task, output, master) if on_spark else _in_process(task, output)
     _print_summary(summary, output)
+    if task.labels is not None:
+        _print_matches(task.labels, summary, on_spark=on_spark)
 
 
 def _bar() -> Progress:
@@ -94,7 +96,9 @@ def _in_process(task: Task, output: Path) -> Summary:
 
 
 def _on_spark(task: Task, output: Path, master: str) -> Summary:
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1") if master.startswith("local") else None
+    from feature_store import spark_surroundings
+
+    spark_surroundings.prepare(local=master.startswith("local"))
     from feature_store.training.spark_training_set import compute as compute_on_spark
 
     with _bar() as bar:
@@ -112,3 +116,18 @@ def _print_summary(summary: Summary, output: Path) -> None:
     typer.echo(
         f"{output}: {summary.rows:,} rows{f' (of these without features: {excluded})' if excluded else ''}"
     )
+
+
+def _print_matches(labels: Labels, summary: Summary, *, on_spark: bool) -> None:
+    """Say how many labels are of none of the transactions; on Spark only whether all may be."""
+    matches = labels.matches
+    missing = matches.labelled - matches.found
+    if on_spark:  # the labels were looked up in other processes
+        if matches.labelled and not summary.frauds:
+            typer.echo("note: no row is labelled as fraud; compare the ids in both files", err=True)
+    elif missing:
+        typer.echo(
+            f"note: {missing:,} of {matches.labelled:,} labelled transactions are not among the transactions; "
+            "if they should be, compare card_id and transaction_id of both files",
+            err=True,
+        )

@@ -50,7 +50,8 @@ def train_command(
     name: Annotated[str, typer.Option(help="Name of the registered model")] = "card-fraud",
 ) -> None:
     """Train a model on labelled history, evaluate it on the history's newest quarter, and register it."""
-    from feature_store.training.transaction_files import TransactionFiles, parquet_files, read_table
+    from feature_store.training.parquet_files import parquet_files, read_table
+    from feature_store.training.transaction_files import TransactionFiles
     from models.evaluation.report import digest
     from models.pipeline import fit_and_register
 

@@ -152,10 +152,13 @@ def outcomes(transactions: pa.Table, labels: pa.Table | None) -> np.ndarray:
         labels: as for `fit_and_register`; the last label of a transaction counts.
 
     Raises:
-        LabelError: there are no labels, or they cannot be read.
+        LabelError: there are no labels, or none of them is of one of the transactions.
+        TrainingSetError: they cannot be read.
     """
     if labels is not None:
-        reported = Labels(labels).of(transactions["card_id"], transactions["transaction_id"])
+        index = Labels(labels)
+        reported = index.of(transactions["card_id"], transactions["transaction_id"])
+        index.matches.require_some()
         return np.asarray(reported == FRAUD)
     if "label" not in transactions.column_names:
         raise LabelError("the history has no column 'label'; give --labels")

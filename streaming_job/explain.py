@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from feature_store import spark_surroundings
 from feature_store.errors import FraudError
 from feature_store.kernels.hashing import hash_string
 from feature_store.printable import printable
@@ -28,7 +29,6 @@ from feature_store.state.group_state import DEFAULT_LATENESS_MS
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.masking import masked
 from streaming_job.runtime.checkpoint import Checkpoint, CheckpointError
-from streaming_job.runtime.session import LOOPBACK
 
 log = logging.getLogger(__name__)
 app = typer.Typer(add_completion=False)
@@ -105,8 +105,7 @@ def _pieces(spark: SparkSession, location: str, group: int) -> Iterator[tuple[st
 
 @contextmanager
 def _session() -> Iterator[SparkSession]:
-    # Spark's driver and block manager ask for no password, so by default they listen on loopback only
-    os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    spark_surroundings.prepare(local=True)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     rocksdb = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     spark = (

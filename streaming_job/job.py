@@ -26,6 +26,7 @@ from streaming_job.runtime.partitioning import (
     require_fixed,
     require_partitioner,
 )
+from streaming_job.runtime.pauses import StoppedError
 from streaming_job.runtime.session import Launch
 from streaming_job.runtime.slots import Slots
 from streaming_job.runtime.wait_for_snapshot import wait_for_snapshot
@@ -34,6 +35,9 @@ from streaming_job.settings import JobSettings
 log = logging.getLogger(__name__)
 
 STOP_POLL_S = 0.02
+STOP_S = 20.0
+"""Time that the running epoch has to end after a stop request; then its tasks are killed, as they wait for
+something that does not look at the request. Supervisors kill after 30 seconds, usually."""
 SHORT_S = 0.15
 """Length of an epoch during the warm-up, and while there are fewer task slots than groups."""
 
@@ -65,6 +69,8 @@ class Job:
         self._instance = secrets.token_hex(8)
         self._is_short = True
         """Whether the running epoch is a short one."""
+        self._is_cut = False
+        """Whether the last epoch was ended by force, or by a task that gave up waiting."""
         self._ended = 0
         """Number of epochs that have ended in this run."""
         self._idle_since = time.monotonic()
@@ -75,6 +81,7 @@ class Job:
             self._must_end,
             settings.key_groups,
             self._spark.sparkContext.cancelAllJobs,
+            stop.is_set,
         )
 
     def _fixed(self) -> KeyGroups:
@@ -225,16 +232,25 @@ class Job:
                     self._finish(query)
             query.awaitTermination()
         except StreamingQueryException as fault:
-            if not self._stop.is_set() or StopRequested.__name__ not in str(fault):
+            self._is_cut = self._is_cut or isinstance(self._failure, StoppedError)
+            if not self._is_cut and not (self._stop.is_set() and StopRequested.__name__ in str(fault)):
                 raise self._failure or self._cause(fault) from fault
         except (Py4JError, OSError) as fault:
             if session.is_alive(self._spark):
                 raise
             raise JobFailedError(JVM_GONE) from fault
+        if self._is_cut:
+            log.warning(
+                "stopped while tasks were waiting, so the last epoch is not saved: the next start decides it "
+                "again, in silence"
+            )
 
     def _finish(self, query: StreamingQuery) -> None:
+        deadline = time.monotonic() + STOP_S
         while query.isActive:
             status = query.status
-            if not status["isTriggerActive"] and not status["isDataAvailable"]:
+            is_idle = not status["isTriggerActive"] and not status["isDataAvailable"]
+            if is_idle or time.monotonic() > deadline:
+                self._is_cut = not is_idle
                 query.stop()
             time.sleep(STOP_POLL_S)

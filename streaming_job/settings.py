@@ -104,6 +104,9 @@ class JobSettings(BaseSettings):
     """Port of the driver, to which tasks connect to learn when an epoch ends; 0: any free port."""
     spark: dict[str, str] = {}
     """More Spark settings, for example spark.executor.instances; they override the job's own."""
+    spark_conf_dir: str = ""
+    """Directory with files of Spark's configuration, such as spark-defaults.conf, which the job's own
+    settings override; empty: none is read, whatever SPARK_CONF_DIR says."""
     driver_memory: str = "640m"
     """Heap of the driver's JVM."""
     driver_java_options: str = ""

@@ -3,14 +3,15 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from feature_store.errors import FraudError
+from feature_store.training.columns import TrainingSetError, convert
+from feature_store.training.parquet_files import require_ms
 
 COLUMNS = ("TRANSACTION_ID", "TX_DATETIME", "CUSTOMER_ID", "TERMINAL_ID", "TX_AMOUNT")
 """Required columns; TX_FRAUD is optional, all other columns are ignored."""
 LABEL = "TX_FRAUD"
 
 
-class HandbookError(FraudError):
+class HandbookError(TrainingSetError):
     """The table is not in the handbook's format."""
 
 
@@ -34,8 +35,8 @@ def transactions(table: pa.Table) -> pa.Table:
         label int8.
 
     Raises:
-        HandbookError: a required column is missing or has nulls, a column cannot be converted, or `TX_FRAUD`
-            has other values.
+        HandbookError: a required column is missing or has nulls.
+        TrainingSetError: a column cannot be converted.
     """
     missing = [name for name in COLUMNS if name not in table.column_names]
     if missing:
@@ -47,17 +48,13 @@ def transactions(table: pa.Table) -> pa.Table:
         "transaction_id": _token("h-", table, "TRANSACTION_ID"),
         "card_id": _token("c-", table, "CUSTOMER_ID"),
         "merchant_id": _token("t-", table, "TERMINAL_ID"),
-        "amount": _cast(table, "TX_AMOUNT", pa.float64()),
+        "amount": convert("TX_AMOUNT", table["TX_AMOUNT"]),
         "currency": pa.repeat("EUR", len(table)),
         "country": pa.repeat("ZZ", len(table)),
         "event_time": _milliseconds(table),
     }
     if LABEL in table.column_names:
-        columns["label"] = _cast(table, LABEL, pa.int8())
-        if not set(columns["label"].unique().to_pylist()) <= {0, 1, None}:
-            raise HandbookError(
-                f"handbook table with other values than 0 and 1 in {LABEL}; correct these rows"
-            )
+        columns["label"] = convert(LABEL, table[LABEL])
     return pa.table(columns)
 
 
@@ -69,6 +66,7 @@ def times(table: pa.Table) -> pa.Table:
 
     Raises:
         HandbookError: the column has nulls or is no time.
+        TrainingSetError: the times are read in a wrong unit.
     """
     if table.column("TX_DATETIME").null_count:
         raise HandbookError("handbook table with nulls in TX_DATETIME; fill or drop these rows")
@@ -76,27 +74,20 @@ def times(table: pa.Table) -> pa.Table:
 
 
 def _token(prefix: str, table: pa.Table, name: str) -> pa.ChunkedArray:
-    # ids may come as strings or as numbers that pandas turned into floats
-    column = table.column(name)
-    numbers = _cast(table, name, pa.int64()) if pa.types.is_floating(column.type) else column
-    return pc.binary_join_element_wise(prefix, numbers.cast(pa.string()), "")
+    return pc.binary_join_element_wise(prefix, convert(name, table[name]), "")
 
 
 def _milliseconds(table: pa.Table) -> pa.ChunkedArray:
     column = table.column("TX_DATETIME")
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        column = _cast(table, "TX_DATETIME", pa.timestamp("ms"))
+        try:
+            column = column.cast(pa.timestamp("ms"))
+        except pa.ArrowInvalid as error:
+            raise HandbookError(
+                f"handbook column TX_DATETIME cannot be read ({error}); mend the file"
+            ) from error
     if not pa.types.is_timestamp(column.type):
         raise HandbookError(f"handbook column TX_DATETIME is {column.type}; give a timestamp")
-    return column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
-
-
-def _cast(table: pa.Table, name: str, to: pa.DataType) -> pa.ChunkedArray:
-    try:
-        return table.column(name).cast(to)
-    except pa.ArrowInvalid as error:
-        raise HandbookError(
-            f"handbook column {name} cannot be read as {to} ({error}); mend the file"
-        ) from error
-    except pa.ArrowNotImplementedError as error:
-        raise HandbookError(f"handbook column {name} is {table.column(name).type}; give {to}") from error
+    times = convert("event_time", column)
+    require_ms(times, "TX_DATETIME", "handbook table")
+    return times

@@ -7,29 +7,63 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from feature_store.errors import FraudError
+from feature_store.training.columns import TrainingSetError, convert, flags
 
 COLUMNS = ("transaction_id", "card_id", "label")
 """Required columns of the chargeback contract; `reported_at` is optional."""
 FRAUD, GENUINE = 1, 0
 
 
-class LabelError(FraudError):
+class LabelError(TrainingSetError):
     """Labels are missing or cannot be read."""
 
 
-def require_columns(table: pa.Table, names: Sequence[str]) -> None:
-    """Check that a table of labels has the columns `names`, and no nulls in them.
+def reports(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Return the columns `names` of a table of labels, converted.
 
     Raises:
         LabelError: a column is missing or has nulls.
+        TrainingSetError: a column cannot be converted, see `columns.convert`.
     """
     missing = [name for name in names if name not in table.column_names]
     if missing:
         raise LabelError(f"the labels have no column {missing[0]!r}; give the chargeback contract's columns")
+    table = pa.table({name: convert(name, table[name]) for name in names})
     with_nulls = [name for name in names if table[name].null_count]
     if with_nulls:
         raise LabelError(f"the labels have nulls in column {with_nulls[0]!r}; remove those rows")
+    return table
+
+
+class Matches:
+    """A count of the labelled transactions that were found among the transactions so far."""
+
+    def __init__(self, identities: pa.Array) -> None:
+        """Start with none found.
+
+        Args:
+            identities: the labelled transactions, repeated if a transaction has several reports.
+        """
+        self._found = np.zeros(len(identities), dtype=np.bool_)
+        self.labelled: int = pc.count_distinct(identities).as_py()
+        """Number of labelled transactions."""
+
+    def add(self, rows: NDArray[np.int64]) -> None:
+        """Count labelled transactions as found, by the number of their first row in `identities`."""
+        self._found[rows] = True
+
+    @property
+    def found(self) -> int:
+        """Number of labelled transactions that were found."""
+        return int(np.count_nonzero(self._found))
+
+    def require_some(self) -> None:
+        """Raise LabelError if there are labels, and none of them was found."""
+        if self.labelled and not self.found:
+            raise LabelError(
+                f"none of the {self.labelled:,} labelled transactions is among the transactions; compare "
+                "card_id and transaction_id of both files"
+            )
 
 
 class Labels:
@@ -45,10 +79,11 @@ class Labels:
             table: columns of the chargeback contract.
 
         Raises:
-            LabelError: a column is missing or has nulls, or `label` cannot be read (see `is_fraud`).
+            LabelError: a column is missing or has nulls.
+            TrainingSetError: a column cannot be converted.
         """
         has_times = "reported_at" in table.column_names
-        require_columns(table, (*COLUMNS, "reported_at") if has_times else COLUMNS)
+        table = reports(table, (*COLUMNS, "reported_at") if has_times else COLUMNS)
         if has_times:
             order = np.argsort(table["reported_at"].to_numpy(), kind="stable")
             if (order[1:] < order[:-1]).any():
@@ -56,49 +91,35 @@ class Labels:
         # `index_in` finds the first of equal values, so the last report must come first
         newest_first = np.arange(len(table) - 1, -1, -1)
         self._identities = identities(table["card_id"], table["transaction_id"]).take(newest_first)
-        self._fraud = is_fraud(table["label"])[newest_first]
+        self._fraud = flags(table["label"])[newest_first]
+        self.matches = Matches(self._identities)
 
     def of(self, cards: pa.ChunkedArray, transactions: pa.ChunkedArray) -> NDArray[np.int8]:
         """Return FRAUD or GENUINE for each of n transactions, shape (n,).
 
         Args:
-            cards: card_id, n strings.
-            transactions: transaction_id, n strings.
+            cards: card_id, of n transactions.
+            transactions: transaction_id, of n transactions.
+
+        Raises:
+            TrainingSetError: the ids cannot be converted to text.
         """
+        cards, transactions = convert("card_id", cards), convert("transaction_id", transactions)
         if not len(self._fraud):
             return np.zeros(len(cards), dtype=np.int8)
         positions = pc.index_in(identities(cards, transactions), value_set=self._identities)
         at = np.asarray(pc.fill_null(positions, -1))
+        self.matches.add(at[at >= 0])
         return np.where(at >= 0, self._fraud[at], False).astype(np.int8)
 
 
 def is_fraud(column: pa.ChunkedArray) -> NDArray[np.bool_]:
     """Return whether each label is fraud, shape (n,); null is not fraud.
 
-    Args:
-        column: "fraud" and "genuine", or 1 and 0, or booleans.
-
     Raises:
-        LabelError: the column is of another type or has other values.
+        TrainingSetError: the column cannot be converted, see `columns.convert`.
     """
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        unknown = set(pc.unique(column).to_pylist()) - {"fraud", "genuine", None}
-        if unknown:
-            raise LabelError(f"label {min(unknown)!r} is neither 'fraud' nor 'genuine'; mend the labels")
-        column = pc.equal(column, "fraud")
-    elif pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-        unknown = set(pc.unique(column).to_pylist()) - {0, 1, None}
-        if unknown:
-            raise LabelError(f"label {min(unknown)} is neither 1 (fraud) nor 0 (genuine); mend the labels")
-    try:
-        flags = pc.fill_null(column.cast(pa.bool_()), False)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise LabelError(
-            f"labels of type {column.type} cannot be read ({error}); give fraud/genuine or 1/0"
-        ) from None
-    return np.asarray(flags).astype(np.bool_)
+    return flags(convert("label", column))
 
 
 def identities(cards: pa.ChunkedArray, transactions: pa.ChunkedArray) -> pa.Array:

@@ -3,11 +3,11 @@
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from feature_store.merchants.catalogue import NEVER
 from feature_store.merchants.fraud_spans import FraudSpans
-from feature_store.training.labels import COLUMNS, LabelError, Labels, identities, is_fraud, require_columns
+from feature_store.training.columns import flags
+from feature_store.training.labels import COLUMNS, LabelError, Labels, Matches, identities, reports
 from feature_store.training.training_files import Rows
 
 
@@ -22,6 +22,7 @@ class Undated:
             labels: labels of the transactions; default: the transactions' own column `label`.
         """
         self._delay_ms, self._labels = delay_ms, labels
+        self.matches = None if labels is None else labels.matches
 
     def fraud_spans(self, rows: Rows) -> FraudSpans:
         """Return the fraud spans of n transactions.
@@ -47,15 +48,17 @@ class Reports:
             table: columns of the chargeback contract with `reported_at` (ms), in any order.
 
         Raises:
-            LabelError: a column is missing, has nulls or is of another type, or `label` has other values.
+            LabelError: a column is missing or has nulls.
+            TrainingSetError: a column cannot be converted.
         """
-        require_columns(table, (*COLUMNS, "reported_at"))
+        table = reports(table, (*COLUMNS, "reported_at"))
         encoded = identities(table["card_id"], table["transaction_id"]).dictionary_encode()
         self._identities = encoded.dictionary
+        self.matches = Matches(encoded.dictionary)
         number = np.asarray(encoded.indices)
-        at = _milliseconds(table["reported_at"])
+        at = np.asarray(table["reported_at"])
         order = np.lexsort((at, number))  # stable: equal times stay in the table's order
-        number, at, fraud = number[order], at[order], is_fraud(table["label"])[order]
+        number, at, fraud = number[order], at[order], flags(table["label"])[order]
         # only a report that changes a transaction's label begins or ends a span
         first = np.append(True, number[1:] != number[:-1]) if number.size else np.zeros(0, dtype=np.bool_)
         was_fraud = np.append(False, fraud[:-1]) & ~first if number.size else fraud
@@ -72,18 +75,10 @@ class Reports:
         positions = pc.index_in(identities(rows.card_id, rows.transaction_id), value_set=self._identities)
         number = np.asarray(pc.fill_null(positions, -1)).astype(np.int64)
         row = np.flatnonzero(number >= 0)
+        self.matches.add(number[row])
         starts = np.searchsorted(self._number, number[row])
         spans = np.searchsorted(self._number, number[row], side="right") - starts
         # repeat each row once per span, with the index of the span
         within = np.arange(int(spans.sum())) - np.repeat(np.cumsum(spans) - spans, spans)
         span = np.repeat(starts, spans) + within
         return FraudSpans(np.repeat(row, spans), self._from[span], self._until[span])
-
-
-def _milliseconds(column: pa.ChunkedArray) -> NDArray[np.int64]:
-    try:
-        if pa.types.is_timestamp(column.type):
-            column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
-        return np.asarray(column.cast(pa.int64()))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise LabelError(f"reported_at is no time in ms ({error}); mend the labels") from None

@@ -30,7 +30,7 @@ SENT_DDL = (
     "card long, arrival long, row long, record binary, transaction_id string, card_id string, label tinyint"
 )
 DECIDED_DDL = f"merchant long, {SENT_DDL}, outcome tinyint, features binary"
-DONE_DDL = "outcome string, rows long"
+DONE_DDL = "outcome string, rows long, frauds long"
 """Columns between stages, and of the last stage's result."""
 
 
@@ -154,4 +154,11 @@ class Written:
         file.close()
         attempt.replace(path)
         names, counts = zip(*file.outcomes.items(), strict=True)
-        yield pa.record_batch({"outcome": pa.array(names), "rows": pa.array(counts, pa.int64())})
+        frauds = [file.frauds, *[0] * (len(names) - 1)]
+        yield pa.record_batch(
+            {
+                "outcome": pa.array(names),
+                "rows": pa.array(counts, pa.int64()),
+                "frauds": pa.array(frauds, pa.int64()),
+            }
+        )

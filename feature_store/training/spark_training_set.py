@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from feature_store.errors import FraudError
+from feature_store.training.columns import TrainingSetError
 from feature_store.training.spark_stages import (
     DECIDED_DDL,
     DONE_DDL,
@@ -30,7 +31,6 @@ from feature_store.training.spark_stages import (
 )
 from feature_store.training.training_run import Summary, Task, replacing
 from feature_store.training.training_set import CHUNK
-from feature_store.training.transaction_table import TrainingSetError
 
 ROWS_PER_PARTITION = 2_000_000
 """Upper limit of the mean number of rows per partition. Spark sorts a partition's rows in memory, or spills
@@ -87,12 +87,14 @@ def compute(
             last_stage = OfMerchants(task)
         done = rows.mapInArrow(Written(last_stage, str(part)), DONE_DDL)
         counts: Counter[str] = Counter()
+        frauds = 0
         with _report_progress(spark, progress), _task_errors():
             for row in done.collect():
                 counts[row["outcome"]] += row["rows"]
+                frauds += row["frauds"]
         for leftover in part.glob("part-*.[0-9]*"):
             leftover.unlink()  # files of abandoned attempts
-    return Summary(counts)
+    return Summary(counts, frauds)
 
 
 @contextmanager

@@ -50,7 +50,7 @@ class Rows:
             label = labels.of(table["card_id"], table["transaction_id"])
         elif "label" in table.column_names:
             label = is_fraud(table["label"]).astype(np.int8)
-        transaction_id, card_id = (column(table, name, pa.string()) for name in ("transaction_id", "card_id"))
+        transaction_id, card_id = (column(table, name) for name in ("transaction_id", "card_id"))
         return Rows(to_records(table, first_row), transaction_id, card_id, label)
 
     @staticmethod
@@ -120,6 +120,8 @@ class TrainingFile:
         )
         self.outcomes: Counter[str] = Counter()
         """Rows written, by outcome."""
+        self.frauds = 0
+        """Rows written that are labelled as fraud."""
 
     def write(self, rows: Rows, decisions: Decisions) -> None:
         """Append rows with their features."""
@@ -136,6 +138,8 @@ class TrainingFile:
             *(pa.array(values) for values in np.ascontiguousarray(decisions.features.T)),
         ]
         self._writer.write_table(pa.table(columns, schema=self._schema), row_group_size=len(rows))
+        if rows.label is not None:
+            self.frauds += int(np.count_nonzero(rows.label))
         for number, count in enumerate(np.bincount(decisions.outcome, minlength=len(OUTCOMES)).tolist()):
             self.outcomes[OUTCOMES[number]] += count
 

@@ -64,6 +64,8 @@ class Summary:
 
     outcomes: Counter[str] = field(default_factory=Counter)
     """Rows by outcome (`training_set.OUTCOMES`)."""
+    frauds: int = 0
+    """Rows that are labelled as fraud."""
     sorted_first: bool = False
     """Whether the rows were sorted by arrival first."""
 
@@ -104,7 +106,7 @@ def compute(task: Task, output: Path, progress: Callable[[int], None] = lambda r
             file.write(rows, decisions)
             progress(len(rows))
         file.close()
-    summary.outcomes = file.outcomes
+    summary.outcomes, summary.frauds = file.outcomes, file.frauds
     return summary
 
 

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from feature_store.kernels.feature_kernel import N_FEATURES
 from feature_store.state.arena import MemoryArena
 from feature_store.state.group_state import DEFAULT_LATENESS_MS, GroupState
+from feature_store.training.columns import TrainingSetError
 from feature_store.training.transaction_table import (
-    TrainingSetError,
     arrivals,
     country_codes,
     profile_records,

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from feature_store.training import handbook
-from feature_store.training.transaction_table import TrainingSetError, arrivals
+from feature_store.training.columns import TrainingSetError
+from feature_store.training.parquet_files import batches, open_parquet, parquet_files
+from feature_store.training.transaction_table import arrivals
 
 REQUIRED = ("transaction_id", "card_id", "merchant_id", "amount", "country", "event_time")
 """Columns of the transaction contract that features are computed from."""
@@ -29,7 +30,7 @@ class Piece:
 
 
 class TransactionFiles:
-    """The transactions of a parquet file, or of all *.parquet files of a directory in order of name."""
+    """The transactions of a parquet file, or of all files below a directory in order of name."""
 
     def __init__(self, path: Path) -> None:
         """Read the names of the columns and the sizes of the row groups, but no rows.
@@ -39,8 +40,6 @@ class TransactionFiles:
                 nor the handbook's.
         """
         paths = parquet_files(path)
-        if not paths:
-            raise TrainingSetError(f"{path} holds no *.parquet; give a parquet file or a directory of them")
         self.pieces: list[Piece] = []
         self.rows = 0
         self._unlabelled: list[Path] = []
@@ -90,41 +89,6 @@ class TransactionFiles:
         return pa.concat_tables([table for _, table in self.batches(1 << 20)], promote_options="default")
 
 
-def parquet_files(path: Path) -> list[Path]:
-    """Return a file, or the *.parquet files of a directory in order of name."""
-    return sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-
-
-def open_parquet(path: Path) -> pq.ParquetFile:
-    """Open a parquet file.
-
-    Raises:
-        TrainingSetError: there is no such file, or it is not parquet.
-    """
-    try:
-        return pq.ParquetFile(path)
-    except FileNotFoundError:
-        raise TrainingSetError(f"no file {path}; give a parquet file") from None
-    except (OSError, pa.ArrowException) as error:
-        reason = " ".join(str(error).split())
-        raise TrainingSetError(f"{path} cannot be read as parquet ({reason}); check the file") from None
-
-
-def read_table(path: Path) -> pa.Table:
-    """Read a whole parquet file, or all files of a directory.
-
-    Raises:
-        TrainingSetError: it cannot be read.
-    """
-    try:
-        return pq.read_table(path)
-    except FileNotFoundError:
-        raise TrainingSetError(f"no file {path}; give a parquet file") from None
-    except (OSError, pa.ArrowException) as error:
-        reason = " ".join(str(error).split())
-        raise TrainingSetError(f"{path} cannot be read as parquet ({reason}); check the file") from None
-
-
 def read(piece: Piece, rows: int, *, times_only: bool = False) -> Iterator[tuple[int, pa.Table]]:
     """Yield the rows of a row group, at most `rows` at a time, in the columns of the contract.
 
@@ -141,26 +105,17 @@ def read(piece: Piece, rows: int, *, times_only: bool = False) -> Iterator[tuple
         HandbookError: a column of a handbook file has nulls or is of another type.
     """
     path = Path(piece.path)
-    file = open_parquet(path)
-    names = file.schema_arrow.names
+    names = open_parquet(path).schema_arrow.names
     columns = _columns(path, names)
     as_handbook = handbook.is_handbook(names)
     if times_only:
         time = "TX_DATETIME" if as_handbook else "event_time"
         columns = ["arrival_time" if "arrival_time" in columns else time]
-    first_row = piece.first_row
-    try:
-        for batch in file.iter_batches(rows, row_groups=[piece.row_group], columns=columns):
-            table = pa.Table.from_batches([batch])
-            if as_handbook and times_only:
-                table = handbook.times(table)
-            elif as_handbook:
-                table = handbook.transactions(table)
+    for first_row, table in batches(path, columns, rows, [piece.row_group], piece.first_row):
+        if as_handbook:
+            yield first_row, (handbook.times if times_only else handbook.transactions)(table)
+        else:
             yield first_row, table
-            first_row += batch.num_rows
-    except (OSError, pa.ArrowException) as error:
-        reason = " ".join(str(error).split())
-        raise TrainingSetError(f"{path} is damaged ({reason}); get it again") from None
 
 
 def _columns(path: Path, names: list[str]) -> list[str]:

@@ -5,37 +5,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from feature_store.errors import FraudError
 from feature_store.kernels.hashing import hash_strings
 from feature_store.layout import PROFILE, SNAPSHOT, STATUSES, TRANSACTION, UNITS_PER_CURRENCY, UPSERT
+from feature_store.training import columns
+from feature_store.training.columns import TrainingSetError
+from feature_store.training.parquet_files import MOST_TIME_MS
 
 MOST_AMOUNT = 1e9
-MOST_TIME_MS = 99_999_999_999_999
 LONGEST_ID = 64
 FURTHEST_DAY = 3_000_000
 
 
-class TrainingSetError(FraudError):
-    """A parquet file cannot be read, or a table breaks the transaction or profile contract."""
-
-
-def column(table: pa.Table, name: str, type_: pa.DataType, *, nullable: bool = False) -> pa.Array:
-    """Return a column as one array of `type_`; timestamps are converted to ms.
+def column(table: pa.Table, name: str, *, nullable: bool = False) -> pa.Array:
+    """Return a column as one array of its type, see `columns.convert`.
 
     Raises:
-        TrainingSetError: the column is missing, cannot be cast, or has nulls and is not `nullable`.
+        TrainingSetError: the column is missing, cannot be converted, or has nulls and is not `nullable`.
     """
     if name not in table.column_names:
         raise TrainingSetError(f"the table has no column {name!r}; give the columns of the contract")
-    values = table[name]
+    columns.require_unique([found for found in table.column_names if found == name])
+    values = columns.convert(name, table[name])
     if values.null_count and not nullable:
         raise TrainingSetError(f"column {name!r} holds {values.null_count} nulls; remove those rows")
-    try:
-        if pa.types.is_timestamp(values.type):
-            values = values.cast(pa.timestamp("ms", values.type.tz), safe=False).cast(pa.int64())
-        values = values.cast(type_)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise TrainingSetError(f"column {name!r} is not {type_}: {error}; convert it") from None
     return values.combine_chunks()
 
 
@@ -62,7 +54,7 @@ def _letter_codes(texts: pa.StringArray, length: int) -> NDArray[np.int16]:
 
 
 def _codes(table: pa.Table, name: str, length: int, first_row: int) -> NDArray[np.int16]:
-    texts = column(table, name, pa.string())
+    texts = column(table, name)
     encoded = pc.dictionary_encode(texts)
     numbers = np.asarray(encoded.indices)
     valid = np.asarray(pc.match_substring_regex(encoded.dictionary, f"^[A-Z]{{{length}}}$")).astype(np.bool_)
@@ -72,7 +64,7 @@ def _codes(table: pa.Table, name: str, length: int, first_row: int) -> NDArray[n
 
 
 def _ids(table: pa.Table, name: str, first_row: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    ids = column(table, name, pa.string())
+    ids = column(table, name)
     lengths = np.asarray(pc.utf8_length(ids))
     _refuse(
         name, ids, (lengths < 1) | (lengths > LONGEST_ID), f"it takes 1 to {LONGEST_ID} characters", first_row
@@ -81,7 +73,7 @@ def _ids(table: pa.Table, name: str, first_row: int) -> tuple[NDArray[np.uint64]
 
 
 def _times(table: pa.Table, name: str, first_row: int) -> NDArray[np.int64]:
-    times = column(table, name, pa.int64())
+    times = column(table, name)
     numbers = np.asarray(times)
     _require_times(name, times, numbers, first_row)
     return numbers
@@ -116,7 +108,7 @@ def to_records(transactions: pa.Table, first_row: int = 0) -> NDArray[np.void]:
     records["merchant"], _ = _ids(transactions, "merchant_id", first_row)
     records["time"] = _times(transactions, "event_time", first_row)
     records["arrival"] = arrivals(transactions, first_row)
-    amounts = column(transactions, "amount", pa.float64())
+    amounts = column(transactions, "amount")
     numbers = np.asarray(amounts)
     # a negated condition, so that NaN counts as outside
     outside = ~((numbers >= 0) & (numbers <= MOST_AMOUNT))
@@ -140,18 +132,18 @@ def profile_records(profiles: pa.Table) -> NDArray[np.void]:
         TrainingSetError: a column is missing, has nulls, cannot be cast or breaks the contract.
     """
     if "arrival_time" in profiles.column_names:
-        times = column(profiles, "arrival_time", pa.int64(), nullable=True)
+        times = column(profiles, "arrival_time", nullable=True)
         _require_times("arrival_time", times, np.asarray(pc.fill_null(times, 0)), 0)
         arrival = np.asarray(pc.fill_null(times, -1))
     else:
         arrival = np.full(len(profiles), -1)
     records = np.zeros(len(profiles), dtype=PROFILE)
     records["lo"], records["hi"] = _ids(profiles, "card_id", 0)
-    records["credit_limit"] = _between(profiles, "credit_limit", pa.float64(), 0, np.inf)
-    records["opened_on"] = _between(profiles, "opened_on", pa.int32(), -FURTHEST_DAY, FURTHEST_DAY)
-    records["risk_tier"] = _between(profiles, "risk_tier", pa.int32(), 0, 3)
+    records["credit_limit"] = _between(profiles, "credit_limit", 0, np.inf)
+    records["opened_on"] = _between(profiles, "opened_on", -FURTHEST_DAY, FURTHEST_DAY)
+    records["risk_tier"] = _between(profiles, "risk_tier", 0, 3)
     records["country"] = _codes(profiles, "home_country", 2, 0)
-    statuses = column(profiles, "status", pa.string())
+    statuses = column(profiles, "status")
     numbers = np.asarray(pc.fill_null(pc.index_in(statuses, pa.array(STATUSES)), -1))
     _refuse("status", statuses, numbers < 0, f"it is one of {', '.join(STATUSES)}", 0)
     records["status"] = numbers
@@ -160,8 +152,8 @@ def profile_records(profiles: pa.Table) -> NDArray[np.void]:
     return records[np.argsort(arrival, kind="stable")]
 
 
-def _between(table: pa.Table, name: str, type_: pa.DataType, least: float, most: float) -> NDArray[np.number]:
-    values = column(table, name, type_)
+def _between(table: pa.Table, name: str, least: float, most: float) -> NDArray[np.number]:
+    values = column(table, name)
     numbers = np.asarray(values)
     outside = ~((numbers >= least) & (numbers <= most))
     _refuse(name, values, outside, f"it takes {least:g} to {most:g}", 0)

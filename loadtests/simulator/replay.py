@@ -8,16 +8,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from feature_store.errors import FraudError
 from feature_store.training import handbook
+from feature_store.training.parquet_files import batches, open_parquet
 from loadtests.simulator import encode
 
 _ROWS = 16_384
 REQUIRED = (*encode.REQUIRED, "arrival_time")
 """Columns without nulls, if they are there."""
-_LABELS = {"fraud": 1, "genuine": 0, 1: 1, 0: 0, None: None}
 
 
 class ReplayError(FraudError):
@@ -55,17 +54,12 @@ class Replay:
         """Open a file and check its columns.
 
         Raises:
-            ReplayError: no such file, not Parquet, empty, or columns that are neither the contract's nor the
-            handbook's.
+            TrainingSetError: no such file, not Parquet, or a column is there twice.
+            ReplayError: empty, or columns that are neither the contract's nor the handbook's.
         """
         self.path = path
-        try:
-            self._file = pq.ParquetFile(path)
-        except FileNotFoundError as error:
-            raise ReplayError(f"no file {path}; give a parquet file of transactions") from error
-        except (OSError, pa.ArrowException) as error:
-            raise ReplayError(f"cannot read {path} as parquet ({' '.join(str(error).split())})") from error
-        names = self._file.schema_arrow.names
+        file = open_parquet(path)
+        names = file.schema_arrow.names
         self._handbook = handbook.is_handbook(names)
         needed = handbook.COLUMNS if self._handbook else encode.REQUIRED
         missing = [name for name in needed if name not in names]
@@ -75,10 +69,12 @@ class Replay:
                 f"({', '.join(encode.REQUIRED)}) or of the Fraud Detection Handbook "
                 f"({', '.join(handbook.COLUMNS)})"
             )
-        self.rows: int = self._file.metadata.num_rows
+        self.rows: int = file.metadata.num_rows
         if self.rows == 0:
             raise ReplayError(f"{path} has no rows; nothing to replay")
         used = {*needed, *encode.OPTIONAL, "arrival_time", "label", handbook.LABEL}
+        if not self._handbook:
+            used.discard(handbook.LABEL)
         self._columns = [name for name in names if name in used]
 
     @cached_property
@@ -93,56 +89,31 @@ class Replay:
             events: number of rows after which to stop; None: all.
 
         Raises:
-            ReplayError: a value is missing or cannot be converted, or the rows are not in order of arrival.
-            HandbookError: a value of a handbook file is missing or of another type.
+            ReplayError: a value is missing, or the rows are not in order of arrival.
+            TrainingSetError: a value cannot be converted.
+            HandbookError: a value of a handbook file is missing.
         """
         previous = -1
-        for number, part in enumerate(self._file.iter_batches(_ROWS, columns=self._columns)):
+        for first_row, table in batches(self.path, self._columns, _ROWS):
             if events is not None:
-                part = part.slice(0, max(0, events - number * _ROWS))
-            if not len(part):
+                table = table.slice(0, max(0, events - first_row))
+            if not len(table):
                 return
-            table = pa.Table.from_batches([part])
-            batch = ReplayBatch(handbook.transactions(table) if self._handbook else self._contract(table))
-            batch = ReplayBatch(_with_arrival(batch.table))
+            contract = handbook.transactions(table) if self._handbook else self._without_holes(table)
+            batch = ReplayBatch(_with_arrival(contract))
             steps = np.diff(batch.arrival, prepend=previous)
             if steps.min() < 0:
-                row = number * _ROWS + int(np.argmax(steps < 0))
+                row = first_row + int(np.argmax(steps < 0))
                 time = "TX_DATETIME" if self._handbook else "arrival_time (or event_time)"
                 raise ReplayError(f"{self.path} goes back in time at row {row}; sort it by {time}")
             previous = int(batch.arrival[-1])
             yield batch
 
-    def _contract(self, table: pa.Table) -> pa.Table:
-        columns = {}
-        for name in self._columns:
-            if name in table.column_names and name != handbook.LABEL:
-                columns[name] = self._cast(name, table.column(name))
-        holes = [name for name, column in columns.items() if name in REQUIRED and column.null_count]
+    def _without_holes(self, table: pa.Table) -> pa.Table:
+        holes = [name for name in REQUIRED if name in table.column_names and table[name].null_count]
         if holes:
             raise ReplayError(f"{self.path} has nulls in {', '.join(holes)}; fill or drop these rows")
-        return pa.table(columns)
-
-    def _cast(self, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        try:
-            if name in ("event_time", "arrival_time"):
-                if pa.types.is_timestamp(column.type):
-                    return column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
-                return column.cast(pa.int64())
-            if name == "label":
-                return _labels(column)
-            return column.cast(pa.float64() if name == "amount" else pa.string())
-        except (pa.ArrowException, KeyError) as error:
-            raise ReplayError(
-                f"{self.path}: column {name}, {column.type}, has a wrong type or value ({error})"
-            ) from error
-
-
-def _labels(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Convert labels to 1 fraud, 0 genuine, null unknown, from integers, booleans or the contract's words."""
-    numeric = pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)
-    values = (column if numeric else column.cast(pa.string())).to_pylist()
-    return pa.chunked_array([pa.array([_LABELS[value] for value in values], pa.int8())])
+        return table
 
 
 def _with_arrival(table: pa.Table) -> pa.Table:

@@ -45,7 +45,8 @@ def evaluate_command(
     are known as compromised before it. See docs/model-quality.md.
     """
     from feature_store.training.merchant_payments import MerchantLabels
-    from feature_store.training.transaction_files import TransactionFiles, parquet_files, read_table
+    from feature_store.training.parquet_files import parquet_files, read_table
+    from feature_store.training.transaction_files import TransactionFiles
     from models.evaluation.history import Source
     from models.evaluation.page import page
     from models.evaluation.protocol import Windows

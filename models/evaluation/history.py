@@ -17,9 +17,10 @@ from feature_store.merchants.offline import features_as_of
 from feature_store.training.handbook import is_handbook
 from feature_store.training.merchant_payments import Payments
 from feature_store.training.merchant_reports import Reports, Undated
+from feature_store.training.parquet_files import open_parquet
 from feature_store.training.training_run import Task, in_order
 from feature_store.training.training_set import ACCEPTED, arrival_order
-from feature_store.training.transaction_files import TransactionFiles, open_parquet
+from feature_store.training.transaction_files import TransactionFiles
 from models.errors import ModelError
 
 _EPOCH = date(1970, 1, 1)
@@ -99,6 +100,8 @@ def read(
         inside = accepted & (arrival >= keep_from) & (arrival < keep_until)
         kept.append((rows.records[inside], decisions.features[inside]))
         progress(len(rows))
+    if source.labels.matches is not None:
+        source.labels.matches.require_some()
     if not kept:
         raise ModelError(f"no transactions arrived before {end}; move --train-start")
     records, features = (np.concatenate(parts) for parts in zip(*kept, strict=True))

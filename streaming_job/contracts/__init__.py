@@ -74,11 +74,24 @@ def schema(contract: Contract) -> dict[str, Any]:
     return loaded
 
 
+_BASE = jsonschema.Draft202012Validator
+_STRICT = jsonschema.validators.extend(
+    _BASE,
+    # the job refuses 1.0 where an integer is due, though to JSON Schema it is one
+    type_checker=_BASE.TYPE_CHECKER.redefine(
+        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+    ),
+)
+
+
 @cache
-def _validator(contract: Contract) -> jsonschema.Draft202012Validator:
-    return jsonschema.Draft202012Validator(
-        schema(contract), format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER
-    )
+def _validator(contract: Contract) -> Any:
+    return _STRICT(schema(contract), format_checker=_BASE.FORMAT_CHECKER)
+
+
+def _rank(error: jsonschema.ValidationError) -> tuple[Any, ...]:
+    """Prefer what the schema demands of every record to what it demands under a condition."""
+    return -len(error.absolute_path), -len(error.absolute_schema_path), error.validator == "required"
 
 
 def validate(contract: Contract, record: Any) -> None:
@@ -89,7 +102,7 @@ def validate(contract: Contract, record: Any) -> None:
     Raises:
         ContractError: the record breaks its contract; the error names the worst violation and its path.
     """
-    fault = jsonschema.exceptions.best_match(_validator(contract).iter_errors(record))
+    fault = jsonschema.exceptions.best_match(_validator(contract).iter_errors(record), key=_rank)
     if fault is not None:
         what = f"not a {contract.value}: {fault.json_path}: {fault.message}"
         raise ContractError(f"{what}; correct the producer")

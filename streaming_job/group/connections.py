@@ -17,6 +17,7 @@ from streaming_job.log.own_partitions import OwnPartitions
 from streaming_job.log.records import Offsets, Records
 from streaming_job.log.table_follower import TableFollower
 from streaming_job.progress.writer import GroupProgress
+from streaming_job.runtime import pauses
 from streaming_job.transaction.writer import GroupWriter
 from streaming_job.transaction.written import Written
 
@@ -136,6 +137,7 @@ def _snapshot_end(opening: Opening, positions: Offsets, ends: Offsets) -> int | 
                 first_end = snapshots.first_end(first_end, _earliest_end(records))
                 last_read = time.monotonic()
             remaining = {tp: end for tp, end in remaining.items() if log.positions[tp] < end}
+            pauses.look()
             if time.monotonic() - last_read > PATIENCE_S:
                 raise LogUnavailableError(
                     f"no more records of {topic} arrive: {log.trouble()}; check the brokers"

@@ -37,6 +37,7 @@ from streaming_job.group.stored_positions import positions_of
 from streaming_job.group.working_copy import WorkingCopy
 from streaming_job.log.errors import LogError
 from streaming_job.log.partitioner import KeyGroups
+from streaming_job.runtime import pauses
 from streaming_job.runtime.checkpoint import CheckpointError
 from streaming_job.runtime.epochs import Address, Epoch
 from streaming_job.runtime.workers.warm_up import freeze_after_warm_up
@@ -52,7 +53,7 @@ SUMMARY_SCHEMA = (
 """Schema of the summary rows: one row for each group and epoch."""
 NOTHING: dict[str, Any] = {"commits": 0, "transactions": 0, "alerts": 0, "dead_letters": 0, "positions": "{}"}
 """Summary of an epoch that only stores P or settings."""
-VERDICTS = (LogError, CheckpointError, OtherQueryError, FactError, FencedError)
+VERDICTS = (LogError, CheckpointError, OtherQueryError, FactError, FencedError, pauses.StoppedError)
 """Errors that a new attempt of the task cannot mend: they end the job at the first attempt."""
 # type objects, because each task would send a DDL string to the JVM for parsing
 _NAME = StructType().add("name", StringType())
@@ -141,6 +142,7 @@ def _load_patiently(ref: ModelRef, tracking_uri: str, cache_dir: Path, names: tu
     Raises:
         ModelUnavailableError: registry or files could not be reached for MODEL_PATIENCE_S.
         ModelError: the model cannot be loaded for another reason, or must not decide.
+        StoppedError: the job was told to stop.
     """
     begun = time.monotonic()
     while True:
@@ -150,7 +152,7 @@ def _load_patiently(ref: ModelRef, tracking_uri: str, cache_dir: Path, names: tu
             if time.monotonic() - begun > MODEL_PATIENCE_S:
                 raise
             log.warning("no decisions until model %s %s can be loaded: %s", ref.name, ref.version, fault)
-        time.sleep(MODEL_RETRY_S)
+        pauses.pause(MODEL_RETRY_S)
 
 
 def _opened(opening: Opening, state: GroupState, meta: Meta, pieces: Pieces, rebuilds: int) -> OpenGroup:
@@ -189,7 +191,7 @@ class GroupProcessor(StatefulProcessor):
         task = TaskContext.get()
         assert task is not None
         group, epoch = self._groups[key[0]], int(task.getLocalProperty(EPOCH) or 0)
-        with Epoch(self._address, epoch) as running:
+        with Epoch(self._address, epoch) as running, pauses.ended_by(running.must_stop):
             try:
                 summary = self._follow(group, running, str(task.getLocalProperty(QUERY)))
             except VERDICTS as fault:

@@ -6,10 +6,9 @@ import time
 from pathlib import Path
 from typing import Annotated, Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import typer
 
+from feature_store.training.parquet_files import read_table
 from streaming_job import environment
 from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.labels import ledger
@@ -17,10 +16,8 @@ from streaming_job.labels.ledger import Ledger, LedgerError
 
 app = typer.Typer(no_args_is_help=True, help="Add, import and show labels: what became of transactions.")
 
-COLUMNS = (
-    "transaction_id", "card_id", "kind", "verdict", "reason", "source", "occurred_at", "event_time",
-    "maturity",
-)  # fmt: skip
+REQUIRED = ("transaction_id", "card_id", "kind", "source", "occurred_at", "maturity")
+COLUMNS = (*REQUIRED, "verdict", "reason", "event_time")
 
 
 @app.command()
@@ -50,7 +47,7 @@ def add(
 def import_(
     file: Annotated[Path, typer.Argument(help=f"Parquet with columns {', '.join(COLUMNS)}")],
 ) -> None:
-    """Import labels from a file: all of them, or none if one does not keep its contract."""
+    """Import labels from a file or directory: all of them, or none if one does not keep its contract."""
     typer.echo(f"{_ledger().add(_rows(file))} labels were written")
 
 
@@ -67,10 +64,11 @@ def _ledger() -> Ledger:
 
 
 def _rows(file: Path) -> list[dict[str, Any]]:
-    try:
-        table = pq.read_table(file)
-        names = [name for name in COLUMNS if name in table.column_names]
-        rows: list[dict[str, Any]] = table.select(names).to_pylist()
-    except (OSError, pa.ArrowException) as fault:
-        raise LedgerError(f"{file} cannot be read ({fault}); give a parquet file") from fault
+    table = read_table(file, COLUMNS)
+    missing = [name for name in REQUIRED if name not in table.column_names]
+    if missing:
+        raise LedgerError(
+            f"nothing was written; {file} has no column {', '.join(missing)}; see docs/labels.md"
+        )
+    rows: list[dict[str, Any]] = table.to_pylist()
     return rows

@@ -11,6 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaExcep
 from streaming_job.log import topic_reader
 from streaming_job.log.errors import PATIENCE_S, LogError, LogUnavailableError
 from streaming_job.log.records import Offsets
+from streaming_job.runtime.pauses import pause
 
 TIMEOUT_S = 5.0
 NEW_PARTITIONS_S = 10.0
@@ -28,6 +29,7 @@ def with_retries(ask: Callable[[], T]) -> T:
     Raises:
         LogError: for PATIENCE_S there was no such topic.
         LogUnavailableError: for PATIENCE_S the brokers did not answer, or answered with another error.
+        StoppedError: the job was told to stop.
     """
     deadline = time.monotonic() + PATIENCE_S
     while True:
@@ -42,7 +44,7 @@ def with_retries(ask: Callable[[], T]) -> T:
                 raise LogUnavailableError(
                     f"the ends of the input topics cannot be read: {fault.args[0].str()}; check the brokers"
                 ) from fault
-        time.sleep(PAUSE_S)
+        pause(PAUSE_S)
 
 
 class EndOffsets:

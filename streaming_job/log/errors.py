@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from feature_store.errors import FraudError
+from streaming_job.runtime.pauses import pause
 
 PATIENCE_S = 120.0
 """Time for which brokers may be unreachable, or a partition unreadable, before the job ends."""
@@ -28,6 +29,7 @@ def confirmed(look: Callable[[], T]) -> T:
 
     Raises:
         LogError: as raised by the last look.
+        StoppedError: the job was told to stop.
     """
     deadline = time.monotonic() + CONFIRM_S
     while True:
@@ -36,4 +38,4 @@ def confirmed(look: Callable[[], T]) -> T:
         except LogError:
             if time.monotonic() > deadline:
                 raise
-        time.sleep(LOOK_S)
+        pause(LOOK_S)

@@ -17,6 +17,7 @@ from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.errors import PATIENCE_S, LogUnavailableError
 from streaming_job.log.follower import LogFollower
 from streaming_job.log.records import Offsets, Records
+from streaming_job.runtime import pauses
 
 log = logging.getLogger(__name__)
 WAIT_S = 0.005
@@ -121,9 +122,11 @@ class TableFollower:
             yield from self._log.take(self._most, self._most_bytes, WAIT_S)
             if self.positions != positions:
                 last_read, positions = time.monotonic(), dict(self.positions)
-            elif time.monotonic() - last_read > OPEN_S and self._are_open(missing):
+                continue
+            pauses.look()
+            if time.monotonic() - last_read > OPEN_S and self._are_open(missing):
                 return
-            elif time.monotonic() - last_read > PATIENCE_S:
+            if time.monotonic() - last_read > PATIENCE_S:
                 raise LogUnavailableError(
                     f"records of the tables up to {_describe(ends)} do not arrive: {self._log.trouble()}; "
                     "check the brokers, and whether a topic was recreated or has lost records"

@@ -2,7 +2,8 @@
 
 Each task of an epoch keeps a connection to the driver. One byte from the driver ends the task's loop, and so
 does a closed connection: a task whose driver is gone must not continue. A byte from the task asks the driver
-to end the epoch early. A client has to send a secret, which Spark gives to the tasks.
+to end the epoch early. If the job is to stop, the driver sends another byte: a task then ends its waits, too
+(see `pauses`). A client has to send a secret, which Spark gives to the tasks.
 
 A task can also send a verdict: an error that no new attempt can mend. Spark knows no such errors and would
 try the task again, up to four times. So the driver cancels Spark's job, and the task waits for that.
@@ -27,7 +28,7 @@ log = logging.getLogger(__name__)
 
 _HELLO = struct.Struct("<32sq")
 """Secret and epoch."""
-_END = b"."
+_END, _STOP = b".", b"!"
 _LINE = b"\n"
 """End of a verdict, which is one line of text and does not begin with _END."""
 LOOK_S = 0.1
@@ -66,6 +67,7 @@ class EpochServer:
         must_end: Callable[[], bool],
         tasks: int = 1,
         cancel: Callable[[], None] = lambda: None,
+        must_stop: Callable[[], bool] = lambda: False,
     ) -> None:
         """Listen, and start the thread that ends epochs.
 
@@ -75,11 +77,12 @@ class EpochServer:
             must_end: called at least every LOOK_S during an epoch; True ends it.
             tasks: number of tasks of an epoch, which connect at the same time.
             cancel: called after the first verdict of a task; cancels the epoch's tasks.
+            must_stop: called at least every LOOK_S; True tells the tasks that the job is to stop.
         """
         self.verdict: str | None = None
         """The first verdict of a task: qualified name of the error, colon, message."""
         self._cancel = cancel
-        self._must_end = must_end
+        self._must_end, self._must_stop, self._is_stopping = must_end, must_stop, False
         self._listener = socket.create_server((host, port), backlog=256)
         self.address = Address(host, self._listener.getsockname()[1], secrets.token_hex(16).encode())
         self._lock = threading.Lock()
@@ -138,6 +141,10 @@ class EpochServer:
         with self._lock:
             if not self._ended and (time.monotonic() >= self._deadline or self._must_end()):
                 self._end()
+        if not self._is_stopping and self._must_stop():
+            self._is_stopping = True
+            for connection in self._tasks:
+                _send(connection, _STOP)
 
     def _welcome(self) -> None:
         try:
@@ -179,7 +186,9 @@ class EpochServer:
         self._tasks[connection] = b""
         with self._lock:
             if epoch != self._epoch or self._ended:
-                _send_end(connection)
+                _send(connection, _END)
+        if self._is_stopping:
+            _send(connection, _STOP)
 
     def _hear(self, connection: socket.socket) -> None:
         try:
@@ -209,12 +218,12 @@ class EpochServer:
         """End the epoch: send every connected task the byte."""
         self._ended = True
         for connection in self._tasks:
-            _send_end(connection)
+            _send(connection, _END)
 
 
-def _send_end(connection: socket.socket) -> None:
+def _send(connection: socket.socket, order: bytes) -> None:
     with suppress(OSError):  # the task has ended already
-        connection.send(_END)
+        connection.send(order)
 
 
 class Epoch:
@@ -236,19 +245,29 @@ class Epoch:
             ) from fault
         self._socket.setblocking(False)
         self.number = number
-        self._over = self._asked = False
+        self._over = self._asked = self._stopping = False
 
     def is_over(self) -> bool:
         """Return whether the driver has ended the epoch, or is gone."""
         if not self._over:
-            try:
-                self._socket.recv(1)
-                self._over = True
-            except BlockingIOError:
-                pass
-            except OSError:
-                self._over = True
+            self._hear()
         return self._over
+
+    def must_stop(self) -> bool:
+        """Return whether the driver was told to stop the job, or is gone."""
+        if not self._stopping:
+            self._hear()
+        return self._stopping
+
+    def _hear(self) -> None:
+        try:
+            orders = self._socket.recv(len(_END + _STOP))
+        except BlockingIOError:
+            return
+        except OSError:
+            orders = b""
+        self._over = True
+        self._stopping = self._stopping or not orders or _STOP in orders
 
     def ask_for_end(self) -> None:
         """Ask the driver to end the epoch for all groups."""

@@ -5,6 +5,7 @@ import re
 from feature_store.errors import FraudError
 from feature_store.state.codec import StateDamagedError
 from streaming_job.runtime.checkpoint import RESTORE, CheckpointError
+from streaming_job.runtime.pauses import StoppedError
 from streaming_job.transaction.writer import FencedError
 
 _NAMED_ERROR = re.compile(r"(?:Caused by: )?([A-Za-z_][\w.$]*(?:Error|Exception)): (.+)")
@@ -42,6 +43,8 @@ def classify(fault: Exception) -> FraudError:
     for name, message in errors:
         if name.endswith(f".{FencedError.__name__}"):
             return FencedError(message)
+        if name.endswith(f".{StoppedError.__name__}"):
+            return StoppedError(message)
         if name.endswith(f".{StateDamagedError.__name__}"):
             return DamagedCheckpointError(message)
         if name.startswith(_OURS):

@@ -12,13 +12,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import pyspark
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from feature_store import spark_surroundings
+from feature_store.spark_surroundings import LOOPBACK
 from streaming_job.environment import SettingsError
 from streaming_job.runtime import checkpoint_files, temp_dir
 from streaming_job.runtime.workers import PRIVATE, fork_server
@@ -26,11 +27,9 @@ from streaming_job.settings import JobSettings
 
 _STREAMING = "spark.sql.streaming"
 _ROCKSDB = f"{_STREAMING}.stateStore.rocksdb"
-SPARK_HOME = Path(pyspark.__file__).parent
 COLLECTOR = "-XX:+UseParallelGC"
 """Garbage collector that halts the JVM's threads while it works. That costs little, because during an epoch
 they mostly wait for Python; a concurrent collector would need more cores."""
-LOOPBACK = "127.0.0.1"
 END_S = 30.0
 """Time that a JVM has to exit after its stdin is closed; then it is killed."""
 GONE_S = 0.5
@@ -97,6 +96,8 @@ def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> di
     if is_local(settings.master):
         # no other machine has to reach the driver
         options["spark.driver.host"] = options["spark.driver.bindAddress"] = LOOPBACK
+        # else a file of HADOOP_CONF_DIR decides where the path of a checkpoint is
+        options["spark.hadoop.fs.defaultFS"] = "file:///"
     if class_path:
         options["spark.driver.extraClassPath"] = class_path
         options["spark.executor.extraClassPath"] = class_path
@@ -109,11 +110,19 @@ def _describe(fault: Py4JJavaError | PySparkRuntimeError) -> str:
     return str(fault.java_exception.getMessage()).splitlines()[0]
 
 
+def _remedy(settings: JobSettings) -> str:
+    """Name everything that Spark's start depends on."""
+    names = ["FRAUD_MASTER", "FRAUD_DRIVER_MEMORY", "FRAUD_DRIVER_JAVA_OPTIONS"]
+    if settings.spark_conf_dir:
+        names.append("spark-defaults.conf in FRAUD_SPARK_CONF_DIR")
+    return f"{', '.join([*names, *spark_surroundings.used()])} or FRAUD_SPARK"
+
+
 class Launch:
     """A JVM of Spark that starts in the background."""
 
-    def __init__(self, conf: SparkConf, checkpoint: str, launcher: ThreadPoolExecutor) -> None:
-        self._conf, self._checkpoint = conf, checkpoint
+    def __init__(self, conf: SparkConf, settings: JobSettings, launcher: ThreadPoolExecutor) -> None:
+        self._conf, self._settings = conf, settings
         self._launcher = launcher
         self._gateway: Future[Any] | None = None
         self._session: SparkSession | None = None
@@ -135,13 +144,12 @@ class Launch:
             context = SparkContext(conf=self._conf, gateway=self._gateway.result())  # type: ignore[union-attr]
         except (Py4JJavaError, PySparkRuntimeError) as fault:
             raise SettingsError(
-                f"Spark does not start: {_describe(fault)}; correct FRAUD_MASTER, FRAUD_DRIVER_MEMORY, "
-                "FRAUD_DRIVER_JAVA_OPTIONS or FRAUD_SPARK"
+                f"Spark does not start: {_describe(fault)}; correct {_remedy(self._settings)}"
             ) from fault
         signal.signal(signal.SIGINT, interrupt)  # Spark's handler would cancel running jobs
         context.setLogLevel("WARN")
         session = SparkSession.builder.getOrCreate()
-        checkpoint_files.require(session, self._checkpoint)
+        checkpoint_files.require(session, self._settings.checkpoint)
         # Spark gives its first Python process ten seconds to start; a fork server that has to compile the
         # kernels, once for each host and release, takes a minute
         fork_server.wait(Path(os.environ["PYSPARK_DRIVER_PYTHON"]))
@@ -182,12 +190,10 @@ def launching(settings: JobSettings, jars: Sequence[Path]) -> Iterator[Launch]:
     Yields:
         The launch of the JVM; at the end of the `with` block the JVM ends.
     """
-    if is_local(settings.master):
-        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    spark_surroundings.prepare(local=is_local(settings.master), conf_dir=settings.spark_conf_dir)
+    os.environ.pop("SPARK_LOCAL_DIRS", None)  # it would override spark.local.dir
     # one thread for each task: the tasks share the cores already
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    # otherwise Spark finds this directory by a shell script that fails for paths with blanks
-    os.environ.setdefault("SPARK_HOME", str(SPARK_HOME))
     temporary = temp_dir.prepare(settings.work_dir.resolve())
     conf = SparkConf().setMaster(settings.master)
     conf.setAll({**_options(settings, jars, temporary), **settings.spark}.items())  # type: ignore[arg-type]
@@ -195,7 +201,7 @@ def launching(settings: JobSettings, jars: Sequence[Path]) -> Iterator[Launch]:
         os.environ["PYSPARK_DRIVER_PYTHON"] = str(python)
         # executors on other machines have no fork server
         os.environ["PYSPARK_PYTHON"] = str(python) if is_local(settings.master) else sys.executable
-        launch = Launch(conf, settings.checkpoint, launcher)
+        launch = Launch(conf, settings, launcher)
         try:
             yield launch
         finally:

@@ -13,6 +13,7 @@ from functools import partial
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from feature_store.errors import FraudError
+from streaming_job.runtime import pauses
 from streaming_job.settings import JobSettings
 from streaming_job.transaction.caller import Caller
 
@@ -95,6 +96,7 @@ class TransactionalProducer:
                 error = fault.args[0]
                 if not error.retriable() or time.monotonic() > deadline:
                     raise
+            pauses.look()
             limit_s *= 2
             if error.code() == KafkaError.CONCURRENT_TRANSACTIONS:
                 client = self._connected()

@@ -20,6 +20,7 @@ from streaming_job.dead_letters.record import DeadLetter
 from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import Alert
 from streaming_job.runtime.failpoints import Step, reach
+from streaming_job.runtime.pauses import pause
 from streaming_job.settings import JobSettings
 from streaming_job.transaction.producer import FENCED, Headers, SinkError, TransactionalProducer, describe
 from streaming_job.transaction.written import Mark, Written, WrittenReader
@@ -281,7 +282,7 @@ class GroupWriter:
             if time.monotonic() >= deadline:
                 self._fenced_early = False
                 return written
-            time.sleep(LOOK_S)  # the instance that fenced this producer is about to claim the group
+            pause(LOOK_S)  # the instance that fenced this producer is about to claim the group
 
     def _replaced(self) -> FencedError:
         return FencedError(

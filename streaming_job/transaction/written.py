@@ -18,6 +18,7 @@ from feature_store.errors import FraudError
 from streaming_job.log import topic_reader
 from streaming_job.log.records import Offsets, PartitionId
 from streaming_job.progress.reader import BLIND, newest_by_group
+from streaming_job.runtime.pauses import look, pause
 from streaming_job.settings import JobSettings
 from streaming_job.transaction.producer import CALL_TIMEOUT_S, CLIENT, SinkError, describe
 
@@ -265,7 +266,7 @@ class WrittenReader:
                         f"group {self._group} has written; find out who writes to the topic, then start the "
                         "job again"
                     )
-                time.sleep(STABLE_POLL_S)
+                pause(STABLE_POLL_S)
 
 
 def _committed(group: Consumer, partitions: Iterable[PartitionId]) -> list[TopicPartition]:
@@ -285,6 +286,7 @@ def _committed(group: Consumer, partitions: Iterable[PartitionId]) -> list[Topic
                 raise KafkaException(error) from fault
             if fault.args[0].code() != KafkaError._TIMED_OUT or time.monotonic() > deadline:
                 raise
+        look()
     # an error of one partition must not be read as "nothing committed"
     for part in answers:
         if part.error is not None:
@@ -300,4 +302,4 @@ def _patiently(ask: Callable[[], T]) -> T:
         except KafkaException as fault:
             if fault.args[0].code() not in RESTARTING or time.monotonic() > deadline:
                 raise
-        time.sleep(POLL_S)
+        pause(POLL_S)

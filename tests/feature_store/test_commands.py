@@ -172,7 +172,7 @@ def test_the_handbooks_columns_are_recognised(tmp_path: Path) -> None:
     table = pa.table(
         {
             "TRANSACTION_ID": [0, 1],
-            "TX_DATETIME": pa.array([0, 60_000_000_000], pa.timestamp("ns")),
+            "TX_DATETIME": pa.array([NOW, NOW + 60_000], pa.timestamp("ms")).cast(pa.timestamp("ns")),
             "CUSTOMER_ID": [5, 5],
             "TERMINAL_ID": [1, 1],
             "TX_AMOUNT": [57.16, 146.0],

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from feature_store.training import handbook
-from feature_store.training.handbook import HandbookError
+from feature_store.training.columns import TrainingSetError
 
 pytestmark = pytest.mark.unit
 
@@ -59,7 +59,7 @@ def test_without_labels_there_is_no_label_column() -> None:
     [
         ("TX_AMOUNT", None, "without TX_AMOUNT"),
         ("CUSTOMER_ID", pa.array([1, None]), "nulls in CUSTOMER_ID"),
-        ("TX_AMOUNT", pa.array(["much", "little"]), "TX_AMOUNT cannot be read"),
+        ("TX_AMOUNT", pa.array(["much", "little"]), "TX_AMOUNT, string, is not double"),
         ("TX_DATETIME", pa.array([1, 2]), "TX_DATETIME is int64"),
         ("TX_DATETIME", pa.array(["yesterday", "today"]), "TX_DATETIME cannot be read"),
         ("TX_FRAUD", pa.array([[1], [0]]), "TX_FRAUD is list"),
@@ -69,5 +69,5 @@ def test_other_tables_are_refused(column: str, values: pa.Array | None, message:
     table = TABLE.drop_columns([column])
     if values is not None:
         table = table.append_column(column, values)
-    with pytest.raises(HandbookError, match=message):
+    with pytest.raises(TrainingSetError, match=message):
         handbook.transactions(table)

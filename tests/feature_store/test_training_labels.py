@@ -3,7 +3,8 @@
 import pyarrow as pa
 import pytest
 
-from feature_store.training.labels import LabelError, Labels, is_fraud
+from feature_store.training.columns import TrainingSetError
+from feature_store.training.labels import Labels, is_fraud
 
 pytestmark = pytest.mark.unit
 
@@ -72,11 +73,11 @@ def test_labels_are_read_in_the_types_that_tools_write(column: pa.Array) -> None
             ),
             "nulls in column 'reported_at'",
         ),
-        (reports(("a", "1", "perhaps")), "'perhaps' is neither"),
-        (pa.table({"card_id": ["a"], "transaction_id": ["1"], "label": [-1]}), "label -1 is neither 1"),
-        (pa.table({"card_id": ["a"], "transaction_id": ["1"], "label": [[1]]}), "cannot be read"),
+        (reports(("a", "1", "perhaps")), "column label holds 'perhaps'"),
+        (pa.table({"card_id": ["a"], "transaction_id": ["1"], "label": [-1]}), "column label holds -1"),
+        (pa.table({"card_id": ["a"], "transaction_id": ["1"], "label": [[1]]}), "column label is list"),
     ],
 )
 def test_other_labels_are_refused(table: pa.Table, message: str) -> None:
-    with pytest.raises(LabelError, match=message):
+    with pytest.raises(TrainingSetError, match=message):
         Labels(table)

@@ -11,7 +11,7 @@ import psutil
 
 from deploy.local import java
 from deploy.local.ports import HOST, Ports, choose
-from streaming_job.runtime.session import SPARK_HOME
+from feature_store import spark_surroundings
 
 MEMORY_MB = 1024
 """Memory of each executor."""
@@ -42,7 +42,7 @@ class SparkCluster:
         self._environment = {
             **os.environ,
             **environment,
-            "SPARK_HOME": str(SPARK_HOME),
+            "SPARK_HOME": str(spark_surroundings.require_own()),
             "SPARK_LOCAL_IP": HOST,
             # as bin/load-spark-env.sh sets it
             "SPARK_SCALA_VERSION": "2.13",
@@ -61,7 +61,13 @@ class SparkCluster:
         with (self._directory / f"{main}.log").open("wb") as output:
             return psutil.Process(
                 subprocess.Popen(
-                    [*command, "-cp", f"{SPARK_HOME}/jars/*", f"org.apache.spark.deploy.{main}", *options],
+                    [
+                        *command,
+                        "-cp",
+                        f"{spark_surroundings.require_own()}/jars/*",
+                        f"org.apache.spark.deploy.{main}",
+                        *options,
+                    ],
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,

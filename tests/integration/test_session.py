@@ -20,6 +20,19 @@ SECRET = "not for the screen"
 def probed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Output of the probe, a process of its own: a JVM that pytest started would live until pytest ends."""
     directory = tmp_path_factory.mktemp("session")
+    # another Spark's settings, with which no session would start
+    foreign = "spark.eventLog.enabled true\nspark.eventLog.dir hdfs://no-host.invalid:8020/logs\n"
+    (directory / "spark-defaults.conf").write_text(foreign)
+    (directory / "core-site.xml").write_text(
+        "<configuration><property><name>fs.defaultFS</name><value>hdfs://no-host.invalid</value></property>"
+        "</configuration>"
+    )
+    surroundings = {
+        **dict.fromkeys(("SPARK_HOME", "PYSPARK_PYTHON", "SPARK_LOCAL_DIRS"), "/opt/spark-3.1"),
+        "SPARK_CONF_DIR": str(directory),
+        "HADOOP_CONF_DIR": str(directory),
+        "PYSPARK_SUBMIT_ARGS": "--master yarn",
+    }
     settings = {
         "FRAUD_BOOTSTRAP_SERVERS": "none",
         "FRAUD_MLFLOW_TRACKING_URI": "none",
@@ -31,7 +44,7 @@ def probed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     }
     answer = subprocess.run(
         [sys.executable, str(Path(spark_probe.__file__))],
-        env={**os.environ, **settings, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={**os.environ, **surroundings, **settings, "PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True, text=True, check=False, timeout=500,
     )  # fmt: skip
     assert answer.returncode == 0, answer.stderr
@@ -42,6 +55,11 @@ def probed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_spark_puts_each_key_group_in_the_partition_of_its_number(probed: dict[str, Any]) -> None:
     assert probed["partitions"] == {str(groups): list(range(groups)) for groups in spark_probe.GROUPS}
+
+
+def test_settings_of_another_spark_are_ignored(probed: dict[str, Any]) -> None:
+    assert "spark.eventLog.enabled" not in probed["settings"]
+    assert probed["settings"]["spark.master"].startswith("local")
 
 
 def test_the_tasks_of_a_partition_run_in_one_process(probed: dict[str, Any]) -> None:

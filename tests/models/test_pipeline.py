@@ -14,9 +14,9 @@ from feature_store import catalogue
 from feature_store.catalogue import DAY_MS
 from feature_store.merchants.catalogue import ALL_NAMES, computed
 from feature_store.training import training_set
+from feature_store.training.columns import TrainingSetError
 from feature_store.training.labels import LabelError
 from feature_store.training.merchant_payments import MerchantLabels, build
-from feature_store.training.transaction_table import TrainingSetError
 from models import tracking
 from models.algorithms import QUICK
 from models.commands import app

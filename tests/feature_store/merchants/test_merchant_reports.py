@@ -11,6 +11,7 @@ from thoroughness import examples
 from feature_store.layout import TRANSACTION
 from feature_store.merchants.catalogue import NEVER
 from feature_store.merchants.fraud_spans import FraudSpans
+from feature_store.training.columns import TrainingSetError
 from feature_store.training.labels import LabelError, Labels
 from feature_store.training.merchant_reports import Reports, Undated
 from feature_store.training.training_files import Rows
@@ -83,5 +84,5 @@ def test_missing_columns_and_nulls_are_named(name):
 
 def test_invalid_times_are_refused():
     table = reported([Report(0, 1, True)])
-    with pytest.raises(LabelError, match="reported_at"):
+    with pytest.raises(TrainingSetError, match="reported_at"):
         Reports(table.set_column(3, "reported_at", pa.array(["soon"])))
