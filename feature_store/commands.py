@@ -127,7 +127,7 @@ def _print_matches(labels: Labels, summary: Summary, *, on_spark: bool) -> None:
             typer.echo("note: no row is labelled as fraud; compare the ids in both files", err=True)
     elif missing:
         typer.echo(
-            f"note: {missing:,} of {matches.labelled:,} labelled transactions are not among the transactions; "
+            f"note: {missing:,} of {matches.labelled:,} labelled transactions are not in the transactions; "
             "if they should be, compare card_id and transaction_id of both files",
             err=True,
         )

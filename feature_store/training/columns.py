@@ -6,6 +6,7 @@ have one meaning only; it refuses everything else, and names column, type and re
 """
 
 from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from feature_store.errors import FraudError
 
-Column = pa.ChunkedArray
+Column: TypeAlias = pa.ChunkedArray
 _Rule = Callable[[str, Column], Column]
 MOST_EXACT = 1 << 53
 """From this number on, a float64 may have lost the last digits of an integer."""
@@ -156,7 +157,7 @@ def _label(name: str, column: Column) -> Column:
         column, allowed = _whole(name, column, remedy), {0, 1}
     unknown = {value for value in pc.unique(column).to_pylist() if value is not None} - allowed
     if unknown:
-        raise TrainingSetError(f"column {name} holds {min(unknown)!r}; {remedy}")  # type: ignore[type-var]
+        raise TrainingSetError(f"column {name} holds {min(unknown)!r}; {remedy}")
     if allowed != {0, 1}:
         column = pc.equal(column, "fraud")
     return column.cast(pa.int8())

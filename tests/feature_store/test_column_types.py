@@ -265,7 +265,7 @@ def test_labels_of_no_transaction_are_said(tmp_path: Path) -> None:
     )
     done = features(tmp_path, pa.table(CONTRACT), labels)
     assert done.exit_code == 0
-    assert "1 of 2 labelled transactions are not among the transactions" in done.stderr
+    assert "1 of 2 labelled transactions are not in the transactions" in done.stderr
     with pytest.raises(FraudError, match="none of the 1 labelled transactions is among the transactions"):
         outcomes(pa.table(CONTRACT), labels.slice(1))
 
