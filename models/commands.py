@@ -18,14 +18,11 @@ from models.algorithms import Learner
 from models.errors import ModelError
 from models.evaluation.commands import evaluate_command
 from models.learner_options import USUAL, AlertBudget, takes_learner
+from models.tracking_option import TrackingUri
 
 app = typer.Typer(
     help="Train, evaluate and list models; `fraud rollouts` rolls them out.", no_args_is_help=True
 )
-
-TrackingUri = Annotated[
-    str, typer.Option(envvar="FRAUD_MLFLOW_TRACKING_URI", help="MLflow, e.g. sqlite:////directory/mlflow.db")
-]
 
 
 @app.command("train")

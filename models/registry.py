@@ -127,7 +127,7 @@ def find(name: str, version: str, tracking_uri: str) -> ModelRef:
         ModelError: there is no such version, it was registered by other means, or the registry does not
             answer.
     """
-    with tracking.registry(tracking_uri) as client:
+    with tracking.registry(tracking_uri, f"model {name}/{version}") as client:
         return _ref(client.get_model_version(name, version))
 
 
@@ -164,7 +164,7 @@ def point(alias: str, ref: ModelRef, tracking_uri: str) -> None:
     Raises:
         ModelError: the registry does not answer, or has no such version.
     """
-    with tracking.registry(tracking_uri) as client:
+    with tracking.registry(tracking_uri, f"model {ref.name}/{ref.version}") as client:
         client.set_registered_model_alias(ref.name, alias, ref.version)
 
 
@@ -179,7 +179,7 @@ def training_scores(ref: ModelRef, tracking_uri: str) -> dict[str, Any] | None:
         ModelUnavailableError: the registry does not answer now.
         ModelError: the tag is damaged.
     """
-    with tracking.registry(tracking_uri) as client:
+    with tracking.registry(tracking_uri, f"model {ref.name}/{ref.version}") as client:
         tag = client.get_model_version(ref.name, ref.version).tags.get(SCORES_TAG)
     if tag is None:
         return None

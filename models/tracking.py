@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from models.errors import ModelMissingError, ModelUnavailableError
 
@@ -39,8 +40,12 @@ def load() -> None:
 
 
 @contextmanager
-def registry(tracking_uri: str) -> Iterator[Any]:
+def registry(tracking_uri: str, sought: str = "") -> Iterator[Any]:
     """Open a client of the registry at `tracking_uri`, and use that address for the fluent API meanwhile.
+
+    Args:
+        tracking_uri: address of MLflow.
+        sought: what the block asks for, as "model NAME/VERSION", for the error if the registry lacks it.
 
     Yields:
         mlflow.MlflowClient.
@@ -62,13 +67,21 @@ def registry(tracking_uri: str) -> Iterator[Any]:
         yield mlflow.MlflowClient(tracking_uri=tracking_uri, registry_uri=tracking_uri)
     except (MlflowException, OSError) as error:
         first_line = (str(error).splitlines() or [type(error).__name__])[0]
+        if password := urlsplit(tracking_uri).password:
+            first_line = first_line.replace(password, "***")
         full = next((text for text in DISK_FULL if text in str(error)), None)
         if full is not None:  # MLflow lists the errors of single files below its first line
             raise ModelUnavailableError(
                 f"a file of the registry was not copied: {full}; free space"
             ) from error
-        is_missing = getattr(error, "error_code", None) == "RESOURCE_DOES_NOT_EXIST"
-        raise (ModelMissingError if is_missing else ModelUnavailableError)(
+        code = getattr(error, "error_code", None)
+        # a version that is no number is an invalid parameter
+        if code == "RESOURCE_DOES_NOT_EXIST" or (sought and code == "INVALID_PARAMETER_VALUE"):
+            raise ModelMissingError(
+                f"the registry has no {sought or 'such thing'} ({first_line}); `fraud models list` shows "
+                "what it has"
+            ) from error
+        raise ModelUnavailableError(
             f"the model registry failed: {first_line}; check MLflow's tracking URI"
         ) from error
     finally:

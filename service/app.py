@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from service import api_docs, security
+from service.head_requests import HeadAsGet
 from service.health.job_watch import JobWatch
 from service.health.routes import health_routes, sidecar_version
 from service.labels.routes import label_routes
@@ -64,6 +65,7 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
         docs_url=None,
         redoc_url=None,
     )
+    app.add_middleware(HeadAsGet)
     security.install(app, settings, clock)
     api_docs.install(app)
     app.add_middleware(HttpMetrics, registry=registry)  # added last, so it also counts refused requests

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from feature_store.errors import FraudError
+from service.rollouts.options import Kafka
 
 SHUTDOWN_S = 5
 
@@ -47,9 +48,7 @@ def serve(
             "or once records wait as long for a producer to end its transaction",
         ),
     ] = 60.0,
-    kafka: Annotated[
-        str, typer.Option(envvar="FRAUD_KAFKA", help="More client settings, as a JSON object")
-    ] = "{}",
+    kafka: Kafka = "{}",
 ) -> None:
     """Serve health, metrics, rollouts, labels, precision and the status page until SIGTERM or Ctrl-C."""
     import uvicorn

@@ -87,9 +87,16 @@ TABLE = (
     ),
     Row(("body_too_large",), 413, "The body is larger than FRAUD_MAX_BODY_BYTES.", "Send a smaller body."),
     Row(
+        ("unsupported_encoding",),
+        415,
+        "The body is compressed (Content-Encoding).",
+        "Send it uncompressed, without Content-Encoding.",
+    ),
+    Row(
         ("invalid_request",),
         422,
-        "Parameters or body do not match the path's OpenAPI description; the field errors says where.",
+        "Parameters or body do not match the path's OpenAPI description, or the body is no JSON in UTF-8; "
+        "the field errors says where.",
         "Correct them.",
     ),
     Row(

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from feature_store.errors import FraudError
+from feature_store.secret_options import from_environment, in_address
 from loadtests.durations import seconds
 from loadtests.simulator import runs
 from loadtests.simulator.disturbances import Disturbances
@@ -54,6 +55,7 @@ def simulate(
         typer.Option(
             envvar="FRAUD_POSTGRES_DSN",
             help="Load and change profiles in this Postgres.",
+            callback=from_environment("FRAUD_POSTGRES_DSN", in_address),
             rich_help_panel=_FEEDS,
         ),
     ] = None,

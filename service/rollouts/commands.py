@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from models.tracking_option import TrackingUri
 from service.rollouts.options import (
     At,
     Challenger,
@@ -22,7 +23,6 @@ from service.rollouts.options import (
     RolloutId,
     Servers,
     Threshold,
-    TrackingUri,
     actor,
     desk,
     draft_of,

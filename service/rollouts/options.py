@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from feature_store.printable import printable
+from feature_store.secret_options import from_environment, in_client_settings
 from models.errors import ModelError
 
 if TYPE_CHECKING:
@@ -19,11 +20,15 @@ if TYPE_CHECKING:
     from service.settings import ServiceSettings
 
 Servers = Annotated[str, typer.Option(envvar="FRAUD_BOOTSTRAP_SERVERS", help="Kafka brokers")]
-TrackingUri = Annotated[
-    str, typer.Option(envvar="FRAUD_MLFLOW_TRACKING_URI", help="MLflow, e.g. sqlite:////directory/mlflow.db")
-]
 JobId = Annotated[str, typer.Option(envvar="FRAUD_JOB_ID", help="The job to which the rollouts belong")]
-Kafka = Annotated[str, typer.Option(envvar="FRAUD_KAFKA", help="More client settings, as a JSON object")]
+Kafka = Annotated[
+    str,
+    typer.Option(
+        envvar="FRAUD_KAFKA",
+        help="More client settings, as a JSON object; passwords only in FRAUD_KAFKA",
+        callback=from_environment("FRAUD_KAFKA", in_client_settings),
+    ),
+]
 RolloutId = Annotated[str, typer.Argument(help="Id as in `fraud rollouts list` and in every alert")]
 PolicyFile = Annotated[Path | None, typer.Option(help="policy.yaml: thresholds, rules and guards")]
 Models = Annotated[list[str], typer.Argument(help="NAME/VERSION; all but the first get the role shadow")]

@@ -19,7 +19,7 @@ MOST_CALLERS = 10_000
 
 
 class BodyLimit:
-    """ASGI middleware that buffers each request's body; one too large (413) or too slow (408) is refused."""
+    """ASGI middleware that buffers bodies; refuses one too large (413), too slow (408), compressed (415)."""
 
     def __init__(self, app: ASGIApp, *, max_bytes: int) -> None:
         self._app, self._max = app, max_bytes
@@ -35,6 +35,13 @@ class BodyLimit:
             return
         try:
             length = headers.get("content-length", "")
+            if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+                raise Problem(
+                    415,
+                    "unsupported_encoding",
+                    "a body must not be compressed; send it without Content-Encoding",
+                    {"Accept-Encoding": "identity", "Connection": "close"},  # the body is not read
+                )
             if length.isdecimal() and int(length[:20]) > self._max:
                 raise self._too_large()
             replay = await wait_for(self._buffered(receive), BODY_S)

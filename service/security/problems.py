@@ -98,10 +98,15 @@ def _path(request: Request) -> str:
 
 def _of_framework(error: HTTPException, request: Request) -> Problem:
     """Convert an error that the framework raised into a problem."""
-    status = HTTPStatus(error.status_code)
-    code = status.phrase.lower().replace(" ", "_").replace("-", "_")
-    details = {
-        404: "there is nothing at this path; see /docs",
-        405: f"{request.method} is not for this path; see /docs",
-    }
-    return Problem(status.value, code, details.get(status.value, str(error.detail)), error.headers)
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        return Problem(404, "not_found", "there is nothing at this path; see /docs")
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        allowed = (error.headers or {}).get("Allow", "").split(", ")
+        more = ["HEAD"] if "GET" in allowed and "HEAD" not in allowed else []
+        detail = f"{request.method} is not for this path; see /docs"
+        return Problem(405, "method_not_allowed", detail, {"Allow": ", ".join([*allowed, *more])})
+    if error.status_code == HTTPStatus.BAD_REQUEST:
+        # the only such error of FastAPI: the body cannot be decoded
+        detail = "the request is not valid: the body is no JSON in UTF-8, or is nested too deep; see /docs"
+        return Problem(422, "invalid_request", detail, errors=[{"loc": ["body"], "msg": "no JSON in UTF-8"}])
+    return Problem(error.status_code, "failed", str(error.detail), error.headers)

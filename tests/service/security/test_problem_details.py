@@ -1,5 +1,6 @@
 """Every error is a problem (RFC 9457) without internals, with the security headers."""
 
+import gzip
 import json
 import re
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from feature_store.errors import FraudError
 from models.rollouts.events import Type
 from service import app as application
 from service.labels.routes import LABEL_EXAMPLE
+from service.problem_codes import TABLE
 from service.rollouts import decisions
 from service.rollouts.bodies import EVENT_EXAMPLE, PROPOSAL_EXAMPLE, ProposalBody
 from service.rollouts.desk import Desk
@@ -36,6 +38,9 @@ from service.security.roles import Anyone, Caller, Operator, Role
 
 pytestmark = pytest.mark.unit
 MEMBERS = {"type", "title", "status", "detail", "code", "instance"}
+DOCUMENTED = {code for row in TABLE for code in row.codes}
+LABELS = json.dumps({"labels": [LABEL_EXAMPLE]}).encode()
+AS_JSON = {"Content-Type": "application/json"}
 
 
 class ConflictedError(FraudError):
@@ -100,7 +105,7 @@ def test_every_error_is_a_problem(
         assert secret not in answer.text
     assert {name: answer.headers.get(name) for name in SAFE} == SAFE
     if status == 405:
-        assert answer.headers["allow"] == "GET"
+        assert answer.headers["allow"] == "GET, HEAD"
 
 
 def test_pages_and_answers_have_the_security_headers(world: tuple[TestClient, dict[str, str]]) -> None:
@@ -243,6 +248,73 @@ def test_no_request_breaks_the_sidecar(
     assert {name for name in SAFE if name not in answer.headers} == set()
     if answer.status_code >= 400 and path != "/readyz":
         assert set(answer.json()) >= MEMBERS
+        assert answer.json()["code"] in DOCUMENTED
+
+
+ODD_BODIES: dict[str, tuple[bytes, dict[str, str], int, str]] = {
+    "gzip": (gzip.compress(LABELS), {"Content-Encoding": "gzip"}, 415, "unsupported_encoding"),
+    "named br": (LABELS, {"Content-Encoding": "br, gzip"}, 415, "unsupported_encoding"),
+    "gzip without a word": (gzip.compress(LABELS), {}, 422, "invalid_request"),
+    "Latin-1": ('{"labels": "\xe9"}'.encode("latin-1"), {}, 422, "invalid_request"),
+    "deeply nested": (b"[" * 3_000, {}, 422, "invalid_request"),
+    "nested and whole": (b"[" * 20_000 + b"]" * 20_000, {}, 422, "invalid_request"),
+    "truncated": (LABELS[:-5], {}, 422, "invalid_request"),
+    "a number of many digits": (b'{"labels": ' + b"9" * 5_000 + b"}", {}, 422, "invalid_request"),
+    "a form": (b"labels=1", {"Content-Type": "application/x-www-form-urlencoded"}, 422, "invalid_request"),
+    "a broken form": (b"--x", {"Content-Type": "multipart/form-data"}, 422, "invalid_request"),
+    "empty": (b"", {}, 422, "invalid_request"),
+    "too large": (b" " * 2_000_000, {}, 413, "body_too_large"),
+}
+
+
+@pytest.mark.parametrize("name", ODD_BODIES)
+def test_odd_bodies_get_a_documented_code(working: tuple[TestClient, dict[str, str]], name: str) -> None:
+    asking, headers = working
+    content, more, status, code = ODD_BODIES[name]
+    given_ = {**headers, **AS_JSON, "Idempotency-Key": "k", **more}
+    answer = asking.post("/v1/labels", headers=given_, content=content)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert code in DOCUMENTED
+    assert set(answer.json()) >= MEMBERS
+
+
+def test_a_body_may_name_the_encoding_that_is_none(working: tuple[TestClient, dict[str, str]]) -> None:
+    asking, headers = working
+    given_ = {**headers, **AS_JSON, "Content-Encoding": "identity"}
+    assert asking.post("/v1/labels", headers=given_, content=LABELS).status_code < 300
+
+
+@pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "PATCH", "PUT", "DELETE", "TRACE", "BREW"])
+@pytest.mark.parametrize(
+    "path", ["/", "/livez", "/metrics", "/v1/labels", "/v1/rollouts", "/none", "//", "/%00"]
+)
+def test_odd_methods_get_a_documented_code(
+    working: tuple[TestClient, dict[str, str]], method: str, path: str
+) -> None:
+    asking, headers = working
+    answer = asking.request(method, path, headers=headers)
+    if method == "HEAD":
+        assert answer.content == b""
+    elif answer.status_code >= 400:
+        assert answer.json()["code"] in DOCUMENTED
+    assert answer.status_code in (200, 404, 405)
+
+
+def test_every_path_that_serves_get_serves_head(working: tuple[TestClient, dict[str, str]]) -> None:
+    """Load balancers and monitors that probe with HEAD see what GET would answer, without the body."""
+    asking, headers = working
+    paths = asking.get("/openapi.json").json()["paths"]
+    probed = [path for path in paths if "get" in paths[path] and "{" not in path]
+    assert {"/livez", "/readyz", "/metrics"} <= set(probed)
+    for path in ("/", "/docs", *probed):
+        got, head = asking.get(path, headers=headers), asking.head(path, headers=headers)
+        assert (head.status_code, head.content) == (got.status_code, b""), path
+        assert head.headers["content-type"] == got.headers["content-type"]
+        assert {name: head.headers.get(name) for name in SAFE} == {
+            name: got.headers.get(name) for name in SAFE
+        }
+    assert asking.head("/v1/audit").status_code == 401
+    assert asking.head("/v1/labels", headers=headers).status_code == 405
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ def test_the_process_serves_tokens_over_tls(tmp_path: Path) -> None:
         assert sidecar.url.startswith("https://127.0.0.1:")
         trusted = ssl.create_default_context(cafile=str(cert))
 
-        def get(path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
-            asked = urllib.request.Request(sidecar.url + path, headers=headers)
+        def get(path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
+            asked = urllib.request.Request(sidecar.url + path, headers=headers, method=method)
             try:
                 with urllib.request.urlopen(asked, timeout=20, context=trusted) as answer:
                     return answer.status, dict(answer.headers), answer.read()
@@ -41,3 +41,7 @@ def test_the_process_serves_tokens_over_tls(tmp_path: Path) -> None:
         assert get("metrics", **{"X-Forwarded-For": "127.0.0.1"})[0] == 401
         assert get("metrics", Authorization=f"Bearer {secret}")[0] == 200
         assert get("v1/audit", Authorization=f"Bearer {secret}")[0] == 403
+        for path in ("", "livez", "docs"):
+            whole, head = get(path), get(path, "HEAD")
+            assert (head[0], head[2]) == (200, b"")
+            assert head[1]["content-length"] == whole[1]["content-length"] == str(len(whole[2]))

@@ -25,7 +25,7 @@ DO_NOT_DECIDE = {
     "epoch_s", "warm_up_epochs", "epoch_bytes", "max_records", "max_bytes", "linger_ms", "commit_interval_ms",
     "wait_for_snapshot_s", "transaction_timeout_ms",
     # Spark's processes
-    "master", "epoch_port", "spark", "driver_memory", "driver_java_options", "ui_port",
+    "master", "epoch_port", "spark", "spark_conf_dir", "driver_memory", "driver_java_options", "ui_port",
 }  # fmt: skip
 
 

@@ -31,7 +31,7 @@ def without_registry(monkeypatch: pytest.MonkeyPatch, directory: Path) -> Any:
         raise ModelUnavailableError("the model registry failed: connection refused")
 
     monkeypatch.setattr(processor.loading, "load", load)
-    ref = ModelRef("card-fraud", "1", "0" * 64, "run", {})
+    ref = ModelRef("card-fraud", "1", "0" * 64, "run", ())
     return processor._load_patiently(ref, "http://127.0.0.1:9", directory, ())
 
 
