@@ -72,7 +72,7 @@ def test_an_answer_within_the_grace_is_still_taken() -> None:
 
 def test_tasks_learn_of_a_stop_request_even_after_their_epoch(wait_for: Callable[..., object]) -> None:
     stop: list[bool] = []
-    server = EpochServer("127.0.0.1", 0, lambda: bool(stop), 2, lambda: bool(stop))
+    server = EpochServer("127.0.0.1", 0, lambda: bool(stop), 2, must_stop=lambda: bool(stop))
     try:
         server.begin(7, 0.1)
         with Epoch(server.address, 7) as epoch:
@@ -93,11 +93,8 @@ def test_a_task_whose_driver_is_gone_must_stop(wait_for: Callable[..., object]) 
     with Epoch(server.address, 7) as epoch:
         wait_for(lambda: len(server._tasks) == 1)
         assert not epoch.must_stop()
-        for connection in server._tasks:
-            connection.close()
-        server._tasks.clear()
+        server.close()
         wait_for(epoch.must_stop)
-    server._closed = True
 
 
 def test_the_error_is_recognised_in_what_spark_reports() -> None:
