@@ -13,7 +13,7 @@ import typer
 from feature_store.errors import FraudError
 from streaming_job import environment
 from streaming_job.permissions import Component, needed
-from streaming_job.settings import JobSettings
+from streaming_job.settings import Arrival, JobSettings
 
 log = logging.getLogger(__name__)
 app = typer.Typer(
@@ -37,6 +37,7 @@ def topics(
     differences = create(
         settings.bootstrap_servers,
         settings.topics,
+        replay=settings.arrival is Arrival.CREATE,
         partitions=partitions,
         replication=replication,
         alter=False,

@@ -1,10 +1,12 @@
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from deploy import cli
+from deploy.local import topics
 from feature_store.errors import FraudError
 from streaming_job.environment import SettingsError
 
@@ -74,3 +76,16 @@ def test_client_settings_that_are_not_json_give_one_line_without_their_value(
     assert "FRAUD_KAFKA" in str(fault)
     assert "secret" not in str(fault)
     assert "\n" not in str(fault)
+
+
+@pytest.mark.parametrize(("arrival", "replay"), [("log_append", False), ("create", True)])
+def test_topics_are_created_for_the_arrivals_that_a_start_accepts(
+    arrival: str, replay: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("BOOTSTRAP_SERVERS", "MLFLOW_TRACKING_URI", "CHECKPOINT", "WORK_DIR"):
+        monkeypatch.setenv(f"FRAUD_{name}", "none")
+    monkeypatch.setenv("FRAUD_ARRIVAL", arrival)
+    created: list[dict[str, Any]] = []
+    monkeypatch.setattr(topics, "create", lambda *_, **options: created.append(options) or [])
+    assert CliRunner().invoke(cli.app, ["job", "topics"]).exit_code == 0
+    assert [options["replay"] for options in created] == [replay]
