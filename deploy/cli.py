@@ -4,7 +4,7 @@ import importlib
 import os
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -95,8 +95,20 @@ def _load(name: str) -> Any:
 app = typer.Typer(cls=LazyGroup, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        from feature_store.release import RELEASE
+
+        typer.echo(f"fraud {RELEASE}")
+        raise typer.Exit
+
+
 @app.callback()
-def root() -> None:
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the release.")
+    ] = False,
+) -> None:
     """Real-time card-fraud detection: exact features, exactly-once alerts."""
     from feature_store import spark_surroundings
     from streaming_job.environment import refuse_unknown

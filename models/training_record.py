@@ -3,17 +3,12 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-import feature_store
-import models
-
-DISTRIBUTION = "card-fraud"
+from feature_store.release import sources_digest, version
 
 
 @dataclass(frozen=True)
@@ -41,17 +36,7 @@ class TrainingRecord:
 
 def code_version() -> str:
     """Return the release, and a digest of the code that computes features and fits models."""
-    try:
-        release = version(DISTRIBUTION)
-    except PackageNotFoundError:  # run from the source tree
-        release = "unreleased"
-    sha256 = hashlib.sha256()
-    for package in (feature_store, models):
-        root = Path(package.__file__ or "").parent
-        for path in sorted(root.rglob("*.py"), key=lambda path: path.relative_to(root).as_posix()):
-            sha256.update(f"{package.__name__}/{path.relative_to(root).as_posix()}\x00".encode())
-            sha256.update(path.read_bytes())
-    return f"{release}+{sha256.hexdigest()[:12]}"
+    return f"{version()}+{sources_digest(('feature_store', 'models'))[:12]}"
 
 
 def training_set_digest(x: NDArray[np.float64], fraud: NDArray[np.bool_]) -> str:

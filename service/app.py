@@ -6,10 +6,11 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
+from feature_store.release import version
 from service import api_docs, security
 from service.head_requests import HeadAsGet
 from service.health.job_watch import JobWatch
-from service.health.routes import health_routes, sidecar_version
+from service.health.routes import health_routes
 from service.labels.routes import label_routes
 from service.metrics.collector import registry_of
 from service.metrics.http import HttpMetrics
@@ -59,7 +60,7 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
     # FastAPI's own documentation pages would load scripts from another host
     app = FastAPI(
         title="card-fraud sidecar",
-        version=sidecar_version(),
+        version=version(),
         lifespan=lifespan,
         openapi_url=None,
         docs_url=None,

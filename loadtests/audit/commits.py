@@ -1,10 +1,12 @@
 """Commit and input record of an output record, from its headers and its value."""
 
 import json
+import re
 from typing import NamedTuple
 
 from loadtests.oracle import Record
 
+RELEASE = re.compile(r"[^+ ]+\+[0-9a-f]{8}")
 TopicPartition = tuple[str, int]
 """(topic, partition)."""
 
@@ -34,6 +36,15 @@ def commit_of(record: Record) -> Commit:
         )
     except (KeyError, ValueError):
         return Commit("", -1, -1)
+
+
+def release_of(record: Record) -> str | None:
+    """Return the release that an output record's header names; None without a valid header."""
+    try:
+        name = (dict(record.headers).get("release") or b"").decode()
+    except ValueError:
+        return None
+    return name if RELEASE.fullmatch(name) else None
 
 
 def source(record: Record) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from loadtests.audit.agreement import adapted_to_release, different_fields, unrounded_fields
+from loadtests.audit.commits import release_of
 from loadtests.audit.findings import DIFFERENT, DUPLICATED, MISSING, UNEXPECTED, Findings
 from loadtests.oracle import Outcome, Part, Record, digest, part
 from streaming_job.contracts.topics import Topics
@@ -102,6 +103,8 @@ class Found:
             for name in different_fields(expected, alert)
         ]
         wrong += [f"{name}: not rounded to the decimals of the contract" for name in unrounded_fields(alert)]
+        if (release := release_of(record)) is None or alert.get("release") != release:
+            wrong.append(f"release: {alert.get('release')!r}, and the record's header names {release!r}")
         key = expected["card_id"].encode()
         if record.key != key:
             wrong.append(f"the record's key: {record.key!r} instead of {key!r}")

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from feature_store.catalogue import NAMES
+from feature_store.release import RELEASE
 from feature_store.state.arena import MemoryArena
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import MemoryPieces, Meta
@@ -133,6 +134,7 @@ def _by_job(card: CardLog, settings: JobSettings, partitions: int, load: LoadMod
         KeyGroups(settings.partitioner, partitions, 1),
         TimeLimits(settings.allowed_lateness_ms, settings.allowed_skew_ms, settings.refuse_card_numbers),
         lambda ref: load(ref).on(NAMES),
+        release=str(card.alert.get("release")),  # an alert of another release is rebuilt by this one
     )
     quiet = {(topics.model_rollouts, 0): EVERYTHING}
     core = GroupCore(
@@ -244,6 +246,8 @@ def _rests_on(card: CardLog) -> dict[str, Any]:
         ][-SHOWN:],
         "rollout_offsets": [record.offset for record in card.rollouts if record.timestamp <= arrival],
         "rollouts_refused": card.refused,
+        "release": alert.get("release"),
+        "rebuilt_by_release": RELEASE,
         "plan": {name: alert.get(name) for name in ("rollout_id", "rollout_seq", "role", "model", "policy")},
         "membership": alert.get("membership"),
         "score": alert["score"],

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from loadtests.audit import breach_audit
 from loadtests.audit.breach_audit import Breached
-from loadtests.audit.commits import Commit, TopicPartition, commit_of, source, source_of_letter
+from loadtests.audit.commits import Commit, TopicPartition, commit_of, release_of, source, source_of_letter
 from loadtests.audit.trial_audit import CommitTrials, TrialAudit, TrialCounts, trial_counts
 from loadtests.oracle import Kind, Record
 from streaming_job.contracts.topics import Topics
@@ -20,6 +20,7 @@ class _Progress(NamedTuple):
     """The fields of a progress record that the audit needs: whole records would take too much memory."""
 
     key_groups: int
+    release: str
     counts: Counter[str]
     digests: dict[str, str | None]
     """Digests of the alerts, by name of their count; None if an older release did not write one."""
@@ -54,6 +55,8 @@ class ProgressAudit:
         self._progress: dict[Commit, _Progress] = {}
         self._alerts: dict[tuple[Commit, str], list[Record]] = defaultdict(list)
         self._dead_letters: dict[Commit, list[tuple[TopicPartition, int]]] = defaultdict(list)
+        self._releases: dict[Commit, set[str | None]] = defaultdict(set)
+        """Releases that the headers of a commit's records name."""
         self.problems: list[str] = []
         """Descriptions of the differences."""
         self.trials = TrialAudit(self.problems)
@@ -72,17 +75,22 @@ class ProgressAudit:
             for partition, _, end in progress.spans
         ):
             return
+        self._releases[commit].add(release_of(record))
         if commit in self._progress:
             self.problems.append(f"{commit} was written twice")
         self._progress[commit] = progress
 
     def add_alert(self, record: Record) -> None:
         """Add a record of fraud-alerts, shadow-alerts or suppressed-alerts."""
-        self._alerts[commit_of(record), record.topic].append(record)
+        commit = commit_of(record)
+        self._alerts[commit, record.topic].append(record)
+        self._releases[commit].add(release_of(record))
 
     def add_dead_letter(self, record: Record) -> None:
         """Add a record of dead-letters."""
-        self._dead_letters[commit_of(record)].append(source_of_letter(record))
+        commit = commit_of(record)
+        self._dead_letters[commit].append(source_of_letter(record))
+        self._releases[commit].add(release_of(record))
 
     def table_ends(self) -> tuple[Ends, Ends]:
         """Return the offsets up to which the furthest and the slowest key group have read the tables."""
@@ -154,6 +162,11 @@ class ProgressAudit:
         self.problems += breach_audit.problems(breaches, lambda *commit: by_commit.get(commit))
 
     @property
+    def releases(self) -> Counter[str]:
+        """Number of commits of each release."""
+        return Counter(progress.release for progress in self._progress.values())
+
+    @property
     def late_table_changes(self) -> int:
         """How many table changes the job itself counted as read too late for a transaction they affect."""
         return sum(progress.counts["late_table_changes"] for progress in self._progress.values())
@@ -169,6 +182,9 @@ class ProgressAudit:
             expected_digest = progress.digests[name]
             if digest.hexdigest() != expected_digest and (expected_digest is not None or alerts):
                 self.problems.append(f"{commit}: the {name} have another digest than in the progress record")
+        if others := self._releases[commit] - {progress.release}:
+            names = ", ".join(sorted(str(name) for name in others))
+            self.problems.append(f"{commit}: release {progress.release}, and headers of records name {names}")
         for (topic, partition), _, _ in progress.spans:
             if topic == self._transactions and partition % progress.key_groups != commit.key_group:
                 self.problems.append(f"{commit}: {topic}[{partition}] belongs to another key group")
@@ -228,6 +244,7 @@ def _progress(row: Mapping[str, Any]) -> _Progress:
     totals = row["totals"]
     return _Progress(
         int(row["key_groups"]),
+        str(row["release"]),
         Counter(row["counts"]),
         {
             "alerts": str(row["alerts_digest"]),

@@ -53,6 +53,8 @@ class Verdict:
     """Differences between the progress records and the outputs or the oracle."""
     late_table_changes: int = 0
     """Table changes read too late for transactions that they should have affected, as counted by the job."""
+    releases: Counter[str] = field(default_factory=Counter)
+    """Number of commits by the release that decided."""
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
     """First offset that was not audited, by input partition."""
 
@@ -92,6 +94,7 @@ class Verdict:
             "late_table_changes": self.late_table_changes,
             "examples": self.findings.examples,
             "progress_problems": self.problems,
+            "releases": dict(sorted(self.releases.items())),
             "ends": [[topic, partition, end] for (topic, partition), end in sorted(self.ends.items())],
         }
 
@@ -155,6 +158,7 @@ def verify(
     audit.trials.check_totals(verdict.trials)
     audit.check_breaches(Breached(*breach) for breach in rollouts.breaches())
     verdict.problems, verdict.late_table_changes = audit.problems, audit.late_table_changes
+    verdict.releases = audit.releases
     return verdict
 
 

@@ -74,14 +74,15 @@ STATUS: dict[str, Any] = {
     },
     "feature_drift": None,
     "limits": {"commit_s": 10.0, "latency_s": 10.0, "held_s": 60.0, "heartbeat_s": 102.0, "epoch_s": 201.0},
-    "versions": {"sidecar": "0.1.0", "python": "3.11.9"},
+    "versions": {"sidecar": "0.1.0", "python": "3.11.9", "job": "0.1.0+3f2a9c1e"},
     "restarts": 0,
 }  # fmt: skip
 PROGRESS: dict[str, Any] = {
     "key_groups": 1,
     "groups": {
         "0": {
-            "schema_version": 2, "job_id": "card-fraud", "query_id": "9d2f", "key_group": 0, "key_groups": 1,
+            "schema_version": 2, "job_id": "card-fraud", "query_id": "9d2f",
+            "release": "0.1.0+3f2a9c1e", "key_group": 0, "key_groups": 1,
             "commit_id": 4711, "epoch": 318, "started_at": AT * 1000 - 5, "written_at": AT * 1000,
             "alerts_by_rule": {"score": 2}, "dead_letters_by_reason": {}, "rollout_id": "card-fraud-6",
         }

@@ -1,7 +1,6 @@
 """Routes of health: `/livez`, `/healthz`, `/readyz`, `/metrics`, `/v1/progress`, `/v1/status`."""
 
 import platform
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import orjson
@@ -9,6 +8,7 @@ from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
+from feature_store.release import version
 from service import openapi
 from service.health import examples
 from service.health.groups import key_groups
@@ -30,7 +30,7 @@ def health_routes(job: JobWatch, registry: CollectorRegistry) -> APIRouter:
         registry: registry of the metrics.
     """
     router = APIRouter()
-    versions = {"sidecar": sidecar_version(), "python": platform.python_version()}
+    versions = {"sidecar": version(), "python": platform.python_version()}
     metrics = CachedAnswer(lambda: generate_latest(registry))
     status = CachedAnswer(lambda: orjson.dumps(status_of(job.view(), job.settings, versions)))
 
@@ -89,11 +89,3 @@ def health_routes(job: JobWatch, registry: CollectorRegistry) -> APIRouter:
         return JSONResponse({"key_groups": key_groups(groups), "groups": by_group})
 
     return router
-
-
-def sidecar_version() -> str:
-    """Return the version of the installed package."""
-    try:
-        return version("card-fraud")
-    except PackageNotFoundError:
-        return "0"  # runs from a checkout that is not installed

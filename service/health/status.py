@@ -55,9 +55,15 @@ def status_of(view: View, settings: ServiceSettings, versions: Mapping[str, str]
         "rollout": {"champion": champions(view.groups), "open": open_rollout(view.groups)},
         "feature_drift": _feature_drift(view),
         "limits": _limits(view),
-        "versions": dict(versions),
+        "versions": {**versions, **_release(view)},
         "restarts": view.assessment.restarts if view.assessment else 0,
     }
+
+
+def _release(view: View) -> dict[str, str]:
+    """Return the release of the job, as its newest progress records name it; several during an upgrade."""
+    releases = {str(record["release"]) for record in view.groups.values()}
+    return {"job": ", ".join(sorted(releases))} if releases else {}
 
 
 def _parts(view: View, heartbeats: str) -> Iterator[dict[str, Any]]:

@@ -86,9 +86,10 @@ def _sizes(groups: Groups) -> list[Metric]:
 
 def _infos(groups: Groups) -> list[Metric]:
     families: list[Metric] = []
-    job = InfoMetricFamily("fraud_job", "The job and its query", labels=[])
-    for job_id, query_id in sorted({(str(r["job_id"]), str(r["query_id"])) for r in groups.values()}):
-        job.add_metric([], {"job_id": job_id, "query_id": query_id})
+    job = InfoMetricFamily("fraud_job", "The job, its query and its release", labels=[])
+    names = ("job_id", "query_id", "release")
+    for values in sorted({tuple(str(record[name]) for name in names) for record in groups.values()}):
+        job.add_metric([], dict(zip(names, values, strict=True)))
     families.append(job)
     model = InfoMetricFamily("fraud_model", "The champion when the group last decided", labels=["key_group"])
     rollout = InfoMetricFamily(

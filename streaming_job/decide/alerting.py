@@ -27,6 +27,7 @@ def alert(
     state: GroupState,
     outcome: Outcome,
     topic: str,
+    release: str,
     block: NDArray[np.void],
     quotes: pa.BinaryArray,
     cards: NDArray[np.int32],
@@ -39,6 +40,7 @@ def alert(
         state: the key group's state, which counts the alerts of each card.
         outcome: receives the alerts.
         topic: topic of the transactions.
+        release: the release that the alerts name.
         block: records of TRANSACTION, shape (n,).
         quotes: the text fields that an alert copies from its transaction (`transactions.quote`), n rows.
         cards: indices of the transactions' cards in the state (`card_numbers`), shape (n,).
@@ -71,7 +73,7 @@ def alert(
     )  # fmt: skip
     suppressed[rows] = counts.held_since > 0
     top_features, failures = _explain(rulings, alerted)
-    contexts = _contexts(state, topic, block, quotes, applied, rows, counts)
+    contexts = _contexts(state, topic, release, block, quotes, applied, rows, counts)
     for row, held_since, context in zip(rows.tolist(), counts.held_since.tolist(), contexts, strict=True):
         if row not in ruling_rows:
             continue
@@ -103,6 +105,7 @@ def _terms(n: int, rulings: Sequence[Ruling], rows: NDArray[np.int64]) -> AlertT
 def _contexts(
     state: GroupState,
     topic: str,
+    release: str,
     block: NDArray[np.void],
     quotes: pa.BinaryArray,
     applied: Applied,
@@ -123,7 +126,7 @@ def _contexts(
         units, country, time, arrival, partition, offset, *flags_and_counts = row
         profile = profiles[version] if version >= 0 else None
         yield AlertContext._make(
-            (*text, units, country_name(country), time, arrival, topic, partition, offset, profile,
+            (*text, units, country_name(country), time, arrival, release, topic, partition, offset, profile,
              *flags_and_counts)
         )  # fmt: skip
 

@@ -52,6 +52,8 @@ class AlertContext(NamedTuple):
     country: str
     event_time: int
     arrival_time: int
+    release: str
+    """The release that decides (`feature_store.release`)."""
     topic: str
     """Topic of the transaction."""
     partition: int
@@ -115,6 +117,7 @@ def build(
         # a job without merchant facts has only the first columns of ALL_NAMES
         "features": dict(zip(ALL_NAMES, ruling.features[row].tolist(), strict=False)),
         "model": model_of(decider),
+        "release": context.release,
         "rollout_id": decider.rollout_id,
         "rollout_seq": decider.seq,
         "role": decider.role,

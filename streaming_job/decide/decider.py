@@ -58,6 +58,8 @@ class Deciders:
     """Units of the running trials; updated by the decider."""
     features: FeatureCounts
     """Counts of the champion's features; updated by the decider."""
+    release: str
+    """The release that alerts name."""
     merchants: Lookup | None = None
     """Lookup of merchant label features; None without merchant facts."""
 
@@ -129,8 +131,8 @@ class Decider:
             decisions.version[rows] = applied.version
             rulings = self._rule(batch[rows], applied)
             decisions.alerted[rows], decisions.suppressed[rows] = alert(
-                self._state, self._outcome, self._topic, batch[rows], quotes[rows], cards[rows], applied,
-                rulings,
+                self._state, self._outcome, self._topic, self._deciders.release, batch[rows], quotes[rows],
+                cards[rows], applied, rulings,
             )  # fmt: skip
             self._watch.lap("decide")
         return decisions

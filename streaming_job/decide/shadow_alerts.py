@@ -37,6 +37,7 @@ def build(context: AlertContext, ruling: Ruling, row: int) -> list[Alert]:
             "challenger": decider.challenger,
             "role": decider.role,
             "model": model_of(decider),
+            "release": context.release,
             "threshold": decider.policy.threshold,
             **_verdict(result, row, context.suspicious_day),
             "champion": _verdict(champion, row, context.suspicious_day),

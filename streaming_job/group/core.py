@@ -97,7 +97,7 @@ class GroupCore:
             )
         self._deciders = Deciders(
             self._rollouts, rules.load_model, challengers, self._trial.units, self._trial.features,
-            None if self.facts is None else self.facts.table.features,
+            rules.release, None if self.facts is None else self.facts.table.features,
         )  # fmt: skip
         self._warm_up()
         self.watch = Stopwatch(self.outcome)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from feature_store.merchants.catalogue import computed
+from feature_store.release import RELEASE
 from streaming_job.contracts.topics import Topics
 from streaming_job.decide.scoring import LoadModel
 from streaming_job.decode.transactions import TimeLimits
@@ -28,6 +29,8 @@ class Rules:
     """Like `load_model`, but for challengers and without retries; None: `load_model` is used."""
     merchants: MerchantRules | None = None
     """Rules of merchant facts; None: the job keeps none."""
+    release: str = RELEASE
+    """The release that alerts name."""
 
     @property
     def tables(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from feature_store.catalogue import IDENTITIES
+from feature_store.release import RELEASE
 from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import Outcome
 from streaming_job.progress.record import alerts_digest, counts_of, dead_letters_by, histograms_of
@@ -56,6 +57,7 @@ class GroupProgress:
             "schema_version": 2,
             "job_id": job_id,
             "query_id": query_id,
+            "release": RELEASE,
             "key_group": key_group,
             "key_groups": key_groups,
             "settings": settings or {},

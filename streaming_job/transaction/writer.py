@@ -16,6 +16,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from feature_store.release import RELEASE
 from streaming_job.dead_letters.record import DeadLetter
 from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import Alert
@@ -194,6 +195,7 @@ class GroupWriter:
             ("query_id", self._query_id.encode()),
             ("key_group", str(self._group).encode()),
             ("commit_id", str(output.commit_id).encode()),
+            ("release", RELEASE.encode()),
         ]
         # Step 2. Begin: readers see none of the following before the commit.
         producer.begin()
@@ -210,7 +212,7 @@ class GroupWriter:
             producer.produce(topics.dead_letters, letter.record_key, letter.encode(), headers)
         for fact in output.facts:
             producer.produce(topics.merchant_facts, str(self._group).encode(), fact, headers)
-        producer.produce(topics.job_progress, self._settings.job_id.encode(), output.progress, [])
+        producer.produce(topics.job_progress, self._settings.job_id.encode(), output.progress, headers)
         # Step 4. Wait until the brokers have all records.
         producer.flush()
         reach(Step.SENT)

@@ -54,6 +54,7 @@ def alert(
         ],
         "features": values,
         "model": {"name": "card-fraud", "version": "1", "digest": "cd" * 32},
+        "release": "0.1.0+0123abcd",
         "rollout_id": "card-fraud-1",
         "role": "champion",
         "profile": None,

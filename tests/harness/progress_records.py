@@ -23,6 +23,7 @@ def progress(commit_id: int = 1, key_group: int = 0, key_groups: int = 1, **chan
         "schema_version": 2,
         "job_id": "card-fraud",
         "query_id": "q1",
+        "release": "0.1.0+0123abcd",
         "key_group": key_group,
         "key_groups": key_groups,
         "commit_id": commit_id,

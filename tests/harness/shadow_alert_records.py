@@ -19,7 +19,7 @@ def shadow_alert(
         rollout_id: of the trial.
     """
     of_alert = alert(number, at_ms)
-    names = ("alert_id", "card_id", "transaction_id", "arrival_time", "model", "source")
+    names = ("alert_id", "card_id", "transaction_id", "arrival_time", "model", "release", "source")
     verdict = {True: {"score": 0.9, "alerts": True, "rules": ["score"]}}
     verdict[False] = {"score": 0.1, "alerts": False, "rules": []}
     record = {

@@ -40,6 +40,7 @@ from typer.testing import CliRunner
 
 from deploy import cli
 from feature_store.catalogue import IDENTITIES
+from feature_store.release import RELEASE
 from loadtests.faults.installation import UNDISTURBED, Installation, trained, world
 from loadtests.faults.job_process import JobProcess
 from loadtests.oracle import Kind
@@ -136,6 +137,9 @@ def test_records_keep_their_contracts(installed: Installation, job: JobProcess) 
             assert headers["query_id"]
             assert int(headers["key_group"] or b"") in range(installed.settings.key_groups)
             assert int(headers["commit_id"] or b"") > 0
+            assert headers["release"] == RELEASE.encode()
+    for record in (*installed.read(topics.fraud_alerts), *installed.progress()):
+        assert decoded(record.value)["release"] == RELEASE
 
 
 def test_progress_has_keys_and_no_gaps_in_each_group(installed: Installation, job: JobProcess) -> None:

@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from harness.writer_bench import OWN, At, Killed, WriterBench, die
 
+from feature_store.release import RELEASE
 from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import Alert
 from streaming_job.runtime.failpoints import Step
@@ -66,9 +67,9 @@ def test_transactions_are_written_once_and_the_next_process_continues_after_them
 
 def test_headers_and_metadata_have_the_number_of_the_transaction(bench: WriterBench) -> None:
     bench.write(bench.writer("a"), 1)
-    for topic in (bench.topics.fraud_alerts, bench.topics.dead_letters):
-        for record in bench.log.read(topic):
-            assert dict(record.headers) == {"query_id": b"q", "key_group": b"0", "commit_id": b"1"}
+    names = {"query_id": b"q", "key_group": b"0", "commit_id": b"1", "release": RELEASE.encode()}
+    for topic in (bench.topics.fraud_alerts, bench.topics.dead_letters, bench.topics.job_progress):
+        assert [dict(record.headers) for record in bench.log.read(topic)][-1] == names
     assert [record.key for record in bench.log.read(bench.topics.job_progress)] == [
         bench.settings.job_id.encode()
     ]

@@ -19,7 +19,8 @@ SETTINGS = JobSettings(
 )
 ALERTS = ("fraud-alerts", "shadow-alerts", "suppressed-alerts")
 SIDES = ("both", "only_champion", "only_challenger")
-HEADERS = (("query_id", b"q"), ("key_group", b"0"), ("commit_id", b"1"))
+RELEASE = "0.1.0+0123abcd"
+HEADERS = (("query_id", b"q"), ("key_group", b"0"), ("commit_id", b"1"), ("release", RELEASE.encode()))
 
 
 class MemoryLog:
@@ -83,7 +84,8 @@ def job_output(world: World) -> MemoryLog:
             name = "suppressed-alerts" if outcome.kind == Kind.SUPPRESSED else "fraud-alerts"
             written.append((name, outcome.alert))
         for name, alert in written:
-            value, key = json.dumps(alert).encode(), alert["card_id"].encode()
+            value = json.dumps({**alert, "release": RELEASE}).encode()
+            key = alert["card_id"].encode()
             alerts[name].append(Record(name, 0, len(alerts[name]), START, key, value, HEADERS))
         if outcome.kind == Kind.DEAD_LETTER:
             letters.append(letter_of(outcome, record)._replace(offset=len(letters)))
@@ -137,6 +139,7 @@ def progress(world: World, alerts: dict[str, list[Record]], letters: list[Record
     }
     value = {
         "query_id": "q",
+        "release": RELEASE,
         "key_group": 0,
         "key_groups": 1,
         "commit_id": 1,
@@ -155,7 +158,7 @@ def progress(world: World, alerts: dict[str, list[Record]], letters: list[Record
         ],
         "totals": {"since": 1, "commits": 1, "counts": counts, "trials": trials(world)},
     }
-    return Record("job-progress", 0, 0, START, b"job", json.dumps(value).encode())
+    return Record("job-progress", 0, 0, START, b"job", json.dumps(value).encode(), HEADERS)
 
 
 def audit(log: MemoryLog) -> Verdict:

@@ -7,6 +7,7 @@ import pytest
 from audited_log import SETTINGS, MemoryLog, changed
 from harness.job_world import HOUR, MINUTE, World, load
 
+from feature_store.release import RELEASE
 from loadtests.audit.card_log import AlertError
 from loadtests.audit.one_alert import Rebuilt, rebuild
 from loadtests.oracle import Record
@@ -68,6 +69,16 @@ def test_every_alert_is_recomputed_byte_for_byte(log: MemoryLog) -> None:
         assert rests_on["plan"]["rollout_id"] == content["rollout_id"]
         assert rests_on["features"] == content["features"]
     assert {json.loads(alert.value or b"")["rollout_id"] for alert in alerts} == {"r1", "r2"}
+
+
+def test_an_alert_of_another_release_that_decides_alike_is_rebuilt_byte_for_byte(log: MemoryLog) -> None:
+    alerts = log.topics["fraud-alerts"]
+    value = (alerts[3].value or b"").replace(RELEASE.encode(), b"0.0.9+00000000")
+    alerts[3] = alerts[3]._replace(value=value)
+    result = rebuilt(log, alerts[3])
+    assert result.is_clean, result.report()
+    assert result.rests_on["release"] == "0.0.9+00000000"
+    assert result.rests_on["rebuilt_by_release"] == RELEASE
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,18 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 
 import pytest
-from audited_log import MemoryLog, audit, changed, counts, digest, job_output, letter_of, refused
+from audited_log import (
+    HEADERS,
+    RELEASE,
+    MemoryLog,
+    audit,
+    changed,
+    counts,
+    digest,
+    job_output,
+    letter_of,
+    refused,
+)
 from oracle_world import START, World
 
 from loadtests.audit.comparison import Found
@@ -33,6 +44,7 @@ def progress(
     """A progress record of one of two key groups; spans are (topic, partition, start offset, end offset)."""
     value = {
         "query_id": "q",
+        "release": RELEASE,
         "key_group": group,
         "key_groups": 2,
         "commit_id": commit_id,
@@ -44,7 +56,7 @@ def progress(
         ],
         "totals": {"since": 1, "commits": commits or commit_id, "counts": total or {}},
     }
-    return Record("job-progress", 0, commit_id, START, b"job", json.dumps(value).encode())
+    return Record("job-progress", 0, commit_id, START, b"job", json.dumps(value).encode(), HEADERS)
 
 
 def problems(*records: Record, ends: Mapping[tuple[str, int], int] | None = None) -> list[str]:
@@ -213,6 +225,26 @@ def test_unknown_fields_of_an_alert_are_tolerated(log):
     alerts = log.topics["fraud-alerts"]
     alerts[0] = changed(alerts[0], colour="red")
     assert counts(audit(log)) == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("topic", ["fraud-alerts", "dead-letters", "job-progress"])
+@pytest.mark.parametrize("header", [(("release", b"0.2.0+0123abcd"),), (("release", b"0.1.0"),), ()])
+def test_every_record_of_a_commit_names_the_release_of_its_progress_record(log, topic, header):
+    records = log.topics[topic]
+    records[0] = records[0]._replace(headers=(*HEADERS[:3], *header))
+    assert any("headers of records name" in problem for problem in audit(log).problems)
+
+
+def test_an_alert_names_the_release_of_its_header(log):
+    alerts = log.topics["fraud-alerts"]
+    alerts[0] = changed(alerts[0], release="0.2.0+0123abcd")
+    verdict = audit(log)
+    assert counts(verdict) == (1, 0, 1, 1)
+    assert "release: '0.2.0+0123abcd'" in verdict.findings.examples[0]
+
+
+def test_the_report_lists_the_releases_that_decided(log):
+    assert audit(log).report()["releases"] == {RELEASE: 1}
 
 
 def test_alert_under_another_key_differs(log):

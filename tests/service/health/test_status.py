@@ -93,6 +93,7 @@ def test_a_working_job_is_ok_and_has_rates() -> None:
     assert status["state"]["cards"] == 50
     assert status["rollout"]["champion"]["rollout_id"] == "card-fraud-1"
     assert status["rollout"]["open"] is None
+    assert status["versions"]["job"] == "0.1.0+0123abcd"
     assert status["limits"]["commit_s"] == SETTINGS.limit_floor_s  # commits take 0.1 s
     states = {part["name"]: part["state"] for part in status["parts"]}
     assert states.pop("feed") == "unknown"  # without heartbeats nobody knows whether the feed is alive

@@ -124,7 +124,7 @@ def test_gauges_show_the_newest_commit_of_each_group() -> None:
     assert seen("fraud_rollout_info", key_group="0", rollout_id="card-fraud-1") == 1
     assert seen("fraud_rollout_info", key_group="1", rollout_id="card-fraud-2") == 1
     assert seen("fraud_rollouts_set_aside", key_group="0") == 0
-    assert seen("fraud_job_info", job_id="card-fraud", query_id="q1") == 1
+    assert seen("fraud_job_info", job_id="card-fraud", query_id="q1", release="0.1.0+0123abcd") == 1
 
 
 def test_rollouts_set_aside_count_until_one_can_be_used() -> None:

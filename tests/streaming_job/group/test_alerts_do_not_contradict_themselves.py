@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from thoroughness import examples
 
 from feature_store.catalogue import NAMES
+from feature_store.release import RELEASE
 from models.policy import DECLINE, ESCALATED, MISSING_PROFILE, REVIEW, RULES, SCORE, Policy
 from models.scoring import Projection, Scorer
 from models.sentences.alerts import of_alert
@@ -76,6 +77,7 @@ def base_of(model: Scorer) -> float:
 def check_rules(alert: Mapping[str, Any], policy: Policy) -> None:
     rules, score, values = alert["rules"], alert["score"], alert["features"]
     assert rules == [rule for rule in RULES if rule in rules] != []
+    assert alert["release"] == RELEASE
     assert alert["threshold"] == policy.threshold
     assert (SCORE in rules) == (score is not None and score >= alert["threshold"])
     for window in ("1m", "5m", "1h"):

@@ -29,6 +29,7 @@ from thoroughness import examples
 
 from feature_store.catalogue import NAMES
 from feature_store.kernels.hashing import hash_string
+from feature_store.release import RELEASE
 from models.feature_bins import SAMPLED
 from streaming_job.contracts import Contract, Reason, validate
 from streaming_job.decide.rollout_history import NoRolloutError
@@ -61,6 +62,7 @@ def test_job_alerts_exactly_where_the_oracle_does(seed):
         row, wanted_row = (np.array(list(a.pop("features").values()), float) for a in (ours, theirs))
         np.testing.assert_allclose(row, wanted_row, rtol=1e-9, atol=1e-9)
         assert [r["feature"] for r in ours.pop("reasons")] == [r["feature"] for r in theirs.pop("reasons")]
+        assert ours.pop("release") == RELEASE
         assert ours == theirs
     refused = sorted((o.topic, o.partition, o.offset, o.reason.value) for o in expected if o.reason)
     assert dead_letters(world.run(cuts=(40, 90), groups=2)) == refused
@@ -282,6 +284,7 @@ def test_the_same_amount_in_another_currency_is_no_repetition(rebuild):
     assert [alert["currency"] for alert in alerts] == ["JPY", "EUR"]
     assert len({alert["alert_id"] for alert in alerts}) == 2
     assert sum(outcome.counts["duplicates"] for outcome in outcomes) == 1
+    assert [alert.pop("release") for alert in alerts] == 2 * [RELEASE]
     assert alerts == expected_alerts(world.expected())
 
 

@@ -14,6 +14,7 @@ from harness.random_trials import NO_NUMBER, RAISES, load_any
 from harness.rollout_records import challenger, event, proposed
 
 from feature_store.kernels.hashing import hash_string
+from feature_store.release import RELEASE
 from models.policy import Counts, Policy, decide
 from models.registry import ModelRef
 from models.rollouts.events import Challenger, Type
@@ -100,6 +101,7 @@ def test_differing_verdicts_are_shadow_alerts_and_counted_in_units(cuts: tuple[i
     policy = Policy(0.5, 99)
     for shadow in shadows:
         validate(Contract.SHADOW_ALERT, shadow)
+        assert shadow["release"] == RELEASE
         assert not shadow["alerts"]
         assert shadow["champion"]["alerts"]
         assert shadow["champion"]["rules"] == ["score"]
@@ -196,6 +198,7 @@ def test_cooldown_and_escalation_follow_the_cards_own_alerts() -> None:
         alerts, (held,) = by_arrival(outcome.alerts), by_arrival(outcome.suppressed)
         validate(Contract.ALERT, held)
         assert held["suppressed_by"] == {"arrival_time": START}
+        assert held["release"] == RELEASE
         assert [alert["decision"] for alert in alerts] == ["review", "decline", "decline"]
         assert [alert["rules"][-1] for alert in alerts] == ["score", "escalated", "escalated"]
         assert [alert["suspicious_count"]["day"] for alert in alerts] == [1, 3, 4]
