@@ -6,6 +6,7 @@ Plain `json` and `if`: slow, obvious, and written independently of the job's dec
 import json
 import math
 import re
+import unicodedata
 from typing import Any
 
 from loadtests.oracle.partitions import partition_of
@@ -137,12 +138,72 @@ def integer(row: Any, name: str, least: int, most: int) -> int:
     return value
 
 
+def _ascii(text: str) -> str:
+    """Return a text with ASCII digits, spaces and hyphens for all others."""
+    plain = ""
+    for character in text:
+        if character.isdecimal():
+            plain += str(int(character))
+        else:
+            kind = unicodedata.category(character)
+            plain += " " if kind == "Zs" else "-" if kind == "Pd" else character
+    return plain
+
+
+def _runs(text: str) -> list[tuple[str, str]]:
+    """Return each run of digits, single spaces and hyphens between them included, and what follows it."""
+    parts = re.split("([0-9]+(?:[ -][0-9]+)*)", text)
+    return list(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def _is_number(run: str) -> bool:
+    """Return whether a run is 13 to 19 digits with a valid Luhn check digit."""
+    digits = run.replace(" ", "").replace("-", "")
+    odd, even = digits[::-1][::2], digits[::-1][1::2]
+    total = sum(map(int, odd)) + sum(sum(map(int, str(2 * int(digit)))) for digit in even)
+    return 13 <= len(digits) <= 19 and total % 10 == 0
+
+
+def _is_issued(run: str) -> bool:
+    """Return whether a scheme has numbers that begin like a run and are as long."""
+    digits = run.replace(" ", "").replace("-", "")
+    length, four = len(digits), int(digits[:4])
+    if four // 1000 == 4:
+        return length in (13, 16, 19)
+    if four // 100 in range(51, 56) or 2221 <= four <= 2720:
+        return length == 16
+    if four // 100 in (34, 37):
+        return length == 15
+    if 3000 <= four <= 3059 or four // 100 in (36, 38, 39):
+        return length >= 14
+    if 3528 <= four <= 3589:
+        return length >= 16
+    return four // 1000 == 6 or four // 100 in (50, 56, 57, 58)
+
+
+def _is_hexadecimal(text: str) -> bool:
+    letters = re.sub("[0-9-]", "", text)
+    return len(letters) > 1 and set(letters) <= set("abcdefABCDEF")
+
+
 def is_card_number(card_id: str) -> bool:
-    """Return whether a card id is 13 to 19 digits with a valid Luhn check digit."""
-    if not re.fullmatch("[0-9]{13,19}", card_id):
-        return False
-    odd, even = card_id[::-1][::2], card_id[::-1][1::2]
-    return (sum(map(int, odd)) + sum(sum(map(int, str(2 * int(digit)))) for digit in even)) % 10 == 0
+    """Return whether a card id is or holds a card number."""
+    text = _ascii(card_id)
+    for run, _ in _runs(text):
+        if _is_number(run) and (run == text or (_is_issued(run) and not _is_hexadecimal(text))):
+            return True
+    return False
+
+
+def shows_card_number(other_id: str) -> bool:
+    """Return whether another id holds a card number as it is printed on a card, or on its stripe."""
+    text = _ascii(other_id)
+    return not _is_hexadecimal(text) and any(
+        _is_number(run)
+        and _is_issued(run)
+        and (re.match("[0-9]{4}[ -]", run) or (run.isdigit() and rest.startswith(("=", "^"))))
+        for run, rest in _runs(text)
+    )
 
 
 def read_transaction(record: Record, rules: Rules) -> Transaction:
@@ -161,7 +222,9 @@ def read_transaction(record: Record, rules: Rules) -> Transaction:
     currency = text(row, "currency", CURRENCY)
     country = text(row, "country", COUNTRY)
     event_time = integer(row, "event_time", 0, MAX_EVENT_TIME)
-    if rules.refuse_card_numbers and is_card_number(card_id):
+    if rules.refuse_card_numbers and (
+        is_card_number(card_id) or any(map(shows_card_number, (transaction_id, merchant_id)))
+    ):
         raise RefusedError(Reason.CARD_NUMBER)
     if event_time < record.timestamp - rules.allowed_lateness_ms:
         raise RefusedError(Reason.TOO_LATE)

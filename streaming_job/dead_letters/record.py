@@ -4,6 +4,9 @@ A dead letter contains key and value of its record, together up to MAX_CARRIED b
 not fit is replaced by its size and SHA-256; its bytes stay in the log (`originals` fetches them). So the dead
 letter of any record fits into the dead-letters topic, and a mini-batch of huge records does not make an
 output transaction of gigabytes.
+
+The dead letter of a card number contains no copy of it: of the value only size and SHA-256, and nothing of
+the key, from whose SHA-256 the number could be guessed.
 """
 
 import base64
@@ -43,15 +46,17 @@ class DeadLetter:
 
     @property
     def record_key(self) -> bytes | None:
-        """Kafka key of the dead letter: the record's key; None if it has more than MAX_RECORD_KEY bytes."""
-        return None if self.key is not None and len(self.key) > MAX_RECORD_KEY else self.key
+        """Kafka key of the dead letter: the record's key; None if it is too long, or may be a card number."""
+        is_too_long = self.key is not None and len(self.key) > MAX_RECORD_KEY
+        return None if is_too_long or self.reason is Reason.CARD_NUMBER else self.key
 
     def encode(self) -> bytes:
         """Encode as contract dead-letter.v1; less than MAX_LETTER bytes together with `record_key`.
 
         The key is included if it fits, then the value if it fits beside the key.
         """
-        room = MAX_CARRIED
+        hides = self.reason is Reason.CARD_NUMBER
+        room, key = (0, None) if hides else (MAX_CARRIED, self.key)
         fields: dict[str, Any] = {
             "schema_version": 1,
             "reason": self.reason.value,
@@ -61,7 +66,7 @@ class DeadLetter:
             "offset": self.offset,
             "arrival_time": self.arrival,
         }
-        for name, content in (("key", self.key), ("value", self.value)):
+        for name, content in (("key", key), ("value", self.value)):
             fields[f"{name}_base64"] = None
             if content is None:
                 continue

@@ -24,7 +24,7 @@ from models.rollouts import reading
 from streaming_job.contracts import Contract, ContractError, Reason
 from streaming_job.dead_letters.letter import Letter, LetterError
 from streaming_job.dead_letters.settings import LetterSettings
-from streaming_job.decode import labels, profiles, strict
+from streaming_job.decode import card_numbers, labels, profiles, strict
 from streaming_job.decode.strict import Rejected
 from streaming_job.log import topic_reader, topic_writer
 from streaming_job.log.partitioner import KeyGroups, Partitioner
@@ -73,9 +73,9 @@ def check(letters: Sequence[Letter], settings: LetterSettings) -> None:
 def _decode(letter: Letter, settings: LetterSettings) -> None:
     topics = settings.topics
     if letter.topic == topics.transactions:
-        card_id = strict.transaction(letter.value)["card_id"]
+        fields = strict.transaction(letter.value)
         if settings.refuse_card_numbers:
-            strict.check_card_number(card_id)
+            card_numbers.check(fields)
     elif letter.topic == topics.profiles:
         change = profiles.profile_change(
             letter.key, letter.value, letter.partition, letter.offset, letter.arrival

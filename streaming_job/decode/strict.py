@@ -19,8 +19,6 @@ caller's stack."""
 MAX_DIGITS = 4300
 """Maximum number of digits of an integer: Python's own limit."""
 MAX_ID_CHARACTERS = 64
-SHORTEST_CARD_NUMBER, LONGEST_CARD_NUMBER = 13, 19
-"""Numbers of digits (ISO/IEC 7812)."""
 MAX_DETAIL = 200
 """Maximum characters of a rejection's detail, which could otherwise quote a whole record."""
 MAX_AMOUNT = 1e9
@@ -31,7 +29,6 @@ FIELDS = ("transaction_id", "card_id", "merchant_id", "amount", "currency", "cou
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 _BRACKET = re.compile(r"[][{}]")
 _CONTROL = re.compile(r"[\x00-\x1f\ud800-\udfff]")
-_DIGITS = re.compile("[0-9]+")
 _COUNTRY = re.compile(r"[A-Z]{2}", re.ASCII)
 _CURRENCY = re.compile(r"[A-Z]{3}", re.ASCII)
 
@@ -184,25 +181,6 @@ def transaction(value: bytes | None) -> dict[str, Any]:
         "country": country(record, "country"),
         "event_time": integer(record, "event_time", 0, MAX_TIME_MS),
     }
-
-
-def check_card_number(card_id: str) -> None:
-    """Refuse a card_id that has the form of a card number: 13 to 19 digits with a valid check digit (Luhn).
-
-    One in ten tokens of 13 to 19 digits is refused by chance.
-
-    Raises:
-        Rejected: reason card_number.
-    """
-    if not (SHORTEST_CARD_NUMBER <= len(card_id) <= LONGEST_CARD_NUMBER and _DIGITS.fullmatch(card_id)):
-        return
-    digits = [int(digit) for digit in reversed(card_id)]
-    if (sum(digits[::2]) + sum(sum(divmod(2 * digit, 10)) for digit in digits[1::2])) % 10 == 0:
-        raise Rejected(
-            Reason.CARD_NUMBER,
-            "card_id has the form of a card number (13 to 19 digits with a valid check digit); send a token, "
-            "or, if it is a token, set FRAUD_REFUSE_CARD_NUMBERS=false",
-        )
 
 
 def check_time(event_time: int, arrival: int, lateness_ms: int, skew_ms: int) -> None:

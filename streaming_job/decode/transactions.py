@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from feature_store.kernels.hashing import hash_string
 from feature_store.layout import TRANSACTION, UNITS_PER_CURRENCY, country_code, currency_code
 from streaming_job.contracts import Reason
-from streaming_job.decode import columns, luhn, plain, strict
+from streaming_job.decode import card_numbers, columns, plain, strict
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.log.records import Records
 
@@ -30,7 +30,7 @@ class TimeLimits:
     skew_ms: int
     """How far the event time may be after the arrival."""
     refuse_card_numbers: bool = True
-    """Whether a card_id that has the form of a card number is refused."""
+    """Whether a transaction of which an id has the form of a card number is refused (`card_numbers`)."""
 
 
 @dataclass(frozen=True)
@@ -130,16 +130,17 @@ def decode(records: Records, limits: TimeLimits, key_groups: KeyGroups) -> Decod
 
 
 def _check_card_numbers(decoded: Decoded) -> Decoded:
-    numbers = luhn.find_card_numbers(decoded.quotes)
-    if not numbers.any():
-        return decoded
+    suspects = np.flatnonzero(card_numbers.find(decoded.quotes)).tolist()
+    refused = np.zeros(decoded.rows.size, dtype=np.bool_)
     rejections = []
-    for index in np.flatnonzero(numbers).tolist():
+    for index in suspects:
+        ids = split_quote(decoded.quotes[index].as_py())
         try:
-            strict.check_card_number(split_quote(decoded.quotes[index].as_py())[0])
+            card_numbers.check(dict(zip(card_numbers.FIELDS, ids, strict=False)))  # the currency is left
         except strict.Rejected as fault:
+            refused[index] = True
             rejections.append(Rejection(int(decoded.rows[index]), fault.reason, fault.detail))
-    return _without(decoded, numbers, rejections)
+    return _without(decoded, refused, rejections) if rejections else decoded
 
 
 def _check_times(decoded: Decoded, limits: TimeLimits) -> Decoded:

@@ -12,7 +12,7 @@ from feature_store.kernels.hashing import hash_string
 from feature_store.layout import country_code
 from loadtests.oracle.partitions import partition_of
 from streaming_job.contracts import Reason
-from streaming_job.decode import strict, transactions
+from streaming_job.decode import card_numbers, strict, transactions
 from streaming_job.decode.transactions import Decoded, TimeLimits
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.log.records import Records
@@ -89,7 +89,7 @@ def alone(value: bytes | None, arrival: int = NOW) -> Verdict:
     """Outcome of a record by `strict` and a check of its partition: a reason, or the fields for kernels."""
     try:
         fields = strict.transaction(value)
-        strict.check_card_number(fields["card_id"])
+        card_numbers.check(fields)
         strict.check_time(fields["event_time"], arrival, LIMITS.lateness_ms, LIMITS.skew_ms)
     except strict.Rejected as fault:
         return fault.reason
