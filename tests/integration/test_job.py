@@ -354,8 +354,15 @@ def test_each_invalid_record_becomes_a_dead_letter_with_its_bytes(
     installed.send_raw([*GOOD.values()], world().cards.ids[1].as_py().encode())
     installed.caught_up(job)
     result: dict[bytes | None, list[str]] = {}
+    number = BAD["a card number"][0] or b""
     for record in installed.read(installed.topics.dead_letters):
-        if record.key == key:
+        if decoded(record.value)["reason"] == Reason.CARD_NUMBER:
+            assert record.key is None
+            assert number[10:40] not in (record.value or b"")
+            assert base64.b64encode(number)[:40] not in (record.value or b"")
+            assert decoded(record.value)["value_sha256"] == hashlib.sha256(number).hexdigest()
+            result.setdefault(number, []).append(Reason.CARD_NUMBER.value)
+        elif record.key == key:
             letter = decoded(record.value)
             assert letter["topic"] == installed.topics.transactions
             assert base64.b64decode(letter["key_base64"]) == key
