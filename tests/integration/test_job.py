@@ -439,7 +439,7 @@ def test_corrected_dead_letters_are_decided_once(
     mine = [line for line in lines if line.get("key") == card and line["value"].encode() + b"}" in whole]
     assert [line["value"].encode() + b"}" for line in mine] == whole
     assert card not in fraud(environment, "dead-letters", "list", "--json")
-    with pytest.raises(AssertionError, match="would be refused again"):
+    with pytest.raises(AssertionError, match="would be refused; correct them"):
         fraud(environment, "dead-letters", "replay", str(file))
     for line in mine[:2]:
         line["value"] += "}"
