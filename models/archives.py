@@ -23,7 +23,7 @@ def opened(file: Path | BinaryIO) -> Iterator[ZipFile]:
         ModelError: the archive unpacks to more than MOST_BYTES.
     """
     with ZipFile(file) as archive:
-        _require_size(sum(entry.file_size for entry in archive.infolist()), "unpack to")
+        require_size(sum(entry.file_size for entry in archive.infolist()), "unpack to")
         yield archive
 
 
@@ -43,27 +43,11 @@ def arrays(archive: ZipFile) -> dict[str, np.ndarray]:
 
 def check_size(directory: Path) -> None:
     """Raise ModelError if a directory's files have more than MOST_BYTES."""
-    _require_size(sum(path.stat().st_size for path in directory.rglob("*") if path.is_file()), "have")
+    require_size(sum(path.stat().st_size for path in directory.rglob("*") if path.is_file()), "have")
 
 
-class Budget:
-    """The size that the objects of a model may have in memory, MOST_BYTES in all."""
-
-    def __init__(self) -> None:
-        """Start with nothing used."""
-        self._used = 0
-
-    def take(self, size: int) -> None:
-        """Use `size` bytes, before they are allocated.
-
-        Raises:
-            ModelError: more than MOST_BYTES would be used.
-        """
-        self._used += size
-        _require_size(self._used, "take in memory at least")
-
-
-def _require_size(size: int, verb: str) -> None:
+def require_size(size: int, verb: str) -> None:
+    """Raise ModelError, with `verb` in its text, if `size` (bytes) is more than MOST_BYTES."""
     if size > MOST_BYTES:
         raise ModelError(
             f"the model's files {verb} {size / 2**20:,.1f} MiB, more than {MOST_BYTES >> 20}; "

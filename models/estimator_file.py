@@ -94,7 +94,7 @@ class _Reader:
 
     def __init__(self, archive: ZipFile) -> None:
         self._archive = archive
-        self._budget = archives.Budget()
+        self._copied = 0  # bytes of the trees so far
         self._arrays: dict[str, np.ndarray] = {}  # each read once, however often nodes refer to it
 
     def read(self, node: Any) -> Any:
@@ -130,7 +130,6 @@ class _Reader:
     def _array(self, node: Any, name: str) -> Any:
         if node["type"] == "json":  # an array of objects: the names of columns
             items = [self.read(item) for item in node["content"]]
-            self._budget.take(8 * len(items))
             array = np.empty(len(items), dtype=object)
             array[:] = items
             return array
@@ -166,11 +165,14 @@ class _Reader:
             raise ModelError("a tree of the model is not one of scikit-learn; train and register it again")
         features, classes, outputs = self.read(node["__reduce__"]["args"])
         parts = self.read(node["content"])
-        nodes, values = np.asarray(parts["nodes"]), np.asarray(parts["values"])
+        nodes, values = parts["nodes"], parts["values"]
         if not (
             type(width) is int
             and features == width > 0
             and outputs == 1
+            # nothing is converted: a list of arrays would be copied
+            and isinstance(nodes, np.ndarray)
+            and isinstance(values, np.ndarray)
             and nodes.dtype == NODE_DTYPE
             and values.dtype == np.float64
             and nodes.ndim == 1
@@ -180,7 +182,8 @@ class _Reader:
             and _stay_inside(nodes, width)
         ):
             raise ModelError("a tree of the model is damaged or forged; train and register it again")
-        self._budget.take(nodes.nbytes + values.nbytes)
+        self._copied += nodes.nbytes + values.nbytes
+        archives.require_size(self._copied, "take in memory at least")
         tree = Tree(width, np.array([values.shape[2]], dtype=np.intp), 1)
         tree.__setstate__(
             {"max_depth": int(parts["max_depth"]), "node_count": len(nodes), "nodes": nodes, "values": values}

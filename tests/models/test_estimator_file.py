@@ -2,6 +2,7 @@
 
 import io
 import json
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -158,6 +159,26 @@ def test_trees_that_share_arrays_are_refused_before_their_copies_exceed_the_limi
     with pytest.raises(ModelError, match=r"the model's files take in memory at least 4\.\d MiB, more than 4"):
         read(content)
     assert 5 < len(copied) < 80
+
+
+@pytest.mark.parametrize("name", ["nodes", "values"])
+def test_a_list_of_arrays_in_a_tree_is_refused_and_not_copied(name: str) -> None:
+    """A list that names one array 500 times is small in the file; as an array it would have 50 MB."""
+    rng = np.random.default_rng(0)
+    tree = DecisionTreeClassifier(random_state=0).fit(rng.random((5_000, 4)), rng.integers(0, 2, 5_000))
+
+    def repeat(schema: Schema, members: dict[str, bytes]) -> None:
+        parts = schema["content"]["content"]["tree_"]["content"]["content"]
+        parts[name] = node("ListNode", "builtins", "list", [parts[name]] * 500)
+
+    content = forged(estimator_file.dumps(tree), repeat)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ModelError, match="damaged or forged"):
+            read(content)
+        assert tracemalloc.get_traced_memory()[1] < 10 << 20
+    finally:
+        tracemalloc.stop()
 
 
 def writes(path: Path) -> bytes:
