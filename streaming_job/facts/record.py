@@ -26,6 +26,7 @@ MERCHANTS = 10_000
 """Maximum number of merchants in a record, which then has 200 kB."""
 VERSION = 1
 _INT32 = range(-(2**31), 2**31)
+_POSITIVE = range(1, 2**31)
 _INT64 = range(-(2**63), 2**63)
 _UINT64 = range(2**64)
 _REPORT = {
@@ -163,7 +164,7 @@ def _counts(fact: dict[str, Any]) -> NDArray[np.void]:
     merchants, counts = fact.get("merchants"), fact.get("counts")
     if not isinstance(merchants, list) or not isinstance(counts, list) or len(merchants) != len(counts):
         raise _ForeignError
-    for numbers, allowed in ((merchants, _UINT64), (counts, _INT32)):
+    for numbers, allowed in ((merchants, _UINT64), (counts, _POSITIVE)):
         if not _are_all(numbers, allowed):
             raise _ForeignError
     hour_counts = np.empty(len(merchants), dtype=HOUR_COUNT)
