@@ -16,6 +16,9 @@ SECOND_MS = 1_000
 MINUTE_MS = 60 * SECOND_MS
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
+LEAST_TIME_MS = 100_000_000_000
+"""Earliest plausible time, 3 March 1973 in ms. The same number of seconds is in the year 5138, so times in
+seconds are below it."""
 
 WINDOWS: dict[str, int] = {
     "1m": MINUTE_MS,

@@ -14,12 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from feature_store.catalogue import LEAST_TIME_MS
 from feature_store.training import columns
 from feature_store.training.columns import TIMES, TrainingSetError
 
-LEAST_TIME_MS = 100_000_000_000
-"""Earliest time in a file, 3 March 1973 in ms. The same number of seconds is in the year 5138, so
-times in seconds are below it."""
 MOST_TIME_MS = 99_999_999_999_999
 """Latest time of the contracts, in the year 5138; microseconds and nanoseconds are beyond it."""
 

@@ -24,6 +24,8 @@ from loadtests.oracle.view import View
 from streaming_job.contracts import Reason
 
 WEEK_HOURS, MONTH_HOURS = 7 * 24, 30 * 24
+SECONDS_UNTIL = 10**11
+"""A time of a label below this is in seconds, not ms."""
 SAYS_FRAUD = {"early_warning": True, "chargeback": True, "refund": None, "reversal": False}
 GENUINE_BECAUSE = {
     "cardholder_confirmed", "known_merchant", "travel", "family_or_shared_card", "subscription",
@@ -130,7 +132,7 @@ class MerchantLog:
             )  # fmt: skip
             if not labelled:
                 oldest = record.timestamp - _reach_ms(self._rules.allowed_lateness_ms)
-                is_old = label.paid_at is not None and label.paid_at <= oldest
+                is_old = label.paid_at is not None and SECONDS_UNTIL <= label.paid_at <= oldest
                 yield dead_letter(record, Reason.LABEL_TOO_OLD if is_old else Reason.UNKNOWN_TRANSACTION)
             elif label.fraud is not None:
                 takes_effect = (record.timestamp // HOUR_MS + 2) * HOUR_MS

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.catalogue import DAY_MS, HOUR_MS
+from feature_store.catalogue import DAY_MS, HOUR_MS, LEAST_TIME_MS
 from feature_store.merchants.catalogue import takes_effect
 from feature_store.merchants.facts import REPORT, added_up, hour_counts, merchant_hash
 from feature_store.state.card_lookup import find_transactions, label_age_ms
@@ -210,9 +210,12 @@ class GroupFacts:
             outcome.facts.append(self._author.report(report, source))
 
     def _unmatched(self, label: Label) -> DeadLetter:
-        """Return the dead letter of a label whose transaction is not in its card's history."""
+        """Return the dead letter of a label whose transaction is not in its card's history.
+
+        A time in seconds would always look too old, and so hide that the sender's labels match nothing.
+        """
         age_ms = label_age_ms(self._state.lateness_ms)
-        if label.event_time is not None and label.event_time <= label.arrival - age_ms:
+        if label.event_time is not None and LEAST_TIME_MS <= label.event_time <= label.arrival - age_ms:
             detail = (
                 f"the label came {age_ms // DAY_MS} days or more after its transaction; see docs/labels.md"
             )
