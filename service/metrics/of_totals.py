@@ -15,7 +15,7 @@ COUNTS = {
     "alerts": "Fraud alerts written",
     "profile_changes": "Valid profile changes read",
     "ignored_profile_changes": "Profile changes not applied, because their card has a newer one",
-    "rollouts": "Rollout events applied, counted by each key group",
+    "rollouts": "Rollout events applied",
     "late_table_changes": "Profile changes read after a transaction that should have used them was decided",
     "missing_profile": "Transactions decided without a profile of their card",
     "scoring_failures": "Transactions without a score from the model: the other rules decided alone",
