@@ -5,10 +5,16 @@ from typing import Any
 
 DECIMALS = 9
 """Decimal places of scores and of contributions to them."""
-STEP = 1.5 / 10**DECIMALS
-"""Tolerance of scores and contributions: half a step of rounding may lie between two processors' results."""
+SCORE_TOLERANCE = 1.5 / 10**DECIMALS
+"""Tolerance of scores and contributions: more than one step of rounding, because half a step may lie between
+what two processors compute, and less than two."""
 FEATURE_TOLERANCE = 1e-9
-TOLERANCES = {"score": STEP, "champion": STEP, "features": FEATURE_TOLERANCE, "reasons": STEP}
+TOLERANCES = {
+    "score": SCORE_TOLERANCE,
+    "champion": SCORE_TOLERANCE,
+    "features": FEATURE_TOLERANCE,
+    "reasons": SCORE_TOLERANCE,
+}
 """Absolute and relative tolerance by field; all other fields have to be equal."""
 
 

@@ -49,9 +49,9 @@ final class Model {
     }
 
     /**
-     * Returns the probability of fraud, rounded to 9 decimal places. A leaf is its own kid. A missing value (NaN) fails each comparison
-     * and so takes the first kid. A split that sends it the other way has its kids swapped and tests the negated
-     * column, which is in the second half of the row.
+     * Returns the probability of fraud, rounded to 9 decimal places. A leaf is its own kid. A missing value
+     * (NaN) fails each comparison and so takes the first kid. A split that sends it the other way has its kids
+     * swapped and tests the negated column, which is in the second half of the row.
      */
     double score(double[] features) {
         int width = indices.length;
