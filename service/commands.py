@@ -23,6 +23,14 @@ def serve(
     port: Annotated[int, typer.Option(help="0: any free port")] = 8000,
     host: Annotated[str, typer.Option(help="Address to listen on")] = "127.0.0.1",
     job_id: Annotated[str, typer.Option(envvar="FRAUD_JOB_ID", help="The job to watch")] = "card-fraud",
+    work_dir: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="FRAUD_WORK_DIR",
+            help="Local directory of the counts of alerts by their labels; without it, a restart counts anew "
+            "what the topics still hold",
+        ),
+    ] = None,
     tokens_file: Annotated[
         Path | None,
         typer.Option(envvar="FRAUD_TOKENS_FILE", help="Tokens of the callers; made by `fraud tokens add`"),
@@ -62,6 +70,7 @@ def serve(
     settings = ServiceSettings(
         bootstrap_servers=bootstrap_servers,
         job_id=job_id,
+        work_dir=work_dir,
         max_progress_age_s=max_progress_age,
         kafka=client_settings(kafka),
         tokens_file=tokens_file,

@@ -24,6 +24,9 @@ class ServiceSettings(BaseSettings):
     kafka: dict[str, str] = {}
     """More Kafka client settings (librdkafka names)."""
     topics: Topics = Topics()
+    work_dir: Path | None = None
+    """Local directory of the counts of alerts by their labels; without it, a restart counts anew what the
+    topics still hold."""
     offsets_interval_s: Annotated[float, Field(gt=0)] = 2.0
     """Interval between two queries of offsets at the broker."""
     max_progress_age_s: Annotated[float, Field(gt=0)] = 60.0

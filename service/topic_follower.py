@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from feature_store.errors import FraudError
 from service.background import Background
 from service.settings import ServiceSettings, describe
 from streaming_job.log import topic_reader
@@ -20,7 +21,8 @@ class TopicFollower(Background):
     """Reads a topic's committed records, from the offsets that `_begin` returns.
 
     While the brokers do not answer, what was read stays available; the client reconnects by itself and
-    continues. When the client gives up, or the topic is deleted, reading starts again with `_begin`.
+    continues. When the client gives up, the topic is deleted, or `_take` fails, reading starts again with
+    `_begin`.
     """
 
     def __init__(self, settings: ServiceSettings, topic: str, what: str, kafka: dict[str, str] | None = None):
@@ -58,21 +60,26 @@ class TopicFollower(Background):
         raise NotImplementedError
 
     def _newest_records(self, reader: Consumer, count: int) -> list[TopicPartition]:
-        """Estimate where the newest `count` records begin, as if each partition had equally many of them.
+        """Estimate where the newest `count` records of each partition begin.
 
         Raises:
             KafkaException: no such topic, or no answer.
         """
         partitions = topic_reader.partitions(reader, self._topic)
-        back = OFFSETS_PER_RECORD * count // max(len(partitions), 1)
         starts = []
         for partition in partitions:
             first, end = topic_reader.offsets(reader, TopicPartition(self._topic, partition))
-            starts.append(TopicPartition(self._topic, partition, max(first, end - back)))
+            starts.append(
+                TopicPartition(self._topic, partition, max(first, end - OFFSETS_PER_RECORD * count))
+            )
         return starts
 
     def _take(self, records: Sequence[Message]) -> None:
-        """Process new records; the list may be empty."""
+        """Process new records; the list may be empty.
+
+        Raises:
+            FraudError: they cannot be processed now; `waiting_for` gives the reason, and `_begin` is called.
+        """
         raise NotImplementedError
 
     def _run(self) -> None:
@@ -85,9 +92,15 @@ class TopicFollower(Background):
                 else:
                     self._fault = f"{self._what} cannot be read: {describe(error)}"
                 self._stop.wait(RETRY_S)
+            except FraudError as error:
+                self._fault = str(error)
+                self._stop.wait(RETRY_S)
 
     def _follow(self) -> None:
-        """Read until stopped; raise KafkaException if the topic is missing or the client gives up."""
+        """Read until stopped; raise KafkaException if the topic is missing or the client gives up.
+
+        A FraudError of `_begin` or `_take` is raised, too.
+        """
         settings = self._settings
         reader = topic_reader.consumer(settings.bootstrap_servers, self._kafka, f"{settings.job_id}-sidecar")
         try:

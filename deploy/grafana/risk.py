@@ -63,14 +63,14 @@ _ALERTS = Row(
         ),
         Panel(
             "Precision by rule",
-            "Share of frauds among the newest alerts that have a label; an alert can have several rules.",
+            "Share of frauds among the labelled alerts of 130 days; an alert can have several rules.",
             "percentunit",
             "alert_storm",
             (Query(_precision("rule"), "{{name}}"),),
         ),
         Panel(
             "Precision by model",
-            "Share of frauds among the newest labelled alerts; a new model version has few labels yet.",
+            "Share of frauds among the labelled alerts of 130 days; a new model version has few labels yet.",
             "percentunit",
             "alert_storm",
             (Query(_precision("model"), "{{name}}"),),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from prometheus_client.core import Metric
 
 from service.metrics.families import gauges
-from service.quality.outcomes import OUTCOMES, Quality
+from service.quality.counts import OUTCOMES, Quality
 
 MOST = 50
 """Maximum number of exported rules, model versions and rollouts together: it bounds the label values."""
@@ -15,14 +15,17 @@ def of_quality(qualities: Sequence[Quality]) -> list[Metric]:
     """Return the outcomes as gauges, because labels may be reversed and old alerts expire.
 
     Args:
-        qualities: outcomes by rule, model version and rollout; those with the most alerts are exported.
+        qualities: outcomes by rule, model version and rollout; those with the newest alerts are exported,
+            and among these, if there are too many, those with the most alerts.
     """
-    largest = sorted(qualities, key=lambda q: (-(q.fraud + q.genuine + q.open), q.by, q.name))[:MOST]
-    values = (([q.by, q.name, outcome], float(getattr(q, outcome))) for q in largest for outcome in OUTCOMES)
+    by_age = sorted(qualities, key=lambda q: (-q.newest, -(q.fraud + q.genuine + q.open), q.by, q.name))
+    values = (
+        ([q.by, q.name, outcome], float(getattr(q, outcome))) for q in by_age[:MOST] for outcome in OUTCOMES
+    )
     return [
         gauges(
             "fraud_alert_outcomes",
-            "Newest alerts, by their outcome according to labels",
+            "Alerts of 130 days, by their outcome according to labels",
             ["by", "name", "outcome"],
             values,
         )

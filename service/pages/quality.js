@@ -1,4 +1,4 @@
-// `/v1/quality` on the page: outcomes of the newest alerts by their labels.
+// `/v1/quality` on the page: outcomes of the alerts of 130 days by their labels.
 
 import { byId, number, percent, rows, setText, show } from "./dom.js";
 

@@ -1,17 +1,13 @@
-"""The job's newest alerts: the status page shows the last of them, the live precision counts them all."""
+"""The job's newest alerts, for the status page."""
 
-import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-import orjson
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from service.quality.outcomes import MOST_ALERTS, Outcomes
 from service.settings import ServiceSettings
 from service.topic_follower import TopicFollower
 
-log = logging.getLogger(__name__)
 SHOWN = 50
 """Alerts kept of each partition, so the newest SHOWN of all partitions are among them."""
 FETCH_WAIT_MS = "200"
@@ -19,18 +15,16 @@ FETCH_WAIT_MS = "200"
 
 
 class AlertFeed(TopicFollower):
-    """Follows the topic of alerts, from the newest MOST_ALERTS on."""
+    """Follows the topic of alerts, from the newest ones on."""
 
-    def __init__(self, settings: ServiceSettings, outcomes: Outcomes) -> None:
+    def __init__(self, settings: ServiceSettings) -> None:
         """Read nothing yet.
 
         Args:
             settings: brokers and topics.
-            outcomes: counts the alerts.
         """
         topic = settings.topics.fraud_alerts
         super().__init__(settings, topic, "alerts", {"fetch.wait.max.ms": FETCH_WAIT_MS})
-        self._outcomes = outcomes
         self._shown: Mapping[int, deque[tuple[int, bytes]]] = {}
         """Partition -> its newest alerts, each as (Kafka timestamp in ms, value)."""
 
@@ -46,17 +40,11 @@ class AlertFeed(TopicFollower):
         return [value for *_, value in alerts[: min(limit, SHOWN)]]
 
     def _begin(self, reader: Consumer) -> Sequence[TopicPartition]:
-        positions = self._newest_records(reader, MOST_ALERTS)
+        positions = self._newest_records(reader, SHOWN)
         # the records kept so far are read again
         self._shown = {position.partition: deque(maxlen=SHOWN) for position in positions}
         return positions
 
     def _take(self, records: Sequence[Message]) -> None:
         for record in records:
-            value = record.value() or b""
-            self._shown[record.partition() or 0].append((record.timestamp()[1], value))
-            try:
-                self._outcomes.alert(orjson.loads(value))
-            except (KeyError, TypeError, ValueError) as error:
-                position = f"{record.topic()}-{record.partition()} at {record.offset()}"
-                log.warning("%s is not an alert: %s", position, error)
+            self._shown[record.partition() or 0].append((record.timestamp()[1], record.value() or b""))

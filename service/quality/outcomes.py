@@ -1,126 +1,319 @@
-"""Alerts and the labels of their transactions, counted by rule, by model version and by rollout.
+"""Alerts of 130 days and the labels of their transactions, joined and counted in an SQLite database.
 
-Alerts and labels come from different topics, weeks apart, in any order, and some twice after a reconnection.
-Within the limits MOST_ALERTS and MOST_LABELS, the counts depend on the records alone, not on their order.
+Labels arrive weeks after their alerts, or are read before them, and some records are read twice. The database
+has a row for each transaction with an alert or a label. Its key is a 64-bit hash of card id and transaction
+id: among the 112 million alerts of 130 days at ten a second, two have the same hash with a probability of
+0.03 %. A repeated record changes nothing, and of a transaction's labels the last one by arrival counts, so
+the counts depend on the records, not on their order.
+
+Each SQLite transaction (`take`) also stores the offsets up to which the topics have been read. So a sidecar
+that was killed continues where the last SQLite transaction ended, and counts nothing twice. The rows of days
+before the last DAYS are not counted any more; they are deleted one slice of the hashes after another, because
+an index by day would nearly double the file.
 """
 
+import hashlib
+import json
+import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
 
-from service.precision.labelled_cards import Label, LabelPosition
+import orjson
 
-RULE, MODEL, ROLLOUT = "rule", "model", "rollout"
-FRAUD, GENUINE, OPEN = "fraud", "genuine", "open"
-OUTCOMES = (FRAUD, GENUINE, OPEN)
-MOST_ALERTS = 50_000
-"""Number of newest alerts that are counted."""
-MOST_LABELS = 100_000
-"""Number of newest labels that are kept; most belong to no alert."""
+from service.quality.counts import FRAUD, GENUINE, OPEN, Alert, Count, Kind, Label, day_of
+from service.quality.errors import OutcomesError
 
-Transaction = tuple[str, str]
-"""Card id and transaction id."""
-Group = tuple[str, str]
-"""RULE, MODEL or ROLLOUT, and a name."""
+DAYS = 130
+"""Days of alerts that are counted: issuers may report a fraud up to 120 days after the payment."""
+SLICES = 4096
+"""Parts of the hashes, of which one is cleared of old rows in each SQLite transaction."""
+FORMAT = 1
+CACHE_KIB = 32 * 1024
+TABLES = ("transactions", "kinds", "counts", "positions")
+SCHEMA = f"""
+    BEGIN;
+    {" ".join(f"DROP TABLE IF EXISTS {table};" for table in TABLES)}
+    CREATE TABLE transactions (
+        hash INTEGER PRIMARY KEY, day INTEGER NOT NULL, kind INTEGER,
+        fraud INTEGER, label_arrival INTEGER, label_topic INTEGER, label_offset INTEGER
+    );
+    CREATE TABLE kinds (kind INTEGER PRIMARY KEY, names TEXT NOT NULL UNIQUE);
+    CREATE TABLE counts (
+        day INTEGER, kind INTEGER, outcome TEXT, alerts INTEGER NOT NULL, PRIMARY KEY (day, kind, outcome)
+    ) WITHOUT ROWID;
+    CREATE TABLE positions (
+        topic TEXT, topic_id TEXT, number INTEGER, next INTEGER, PRIMARY KEY (topic, number)
+    ) WITHOUT ROWID;
+    PRAGMA user_version = {FORMAT};
+    COMMIT;
+"""
 
 
-@dataclass(frozen=True)
-class Quality:
-    """Outcomes of the alerts of one rule, model version or rollout."""
+class Read(NamedTuple):
+    """How far a topic has been read."""
 
-    by: str
-    name: str
-    fraud: int
-    genuine: int
-    open: int
-    """Alerts without a label so far."""
+    topic: str
+    topic_id: str
+    """Its id in its cluster."""
+    generation: int
+    """From `Outcomes.resume`."""
+    offsets: Mapping[int, int]
+    """Partition -> offset after the last record read; partitions without new records may be missing."""
 
-    @property
-    def precision(self) -> float | None:
-        """Share of frauds among the alerts with a label; None without labels."""
-        labelled = self.fraud + self.genuine
-        return self.fraud / labelled if labelled else None
+
+_Row = tuple[int, int | None, int | None, int | None, int | None, int | None]
+"""Of `transactions`, without the hash. `kind` is NULL without an alert, what follows it without a label."""
 
 
 class Outcomes:
-    """Outcomes of the newest alerts; thread-safe."""
+    """The database; thread-safe."""
 
-    def __init__(self, most_alerts: int = MOST_ALERTS, most_labels: int = MOST_LABELS) -> None:
-        """Start without alerts and labels.
+    def __init__(self, file: Path | None, days: int = DAYS) -> None:
+        """Open nothing yet.
 
         Args:
-            most_alerts: number of newest alerts to count.
-            most_labels: number of newest labels to keep.
+            file: the database; None: a temporary file, which ends with the process.
+            days: number of days to count, up to that of the newest alert.
         """
-        self._most_alerts, self._most_labels = most_alerts, most_labels
-        self._alerts: dict[Transaction, tuple[Group, ...]] = {}
-        self._labels: dict[Transaction, Label] = {}
-        """The transaction's last label."""
-        self._groups: dict[tuple[Group, ...], tuple[Group, ...]] = {}
-        """Interned: many alerts have the same groups."""
-        self._counts: Counter[tuple[Group, str]] = Counter()
+        self._file, self._days = file, days
         self._lock = threading.Lock()
+        self._database: sqlite3.Connection | None = None
+        self._generation = 0
+        """Number of times that the database was opened or emptied."""
+        self._kinds: dict[Kind, int] = {}
+        self._newest: int | None = None
+        """Day of the newest alert."""
+        self._slice = 0
+        """The next slice to clear of old rows."""
+        self._changes = Counter[tuple[int, int, str]]()
+        """(day, kind, outcome) -> what the current SQLite transaction adds to `counts`."""
 
-    def alert(self, alert: Mapping[str, Any]) -> None:
-        """Count an alert of contract alert.v1; a repetition changes nothing."""
-        key = alert["card_id"], alert["transaction_id"]
-        model = f"{alert['model']['name']} {alert['model']['version']}"
-        groups = (*((RULE, rule) for rule in alert["rules"]), (MODEL, model), (ROLLOUT, alert["rollout_id"]))
+    def close(self) -> None:
+        """Close the database."""
         with self._lock:
-            if key in self._alerts:
-                return
-            self._alerts[key] = self._groups.setdefault(groups, groups)
-            self._count(key, 1)
-            if len(self._alerts) > self._most_alerts:
-                oldest = next(iter(self._alerts))
-                self._count(oldest, -1)
-                del self._alerts[oldest]
+            if self._database is not None:
+                self._database.close()
+                self._database = None
 
-    def label(self, card_id: str, transaction_id: str, position: LabelPosition, fraud: bool) -> None:
-        """Record a label; a transaction's last label counts.
+    def resume(self, topic: str, topic_id: str, *, of_alerts: bool) -> tuple[int, dict[int, int]]:
+        """Return where to continue with a topic: generation, for `take`, and offset by partition.
+
+        A topic that has not been read yet, or was created again since, has no offsets. If it is the topic of
+        alerts, the alerts counted so far are those of another log: the database is emptied, and `take`
+        refuses the generation that the readers of labels have, so that they begin again, too.
 
         Args:
-            card_id: of the transaction.
-            transaction_id: of the transaction.
-            position: of the label.
-            fraud: whether it says fraud.
+            topic: name of the topic.
+            topic_id: its id in its cluster.
+            of_alerts: whether it has the alerts.
+
+        Raises:
+            OutcomesError: the database cannot be used.
         """
-        key = card_id, transaction_id
+        with self._transaction() as database:
+            rows = database.execute(
+                "SELECT number, next FROM positions WHERE topic = ? AND topic_id = ?", (topic, topic_id)
+            ).fetchall()
+            if not rows:
+                database.execute("DELETE FROM positions WHERE topic = ?", (topic,))
+                if of_alerts and self._newest is not None:
+                    for table in TABLES:
+                        database.execute(f"DELETE FROM {table}")
+                    self._begin_anew(newest=None)
+            return self._generation, dict(rows)
+
+    def take(self, records: Sequence[Alert | Label], read: Read) -> None:
+        """Count records, and store how far their topic has been read, in one SQLite transaction.
+
+        Args:
+            records: alerts or labels; those that were taken already change nothing.
+            read: how far the topic has been read with these records.
+
+        Raises:
+            OutcomesError: the database cannot be used, or was emptied since `resume`; nothing was counted.
+        """
+        if not records and not read.offsets and self._slice >= SLICES:
+            return
+        with self._transaction(read.generation) as database:
+            for record in records:
+                if isinstance(record, Alert):
+                    self._alert(database, record)
+                else:
+                    self._label(database, record)
+            database.executemany(
+                "INSERT INTO counts VALUES (?, ?, ?, ?) "
+                "ON CONFLICT DO UPDATE SET alerts = alerts + excluded.alerts",
+                ((*key, by) for key, by in self._changes.items() if by),
+            )
+            database.executemany(
+                "INSERT OR REPLACE INTO positions VALUES (?, ?, ?, ?)",
+                ((read.topic, read.topic_id, number, offset) for number, offset in read.offsets.items()),
+            )
+            self._expire(database)
+
+    def counts(self) -> list[Count]:
+        """Return the counts that are not 0; none if the database cannot be used."""
         with self._lock:
-            previous = self._labels.get(key)
-            if previous is not None and previous[0] > position:
+            try:
+                rows = self._counted()
+            except sqlite3.Error:
+                return []  # the readers say why
+        kinds = {
+            names: tuple((by, name) for by, name in json.loads(names)) for names in {row[1] for row in rows}
+        }
+        return [Count(day, kinds[names], outcome, alerts) for day, names, outcome, alerts in rows]
+
+    def _counted(self) -> list[tuple[int, str, str, int]]:
+        if self._database is None:
+            return []
+        return self._database.execute(
+            "SELECT day, names, outcome, alerts FROM counts JOIN kinds USING (kind) "
+            "WHERE alerts > 0 AND day >= ?",
+            (self._first_day(),),
+        ).fetchall()
+
+    def _first_day(self) -> int:
+        """Return the first day that is counted."""
+        return 0 if self._newest is None else self._newest - self._days + 1
+
+    def _alert(self, database: sqlite3.Connection, alert: Alert) -> None:
+        day = day_of(alert.arrival)
+        if day < self._first_day():
+            return
+        key = _hash(alert.card_id, alert.transaction_id)
+        row = self._row(database, key)
+        if row is not None and row[1] is not None:
+            return  # a repetition
+        if self._newest is None or day > self._newest:
+            self._newest, self._slice = day, 0
+        kind = self._kind(database, alert.kind)
+        label = (None,) * 4 if row is None else row[2:]
+        database.execute(
+            "INSERT OR REPLACE INTO transactions VALUES (?, ?, ?, ?, ?, ?, ?)", (key, day, kind, *label)
+        )
+        self._changes[day, kind, _outcome(label[0])] += 1
+
+    def _label(self, database: sqlite3.Connection, label: Label) -> None:
+        key = _hash(label.card_id, label.transaction_id)
+        row = self._row(database, key)
+        if row is None:
+            row = day_of(label.position[0]), None, None, None, None, None
+            if row[0] < self._first_day():
                 return
-            self._set(key, (position, fraud))
-            if len(self._labels) > self._most_labels:
-                self._set(next(iter(self._labels)), None)
+        day, kind, fraud, *position = row
+        if fraud is not None and tuple(position) >= label.position:
+            return
+        if kind is None:
+            day = day_of(label.position[0])
+        else:
+            self._changes[day, kind, _outcome(fraud)] -= 1
+            self._changes[day, kind, _outcome(label.fraud)] += 1
+        database.execute(
+            "INSERT OR REPLACE INTO transactions VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (key, day, kind, int(label.fraud), *label.position),
+        )
 
-    def qualities(self) -> list[Quality]:
-        """Return the outcomes of each rule, model version and rollout that the alerts name, sorted."""
+    def _row(self, database: sqlite3.Connection, key: int) -> _Row | None:
+        """Return a transaction's row; None if there is none, or only one of a day that is not counted."""
+        row: _Row | None = database.execute(
+            "SELECT day, kind, fraud, label_arrival, label_topic, label_offset FROM transactions "
+            "WHERE hash = ?",
+            (key,),
+        ).fetchone()
+        return None if row is None or row[0] < self._first_day() else row
+
+    def _kind(self, database: sqlite3.Connection, kind: Kind) -> int:
+        number = self._kinds.get(kind)
+        if number is None:
+            names = json.dumps(kind)
+            database.execute("INSERT OR IGNORE INTO kinds (names) VALUES (?)", (names,))
+            number = int(database.execute("SELECT kind FROM kinds WHERE names = ?", (names,)).fetchone()[0])
+            self._kinds[kind] = number
+        return number
+
+    def _expire(self, database: sqlite3.Connection) -> None:
+        """Delete the counts of old days, and the old rows of one slice."""
+        if self._slice == 0:
+            database.execute("DELETE FROM counts WHERE day < ?", (self._first_day(),))
+        if self._slice < SLICES:
+            width = 2**64 // SLICES
+            low = -(2**63) + self._slice * width
+            database.execute(
+                "DELETE FROM transactions WHERE hash BETWEEN ? AND ? AND day < ?",
+                (low, low + width - 1, self._first_day()),
+            )
+            self._slice += 1
+
+    def _begin_anew(self, newest: int | None) -> None:
+        """Make what is known of the database that of one just opened."""
+        self._generation += 1
+        self._newest, self._slice = newest, 0
+        self._kinds.clear()
+
+    @contextmanager
+    def _transaction(self, generation: int | None = None) -> Iterator[sqlite3.Connection]:
+        """One SQLite transaction under the lock; if it fails, the database is closed and later opened again.
+
+        Args:
+            generation: that of the caller, if it needs the database from which it got it.
+
+        Raises:
+            OutcomesError: the database cannot be used, or has another generation.
+        """
         with self._lock:
-            counts = {key: number for key, number in self._counts.items() if number}
-        groups = sorted({group for group, _ in counts})
-        return [
-            Quality(*group, *(counts.get((group, outcome), 0) for outcome in OUTCOMES)) for group in groups
-        ]
+            try:
+                if self._database is None:
+                    self._database = self._open()
+            except (sqlite3.Error, OSError) as fault:
+                raise self._failed(fault) from fault
+            if generation not in (None, self._generation):
+                raise OutcomesError("alerts are counted anew, because their topic or the database is new")
+            try:
+                self._changes.clear()
+                with self._database as database:
+                    database.execute("BEGIN")
+                    yield database
+            except BaseException as fault:
+                # what is known of the database may not be true of it any more
+                self._database.close()
+                self._database = None
+                if isinstance(fault, sqlite3.Error):
+                    raise self._failed(fault) from fault
+                raise
 
-    def _count(self, key: Transaction, by: int) -> None:
-        outcome = _outcome(self._labels.get(key))
-        for group in self._alerts[key]:
-            self._counts[group, outcome] += by
+    def _failed(self, fault: Exception) -> OutcomesError:
+        return OutcomesError(
+            f"alerts cannot be counted in {self._file or 'a temporary file'}: {fault}; give each sidecar a "
+            "work directory of its own that is writable and has room; if the file is damaged, delete it"
+        )
 
-    def _set(self, key: Transaction, label: Label | None) -> None:
-        """Replace a transaction's label, or remove it."""
-        is_alert = key in self._alerts
-        if is_alert:
-            self._count(key, -1)
-        self._labels.pop(key, None)
-        if label is not None:
-            self._labels[key] = label
-        if is_alert:
-            self._count(key, 1)
+    def _open(self) -> sqlite3.Connection:
+        if self._file is not None:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+        # with an empty name SQLite creates a temporary file
+        database = sqlite3.connect(
+            self._file or "", timeout=1.0, isolation_level=None, check_same_thread=False
+        )
+        # exclusive: no second sidecar, and no file of shared memory
+        database.execute("PRAGMA locking_mode = EXCLUSIVE")
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = NORMAL")
+        database.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        if database.execute("PRAGMA user_version").fetchone()[0] != FORMAT:
+            database.executescript(SCHEMA)
+        self._begin_anew(newest=database.execute("SELECT max(day) FROM counts").fetchone()[0])
+        return database
 
 
-def _outcome(label: Label | None) -> str:
-    return OPEN if label is None else FRAUD if label[1] else GENUINE
+def _hash(card_id: str, transaction_id: str) -> int:
+    """Return 64 bits as SQLite's signed integer."""
+    digest = hashlib.blake2b(orjson.dumps([card_id, transaction_id]), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def _outcome(fraud: int | None) -> str:
+    return OPEN if fraud is None else FRAUD if fraud else GENUINE

@@ -24,7 +24,7 @@ from service.metrics.collector import of_view
 from service.metrics.http import HttpMetrics
 from service.metrics.of_quality import of_quality
 from service.metrics.of_rollouts import of_guards, of_labelled
-from service.quality.outcomes import Quality
+from service.quality.counts import Quality
 from service.settings import ServiceSettings
 from streaming_job.progress.outcome import LATENCY_MS
 from streaming_job.progress.totals import Totals
@@ -47,7 +47,7 @@ class LivePage(Collector):
         yield from of_view(self._view(now, 2 + int((now - self._began) * COMMITS_PER_S)), SETTINGS)
         yield from of_guards([("r1", "b", "alert_rate", "pass")])
         yield from of_labelled([("r1", "b", "challenger", Labelled(3, 1))])
-        yield from of_quality([Quality(by, name, 3, 1, 40) for by, name in ALERTS_OF])
+        yield from of_quality([Quality(by, name, 3, 1, 40, 20_000) for by, name in ALERTS_OF])
 
     def _view(self, now: float, commits: int) -> View:
         groups = {0: _record(commits, int(now * 1000))}

@@ -29,7 +29,7 @@ from service.metrics.of_lag import of_lag
 from service.metrics.of_quality import of_quality
 from service.metrics.of_rollouts import of_guards, of_labelled, of_rollouts
 from service.metrics.of_totals import of_totals
-from service.quality.outcomes import Quality
+from service.quality.counts import Quality
 from service.settings import ServiceSettings
 from streaming_job.contracts.topics import Topics
 from streaming_job.progress.totals import Totals
@@ -222,12 +222,13 @@ def everything() -> View:
     return View(NOW, checks, groups, lag, monitor.assessment, diagnosis, totals, True, True, 0)
 
 
-def test_of_too_many_groups_the_largest_are_exported() -> None:
-    result = [Quality("rollout", f"r{number:02}", 0, 0, number) for number in range(60)]
-    (family,) = of_quality(result)
+def test_of_too_many_groups_those_in_force_and_the_largest_are_exported() -> None:
+    result = [Quality("rollout", f"r{number:02}", 0, 0, number, newest=5) for number in range(60)]
+    new = Quality("rollout", "new", 0, 0, 1, newest=6)
+    (family,) = of_quality([*result, new])
     assert {sample.labels["name"] for sample in family.samples} == {
-        f"r{number:02}" for number in range(10, 60)
-    }
+        "new", *(f"r{number:02}" for number in range(11, 60))
+    }  # fmt: skip
     assert len(family.samples) == 150
 
 

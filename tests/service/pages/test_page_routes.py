@@ -20,7 +20,6 @@ from service import security
 from service.pages import alerts
 from service.pages.routes import FILES, page_routes
 from service.quality.alert_feed import SHOWN, AlertFeed
-from service.quality.outcomes import Outcomes
 from service.security import tokens
 from service.security.headers import CONTENT_SECURITY_POLICY
 from service.security.roles import Role, require_declared_roles
@@ -48,7 +47,7 @@ class Sidecar:
         now = int(time.time() * 1000)
         self.tokens = {role.word: tokens.add(file, role.word, role, "root", now) for role in Role}
         settings = ServiceSettings(bootstrap_servers="none", tokens_file=file)
-        self.feed = KnownFeed(settings, Outcomes())
+        self.feed = KnownFeed(settings)
         app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
         security.install(app, settings)
         app.include_router(page_routes(self.feed, "card-fraud"))

@@ -1,0 +1,134 @@
+"""Counts of alerts by their outcome. Pure.
+
+An alert counts for each of its rules, for its model version and for its rollout: these are its groups. Few
+combinations of groups occur, so the store counts combinations (`Kind`), and a reader of the counts adds them
+up by group.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from feature_store.catalogue import DAY_MS
+from streaming_job.decode.strict import MAX_TIME_MS
+
+RULE, MODEL, ROLLOUT = "rule", "model", "rollout"
+FRAUD, GENUINE, OPEN = "fraud", "genuine", "open"
+OUTCOMES = (FRAUD, GENUINE, OPEN)
+
+Group = tuple[str, str]
+"""RULE, MODEL or ROLLOUT, and a name."""
+Kind = tuple[Group, ...]
+"""All groups of an alert."""
+LabelPosition = tuple[int, int, int]
+"""Arrival of a label in ms, number of its topic, offset; without the partition, because a topic has all
+labels of a card in one partition."""
+
+
+class Alert(NamedTuple):
+    """What is counted of an alert."""
+
+    card_id: str
+    transaction_id: str
+    arrival: int
+    """Kafka timestamp of the transaction, ms."""
+    kind: Kind
+
+
+class Label(NamedTuple):
+    """A label that says fraud or genuine."""
+
+    card_id: str
+    transaction_id: str
+    position: LabelPosition
+    fraud: bool
+
+
+class Count(NamedTuple):
+    """Number of a day's alerts of one kind and outcome."""
+
+    day: int
+    """Of the transactions' arrival (UTC), days since 1970-01-01."""
+    kind: Kind
+    outcome: str
+    alerts: int
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Outcomes of the alerts of one rule, model version or rollout."""
+
+    by: str
+    name: str
+    fraud: int
+    genuine: int
+    open: int
+    """Alerts without a label so far."""
+    newest: int
+    """Day of the newest alert counted."""
+
+    @property
+    def precision(self) -> float | None:
+        """Share of frauds among the alerts with a label; None without labels."""
+        labelled = self.fraud + self.genuine
+        return self.fraud / labelled if labelled else None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields of the API."""
+        outcomes = {outcome: getattr(self, outcome) for outcome in OUTCOMES}
+        return {"by": self.by, "name": self.name, **outcomes, "precision": self.precision}
+
+
+def alert_of(record: Mapping[str, Any]) -> Alert:
+    """Return what is counted of a record of contract alert.v1.
+
+    Raises:
+        KeyError, TypeError, ValueError: the record breaks its contract.
+    """
+    model = f"{record['model']['name']} {record['model']['version']}"
+    rules = ((RULE, str(rule)) for rule in record["rules"])
+    kind = (*rules, (MODEL, model), (ROLLOUT, str(record["rollout_id"])))
+    arrival = int(record["arrival_time"])
+    if not 0 <= arrival <= MAX_TIME_MS:
+        raise ValueError(f"arrival_time is {arrival}")
+    return Alert(str(record["card_id"]), str(record["transaction_id"]), arrival, kind)
+
+
+def day_of(at_ms: int) -> int:
+    """Return the day (UTC) of a time, days since 1970-01-01."""
+    return at_ms // DAY_MS
+
+
+def date_of(day: int) -> str:
+    """Return a day as YYYY-MM-DD."""
+    return datetime.fromtimestamp(day * DAY_MS / 1000, UTC).date().isoformat()
+
+
+def qualities(counts: Iterable[Count]) -> list[Quality]:
+    """Return the outcomes of each group over all days, sorted by group."""
+    newest: dict[Group, int] = {}
+    numbers = Counter[tuple[Group, str]]()
+    for count in counts:
+        for group in count.kind:
+            newest[group] = max(newest.get(group, count.day), count.day)
+            numbers[group, count.outcome] += count.alerts
+    return [
+        Quality(
+            *group,
+            fraud=numbers[group, FRAUD],
+            genuine=numbers[group, GENUINE],
+            open=numbers[group, OPEN],
+            newest=newest[group],
+        )
+        for group in sorted(newest)
+    ]
+
+
+def by_day(counts: Iterable[Count]) -> list[Quality]:
+    """Return the outcomes of each group on each day, sorted by day, the newest first, then by group."""
+    days: dict[int, list[Count]] = {}
+    for count in counts:
+        days.setdefault(count.day, []).append(count)
+    return [quality for day in sorted(days, reverse=True) for quality in qualities(days[day])]
