@@ -68,8 +68,6 @@ def has_weak_guards(proposal: Event) -> bool:
     for rule in given["rules"]:
         if rule["name"] == "alert_rate" and rule.get("min_ratio", 0) >= 0.1:
             return False
-        if rule["name"] == "score_drift" and rule["max_psi"] <= 1 and rule["min_scores"] <= 100_000:
-            return False
     return True
 
 

@@ -59,7 +59,7 @@ GUARDS = [
     {"rules": [{"name": "alert_rate", "max_ratio": 2, "min_ratio": 0.1}]},
     {"rules": [{"name": "score_drift", "max_psi": 1, "min_scores": 100_000}]},
 ]  # fmt: skip
-"""Guards of a proposal: the defaults, some below the floor, one that cannot be read, two at the floor."""
+"""Guards of a proposal: the defaults, some below the floor, one that cannot be read, one at the floor."""
 DEMANDS = [Demands(), Demands(), Demands(four_eyes=True), Demands(four_eyes=False), Demands(True, 5_000)]
 
 

@@ -289,6 +289,7 @@ def test_a_small_share_needs_a_second_person_for_a_weaker_policy_or_weaker_guard
         ({}, None),
         ({"guards": {"alpha": 1e-9}}, Reason.SECOND_PERSON_MISSING),
         ({"guards": {"rules": [{"name": "scoring_time", "max_ratio": 1_000}]}}, Reason.SECOND_PERSON_MISSING),
+        ({"guards": {"rules": [{"name": "score_drift", "max_psi": 0.25}]}}, Reason.SECOND_PERSON_MISSING),
         ({"policy": {"threshold": 1.0, "max_count_5m": 10}}, Reason.SECOND_PERSON_MISSING),
         (
             {"policy": {"threshold": 0.0, "max_count_5m": 10, "blocked": "ignore"}},

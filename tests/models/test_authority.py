@@ -138,8 +138,7 @@ def test_a_policy_that_is_not_weaker_lets_nothing_more_through(
         ({"rules": [{"name": "alert_rate", "max_ratio": 2}]}, True),
         ({"rules": [{"name": "alert_rate", "max_ratio": 2, "min_ratio": 0.05}]}, True),
         ({"rules": [{"name": "alert_rate", "max_ratio": 2, "min_ratio": 0.1}]}, False),
-        ({"rules": [{"name": "score_drift", "max_psi": 1}]}, False),
-        ({"rules": [{"name": "score_drift", "max_psi": 1, "min_scores": 10**9}]}, True),
+        ({"rules": [{"name": "score_drift", "max_psi": 0.25}]}, True),
         ({"alpha": 1e-9}, True),
         ({"deadline_h": 8_760}, True),
         ({"min_card_hours": 1}, True),
@@ -153,6 +152,20 @@ def test_any_share_under_guards_below_the_floor_is_a_promotion(
     assert counts_as_promotion(line_of(guards=guards), canary(1)) is promotes
 
 
+ONE_SIDED = {"both": 0, "only_champion": 200, "only_challenger": 0}
+BOUNDS = [0.1, 0.2, 0.3, 0.4, 0.5]
+SILENT = GuardCounts.from_json(
+    {
+        "transactions": 20_000, "decided": 0, "failures": 0, **ONE_SIDED, "card_hours": ONE_SIDED,
+        "cards": ONE_SIDED,
+        "rows": 20_000, "time_ms": 1.0, "champion_time_ms": 1.0,
+        "scores": {"le": BOUNDS, "counts": [19_000, 400, 200, 200, 200, 0], "sum": 1.0},
+        "champion_scores": {"le": BOUNDS, "counts": [19_000, 400, 200, 200, 0, 200], "sum": 1.0},
+    }
+)  # fmt: skip
+"""Where the champion's scores are above 0.5, its threshold, the challenger's are just below."""
+
+
 def test_guards_at_the_floor_end_a_rollout_whose_challenger_has_fallen_silent() -> None:
     """The weakest guard that the floor admits is breached by a challenger without alerts."""
     least = guards_policy.read(
@@ -162,16 +175,14 @@ def test_guards_at_the_floor_end_a_rollout_whose_challenger_has_fallen_silent() 
         }
     )
     assert floor.weaknesses(least) == ()
-    hours = {"both": 0, "only_champion": 200, "only_challenger": 0}
-    scores = {"le": [1.0], "counts": [2_000, 0], "sum": 1.0}
-    silent = GuardCounts.from_json(
-        {
-            "transactions": 2_000, "decided": 0, "failures": 0, **hours, "card_hours": hours, "cards": hours,
-            "rows": 2_000, "time_ms": 1.0, "champion_time_ms": 1.0, "scores": scores,
-            "champion_scores": scores,
-        }
-    )  # fmt: skip
-    assert verdict(silent, least).outcome is Outcome.BREACH
+    assert verdict(SILENT, least).outcome is Outcome.BREACH
+
+
+def test_a_challenger_that_has_fallen_silent_passes_the_guard_on_drift() -> None:
+    """So that guard alone is below the floor: the champion's few alerts hardly move the index."""
+    drift = guards_policy.read({"rules": [{"name": "score_drift", "max_psi": 0.25}]})
+    assert floor.weaknesses(drift)
+    assert verdict(SILENT, drift).outcome is Outcome.PASS
 
 
 def test_what_gives_no_new_power_is_no_promotion() -> None:
