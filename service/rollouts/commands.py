@@ -80,6 +80,9 @@ def show_command(
         typer.echo(json.dumps(rollout))
         return
     say(f"{rollout_id}: {rollout['phase']}, seq {rollout['seq']}, opened by {rollout['opened_by']}")
+    demands = {name: value for name, value in rollout["demands"].items() if value is not None}
+    if demands:
+        typer.echo(f"its promotion puts into force: {json.dumps(demands)}")
     for event in rollout["events"]:
         detail = " ".join(str(event[name]) for name in ("challenger", "share_bp", "guard") if name in event)
         state = (

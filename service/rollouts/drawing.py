@@ -237,10 +237,10 @@ def receipt(line: Line, drawn: tuple[Event, ...], offsets: tuple[int, ...], *, r
 def _repetition(history: History, entry: Entry, repeated: Event) -> Receipt:
     """Return a receipt for the events of the first request with this key, if the content is the same.
 
-    The seq is not compared: it depends on when the request is repeated.
+    The seq and `approved_by` are not compared: they depend on when the request is repeated.
     """
     before = entry.event
-    if replace(repeated, seq=before.seq).content != before.content:
+    if replace(repeated, seq=before.seq, approved_by=before.approved_by).content != before.content:
         raise _other_content(before)
     written = [
         accepted

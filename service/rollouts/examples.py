@@ -29,7 +29,8 @@ ROLLOUTS = {
     "rollouts": [SUMMARY],
 }  # fmt: skip
 ROLLOUT = {
-    **SUMMARY, "line": "card-fraud", "guards": {"alpha": 0.01}, "before_pause": None,
+    **SUMMARY, "line": "card-fraud", "guards": {"alpha": 0.01},
+    "demands": {"four_eyes": True, "operator_max_share_bp": None}, "before_pause": None,
     "allowed": ["canary_set", "paused", "rolled_back", "promoted"], "is_deciding": False,
     "events": [
         {"seq": 3, "type": "canary_set", "actor": "bob", "approved_by": "bob", "reason": "shadow looks good",

@@ -70,6 +70,7 @@ def rollout(history: History, trial: Trial, groups: Groups, topic: str) -> dict[
         **summary(history, trial, groups, topic),
         "line": trial.line,
         "guards": trial.guards,
+        "demands": asdict(trial.demands),
         "before_pause": trial.before_pause.value if trial.before_pause else None,
         # only guards write `breached`
         "allowed": [

@@ -14,6 +14,7 @@ from models.guards.rules import ScoreDrift
 from models.policy import Policy
 from models.rollouts.events import Type, installation
 from models.rollouts.state import Phase
+from service.rollouts import views
 from service.rollouts.desk import Desk
 from service.rollouts.errors import DeskError, StaleError
 from service.rollouts.reading import Job
@@ -250,6 +251,25 @@ def test_four_eyes_in_the_log_bind_a_desk_without_the_setting() -> None:
     eve = replace(BOB, name="eve")
     unset.take(everything, eve)
     assert unset.take(everything, eve).repeated
+
+
+def test_a_rollout_shows_what_its_promotion_would_loosen() -> None:
+    """The second person decides about the demands, too."""
+    log = MemoryRollouts()
+    desk_of(log, four_eyes=False, operator_max_share_bp=5_000).propose(proposal(), ADA)
+    history = log.history()
+    shown = views.rollout(history, history.line.trials["r2"], {}, "model-rollouts")
+    assert shown["demands"] == {"four_eyes": False, "operator_max_share_bp": 5_000}
+
+
+def test_a_repeated_withdrawal_gets_its_receipt_whoever_proposed_the_champion_since() -> None:
+    desk = desk_of(MemoryRollouts())
+    desk.propose(proposal(), ADA)
+    desk.take(step(Type.PROMOTED, "p"), BOB)
+    withdrawal = step(Type.WITHDRAWN, "w")
+    desk.take(withdrawal, BOB)
+    desk.propose(proposal("k2", rollout_id="r3", at_once=True), BOB)
+    assert desk.take(withdrawal, BOB).repeated
 
 
 def test_a_canary_needs_evidence() -> None:
