@@ -4,7 +4,6 @@ import re
 import tempfile
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,7 +52,7 @@ class ModelRegistry:
             clock: seconds, monotonic.
         """
         self._uri, self._clock = tracking_uri, clock
-        self._versions: OrderedDict[str, tuple[float, Versions]] = OrderedDict()
+        self._versions: dict[str, tuple[float, Versions]] = {}
 
     @property
     def is_set(self) -> bool:
@@ -101,10 +100,10 @@ class ModelRegistry:
         if self._clock() - cached_at > KEPT_S:
             with self._asking("registry"):
                 versions = registry.versions(self._uri, name)
-            self._versions[name] = (self._clock(), versions)
-            self._versions.move_to_end(name)
-            while len(self._versions) > MOST_NAMES:  # callers choose the names
-                self._versions.popitem(last=False)
+                self._versions.pop(name, None)
+                self._versions[name] = (self._clock(), versions)
+                if len(self._versions) > MOST_NAMES:  # callers choose the names
+                    del self._versions[next(iter(self._versions))]
         return versions
 
     def training_scores(self, ref: ModelRef) -> dict[str, Any] | None:

@@ -94,19 +94,21 @@ class Refusals:
     def flush(self) -> None:
         """Write what is counted, and wait up to FLUSH_S for the brokers."""
         self.close_window()
-        if self._producer is not None:
-            self._producer.flush(FLUSH_S)
+        if self._producer is not None and (left := self._producer.flush(FLUSH_S)):
+            self._failed(f"the brokers did not confirm {left} records before the process ended")
 
     def _write(self, entry: Entry) -> None:
         topic = self._settings.topics.audit_refusals
         try:
             if self._producer is None:
+                # no time limit: later records of the chain may have been sent when an earlier one expires
                 self._producer = Producer(
-                    self._settings.client(**{"enable.idempotence": True, "acks": "all"})
+                    self._settings.client(**{"enable.idempotence": True, "message.timeout.ms": 0})
                 )
-                atexit.register(self.flush)
             self._producer.poll(0)  # the outcome of earlier records
             if self._previous is None:
+                if not self._chain:
+                    atexit.register(self.flush)
                 self._chain = uuid.uuid4().hex
             value = next_record(self._previous, entry)
             self._producer.produce(topic, value, self._chain, partition=0, on_delivery=self._delivered)

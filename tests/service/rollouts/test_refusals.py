@@ -1,0 +1,26 @@
+"""Records of refused requests that do not reach a broker."""
+
+import atexit
+import logging
+
+import pytest
+from harness.memory_rollouts import ADA, START
+
+from service.rollouts import refusals
+from service.rollouts.errors import StaleError
+from service.rollouts.refusals import Refusals
+from service.settings import ServiceSettings
+
+pytestmark = pytest.mark.unit
+
+
+def test_a_refusal_that_is_not_confirmed_before_the_process_ends_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(refusals, "FLUSH_S", 0.1)
+    records = Refusals(ServiceSettings(bootstrap_servers="127.0.0.1:1"), lambda: START / 1000)
+    records.note("rollout.paused", "r2", ADA, StaleError("seq", "an older one"))
+    with caplog.at_level(logging.ERROR):
+        records.flush()
+    atexit.unregister(records.flush)
+    assert "did not confirm 1 records" in caplog.text
