@@ -22,8 +22,8 @@ def weaknesses(guards: Guards) -> tuple[str, ...]:
             guards.min_card_hours < LEAST_CARD_HOURS
         ),
         f"deadline_h {guards.deadline_h:g} is above {MOST_DEADLINE_H}": guards.deadline_h > MOST_DEADLINE_H,
-        f"no alert_rate with a min_ratio of {LEAST_RATIO:g} or more ends a rollout whose challenger has fallen "
-        "silent": not any(
+        f"no alert_rate with a min_ratio of {LEAST_RATIO:g} or more would end a rollout whose challenger has "
+        "fallen silent": not any(
             isinstance(rule, AlertRate) and (rule.min_ratio or 0.0) >= LEAST_RATIO for rule in guards.rules
         ),
     }
