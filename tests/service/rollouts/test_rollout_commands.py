@@ -189,7 +189,7 @@ def test_models_of_one_rollout_share_one_set_of_guards(
 @pytest.mark.parametrize(
     ("model", "check", "match"),
     [
-        ("card-fraud/999", "registry", "registry failed"),
+        ("card-fraud/999", "registry", "has no model card-fraud/999"),
         ("nonsense/x", "model", "no NAME/VERSION"),
         ("other features", "features", "this release does not compute amount:9"),
     ],
