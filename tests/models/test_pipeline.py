@@ -28,6 +28,10 @@ from models.registry import training_scores
 pytestmark = pytest.mark.without_stack
 
 
+START = 1_767_225_600_000
+"""2026-01-01."""
+
+
 def history(rows: int = 6_000) -> pa.Table:
     """Forty days of transactions; frauds are twenty times the card's usual amount."""
     rng = np.random.default_rng(1)
@@ -41,7 +45,7 @@ def history(rows: int = 6_000) -> pa.Table:
             "merchant_id": [f"m{i}" for i in rng.integers(0, 50, rows)],
             "amount": amount,
             "country": ["CH"] * rows,
-            "event_time": np.sort(rng.integers(0, 40 * DAY_MS, rows)),
+            "event_time": START + np.sort(rng.integers(0, 40 * DAY_MS, rows)),
             "label": fraud.astype(np.int8),
         }
     )

@@ -35,7 +35,10 @@ def test_a_registry_that_does_not_answer_is_retried_with_a_message(
 
 
 def test_a_missing_version_is_not_retried(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING), pytest.raises(ModelMissingError, match="registry failed"):
+    with (
+        caplog.at_level(logging.WARNING),
+        pytest.raises(ModelMissingError, match="has no model card-fraud/99"),
+    ):
         processor._load_patiently(
             model_ref("99"), f"sqlite:///{tmp_path}/mlflow.db", tmp_path / "models", NAMES
         )
