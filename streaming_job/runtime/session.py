@@ -30,6 +30,8 @@ _ROCKSDB = f"{_STREAMING}.stateStore.rocksdb"
 COLLECTOR = "-XX:+UseParallelGC"
 """Garbage collector that halts the JVM's threads while it works. That costs little, because during an epoch
 they mostly wait for Python; a concurrent collector would need more cores."""
+EXIT = "-XX:+ExitOnOutOfMemoryError"
+"""Ends the driver's JVM when its heap is full: otherwise a thread dies or hangs, and the job with it."""
 END_S = 30.0
 """Time that a JVM has to exit after its stdin is closed; then it is killed."""
 GONE_S = 0.5
@@ -39,7 +41,7 @@ GONE_S = 0.5
 def _options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> dict[str, str]:
     class_path = ":".join(str(jar) for jar in jars)
     driver_memory = settings.spark.get("spark.driver.memory", settings.driver_memory)
-    ours = (COLLECTOR, f"-Djava.io.tmpdir={temporary}")
+    ours = (COLLECTOR, EXIT, f"-Djava.io.tmpdir={temporary}")
     quoted = " ".join(f'"{option}"' for option in ours)  # Spark splits them as a shell does
     options = {
         "spark.app.name": settings.job_id,

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -28,6 +29,29 @@ MOVED = "error: the checkpoint was deleted or moved under a running job; "
 EMPTY = "error: the topics were last written by query "
 MANY = 20
 """Largest number of bursts sent while the disk is full."""
+
+GONE = "error: Spark's JVM is gone. If the log above has an OutOfMemoryError, raise FRAUD_DRIVER_MEMORY; "
+GLUTTON = """
+import java.nio.file.*;
+import java.util.*;
+
+/** An agent that fills the heap once a file exists. */
+public class Glutton {
+    private static final List<byte[]> EATEN = new ArrayList<>();
+
+    public static void premain(String file) {
+        Thread eater = new Thread(() -> {
+            try {
+                while (!Files.exists(Path.of(file))) Thread.sleep(50);
+                while (true) EATEN.add(new byte[1 << 20]);
+            } catch (InterruptedException stopped) {
+            }
+        }, "glutton");
+        eater.setDaemon(true);
+        eater.start();
+    }
+}
+"""
 
 
 @only_thorough
@@ -107,5 +131,38 @@ def test_a_full_disk_ends_the_job_and_free_space_lets_it_continue(
             assert relay.job.exit_code() == 1, relay.job.log
             assert relay.job.error.startswith(words), relay.job.log
         filler.unlink()
+        relay.restart()
+        relay.audit()
+
+
+def glutton(directory: Path) -> Path:
+    """The jar of the agent; skips the test where there is no Java compiler."""
+    if (compiler := shutil.which("javac")) is None:
+        pytest.skip("needs javac (Debian: default-jdk-headless)")
+    directory.mkdir()
+    source, jar = directory / "Glutton.java", directory / "glutton.jar"
+    source.write_text(GLUTTON)
+    subprocess.run([compiler, "--release", "17", str(source)], check=True)
+    with zipfile.ZipFile(jar, "w") as archive:
+        archive.writestr("META-INF/MANIFEST.MF", "Manifest-Version: 1.0\nPremain-Class: Glutton\n\n")
+        for compiled in directory.glob("*.class"):
+            archive.write(compiled, compiled.name)
+    return jar
+
+
+@only_thorough
+def test_a_full_heap_ends_the_job_which_continues_with_more(installed: Installation) -> None:
+    jar, now = glutton(installed.directory / "glutton"), installed.directory / "eat"
+    relay = Relay(installed, driver_java_options=f'"-javaagent:{jar}={now}"')
+    with ExitStack() as cleanup:
+        cleanup.callback(lambda: relay.job.kill())
+        relay.burst()
+        relay.audit()
+        now.touch()
+        relay.burst()
+        assert relay.job.exit_code() == 1, relay.job.log
+        assert relay.job.error.startswith(GONE), relay.job.log
+        assert "java.lang.OutOfMemoryError: Java heap space" in relay.job.log
+        now.unlink()
         relay.restart()
         relay.audit()
