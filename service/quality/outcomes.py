@@ -292,8 +292,10 @@ class Outcomes:
         )
 
     def _open(self) -> sqlite3.Connection:
-        if self._file is not None:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
+        if self._file is not None:  # hashes of cards are nobody else's business; the WAL has the file's mode
+            for directory in (self._file.parent.parent, self._file.parent):
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._file.touch(mode=0o600)
         # with an empty name SQLite creates a temporary file
         database = sqlite3.connect(
             self._file or "", timeout=1.0, isolation_level=None, check_same_thread=False

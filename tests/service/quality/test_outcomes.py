@@ -260,6 +260,15 @@ def test_one_sidecar_at_a_time_uses_the_file(store: Outcomes, tmp_path: Path) ->
     assert second.counts() == []
 
 
+def test_other_users_can_open_nothing(tmp_path: Path) -> None:
+    store = Outcomes(tmp_path / "sidecar" / "job" / "outcomes.sqlite")
+    store.resume(ALERTS, "1", of_alerts=True)
+    created = sorted((tmp_path / "sidecar").rglob("*"))
+    assert "outcomes.sqlite-wal" in [path.name for path in created]
+    assert [path for path in (tmp_path / "sidecar", *created) if path.stat().st_mode & 0o077] == []
+    store.close()
+
+
 def test_a_damaged_file_is_an_error_until_it_is_deleted(tmp_path: Path) -> None:
     file = tmp_path / "outcomes.sqlite"
     file.write_bytes(b"no database at all, but long enough for a header" * 100)
