@@ -68,8 +68,9 @@ bench: setup ## benchmarks; figures in docs/benchmarks.md
 loadtest: setup ## open-loop load with locust and an audit of it: make loadtest ARGS="--rate 10000 --for 120s"
 	@$(BIN)/fraud loadtest run $(ARGS)
 
-docs: setup ## make docs/features.md, the dashboards and the rules on absent metrics anew
+docs: setup ## make the pages, dashboards and alert rules that are generated anew
 	@$(BIN)/python -m feature_store.reference docs/features.md
+	@$(BIN)/python -m deploy.settings_page docs/settings.md
 	@$(BIN)/python -m deploy.grafana
 	@$(BIN)/python -m deploy.prometheus.absence
 

@@ -24,6 +24,7 @@ class ServiceSettings(BaseSettings):
     kafka: dict[str, str] = {}
     """More Kafka client settings (librdkafka names)."""
     topics: Topics = Topics()
+    """Names of the topics."""
     work_dir: Path | None = None
     """Local directory of the counts of alerts by their labels; without it, a restart counts anew what the
     topics still hold."""
@@ -46,7 +47,6 @@ class ServiceSettings(BaseSettings):
     """Time without new or waiting records after which a partition is idle."""
     runbook: str = "docs/runbook.md"
     """Address of the runbook, in which each reason code of the sidecar is an anchor."""
-
     mlflow_tracking_uri: str = ""
     """Address of the model registry; empty: the sidecar can steer rollouts, but not propose any."""
     four_eyes: bool | None = None

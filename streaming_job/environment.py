@@ -40,13 +40,13 @@ def settings(kind: type[S]) -> S:
         # its text has the field's name in quotes
         field = str(fault).split('"')[1::2][:1]
         name = f"FRAUD_{field[0].upper()}" if field else "a FRAUD_... variable"
-        raise SettingsError(f"{name}: no JSON object; see docs/operations.md") from None
+        raise SettingsError(f"{name}: no JSON object; see docs/settings.md") from None
     except ValidationError as fault:
         faults = (
             f"FRAUD_{'__'.join(str(part) for part in error['loc']).upper()}: {error['msg'].lower()}"
             for error in fault.errors()
         )
-        raise SettingsError(f"{'; '.join(faults)}; see docs/operations.md") from None
+        raise SettingsError(f"{'; '.join(faults)}; see docs/settings.md") from None
 
 
 def refuse_unknown(variables: Iterable[str]) -> None:
@@ -72,7 +72,7 @@ def refuse_unknown(variables: Iterable[str]) -> None:
             nearest = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.0)
             faults.append(f"{name} is no setting; did you mean {nearest[0]}?")
     if faults:
-        raise SettingsError(f"{' '.join(faults)} Unset unknown variables, or see docs/operations.md")
+        raise SettingsError(f"{' '.join(faults)} Unset unknown variables, or see docs/settings.md")
 
 
 def client_settings(text: str) -> dict[str, str]:

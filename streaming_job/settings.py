@@ -36,19 +36,24 @@ class JobSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="FRAUD_", env_nested_delimiter="__", extra="forbid")
 
     job_id: str = "card-fraud"
-    """Id of the job: its consumer group, prefix of transactional ids, and key of progress records."""
+    """Id of the job: its consumer group, prefix of transactional ids, and key of progress records; fixed by
+    the first start."""
     bootstrap_servers: str
     """Kafka brokers, host:port[,host:port]."""
     kafka: dict[str, str] = {}
-    """More Kafka client settings for every client, for example security.protocol (librdkafka names)."""
+    """More Kafka client settings for every client, a JSON object with librdkafka's names, for example
+    {"security.protocol": "SASL_SSL"}."""
     topics: Topics = Topics()
+    """Names of the topics."""
     mlflow_tracking_uri: str
     """Registry of the models that rollouts name."""
     checkpoint: str
-    """Directory of Spark's checkpoint: a path, or a URI that every executor can reach."""
+    """Directory of Spark's checkpoint: a path, or a URI that every executor can reach (see "Where the
+    checkpoint may be" in operations)."""
     work_dir: Path
-    """Local directory for working copies of state and models, and for temporary files; may be lost between
-    runs."""
+    """Local directory for working copies of state and models, and for temporary files; it may be lost between
+    runs. A start removes the temporary files of a job that was killed, and what no job of this machine has
+    used for 30 days."""
     master: str = "local[2,4]"
     """Spark master. In a local one the second number is how often Spark attempts a task: with 1 every killed
     worker would end the job."""
@@ -57,7 +62,8 @@ class JobSettings(BaseSettings):
     crc32 (librdkafka's default); fixed by the first start."""
     key_groups: Annotated[int, Field(ge=1, le=4096)] = 2
     """Number of groups that decide cards in parallel; at most the number of the transactions' partitions;
-    fixed by the first start. With fewer task slots than groups, groups take turns, and alerts are late."""
+    fixed by the first start (see "How many key groups" in operations). With fewer task slots than groups,
+    groups take turns, and alerts are late."""
     merchant_facts: bool = False
     """Whether labels become merchant facts, and models may use merchant label features. It needs the topics
     labels, chargebacks and merchant-facts, and a larger state; fixed by the first start, because a label
@@ -83,35 +89,42 @@ class JobSettings(BaseSettings):
     """How long the first record of a mini-batch waits for others. The wait makes mini-batches fewer, and each
     mini-batch costs a millisecond of processor time."""
     commit_interval_ms: Annotated[int, Field(ge=1, le=60_000)] = 200
-    """Interval of commits; alerts, dead letters and promises do not wait for it."""
+    """Interval of commits while there is no output; alerts, dead letters and promises do not wait for it."""
     allowed_lateness_ms: Annotated[int, Field(ge=0)] = 7 * DAY_MS
-    """Transactions whose event time is more than this before their arrival become dead letters: too_late."""
+    """Transactions whose event time is more than this before their arrival become dead letters: too_late.
+    Stored with the state: a change is taken over at the next start after a clean stop, and refused after a
+    crash (see "When the job refuses to start" in operations)."""
     allowed_skew_ms: Annotated[int, Field(ge=0)] = 5 * MINUTE_MS
     """Transactions whose event time is more than this after their arrival become dead letters:
-    future_event_time."""
+    future_event_time. Stored with the state, like allowed_lateness_ms."""
     refuse_card_numbers: bool = True
     """Whether transactions whose card_id has the form of a card number (13 to 19 digits, Luhn) become dead
-    letters: card_number. Set it to false if the bank's card tokens have that form."""
+    letters: card_number. Set it to false if the bank's card tokens have that form. Stored with the state,
+    like allowed_lateness_ms."""
     arrival: Arrival = Arrival.LOG_APPEND
     """Whose clock sets the arrivals of the inputs: log_append (the brokers') or create (the producers', for
     the replay of an archive). With log_append the job refuses input topics and records that have the
-    producers' timestamps: a producer could choose what its transactions are compared with."""
+    producers' timestamps: a producer could choose what its transactions are compared with. Stored with the
+    state, like allowed_lateness_ms."""
     wait_for_snapshot_s: Annotated[int, Field(ge=0)] = 600
-    """Maximum wait for Debezium's first snapshot of the profiles, at a first start; 0: no wait."""
+    """Seconds to wait for Debezium's first snapshot of the profiles, at a first start; 0: no wait, where
+    there are no profiles."""
     transaction_timeout_ms: Annotated[int, Field(ge=10_000, le=900_000)] = 120_000
-    """Time after which the brokers abort an open transaction; far more than writing one takes."""
+    """Time after which the brokers abort an open transaction; far more than writing one takes. The brokers'
+    transaction.max.timeout.ms must not be less."""
     epoch_port: Annotated[int, Field(ge=0, le=65535)] = 0
     """Port of the driver, to which tasks connect to learn when an epoch ends; 0: any free port."""
     spark: dict[str, str] = {}
-    """More Spark settings, for example spark.executor.instances; they override the job's own."""
-    spark_conf_dir: str = ""
-    """Directory with files of Spark's configuration, such as spark-defaults.conf, which the job's own
-    settings override; empty: none is read, whatever SPARK_CONF_DIR says."""
-    driver_memory: str = "640m"
-    """Heap of the driver's JVM."""
-    driver_java_options: str = ""
-    """More options of the driver's JVM, as on a command line; given in `spark`, they would replace the
+    """More Spark settings, a JSON object, for example {"spark.executor.instances": "2"}; they override the
     job's own."""
+    spark_conf_dir: str = ""
+    """Directory with files of Spark's configuration (spark-defaults.conf, log4j2.properties, spark-env.sh),
+    which the job's own settings override; empty: none is read, whatever SPARK_CONF_DIR says."""
+    driver_memory: str = "640m"
+    """Heap of the driver's JVM, in the form of Java's -Xmx."""
+    driver_java_options: str = ""
+    """More options of the driver's JVM, as on a command line; given in FRAUD_SPARK, they would
+    replace the job's own."""
     ui_port: Annotated[int, Field(ge=0, le=65535)] = 0
     """Port of Spark's UI, which has no login; 0: no UI."""
 
