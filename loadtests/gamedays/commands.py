@@ -12,7 +12,7 @@ from loadtests.bench.saying import stop_on_signals
 from loadtests.faults.errors import FaultError
 from loadtests.gamedays import page, run
 from loadtests.gamedays.catalogue import DAYS
-from loadtests.gamedays.day import PREFIX, Gameday
+from loadtests.gamedays.day import Gameday
 from loadtests.gamedays.journal import Journal
 from loadtests.gamedays.scene import Scene, scene, servers
 from streaming_job.contracts.topics import Topics
@@ -24,7 +24,7 @@ app = typer.Typer(add_completion=False)
 def gameday(
     names: Annotated[list[str], typer.Argument(help="`list`, `all`, or names of game days")],
     write: Annotated[
-        Path | None, typer.Option("--page", help="Write each log into this page (docs/gamedays.md)")
+        Path | None, typer.Option("--page", help="Write each result into this page (docs/gamedays.md)")
     ] = None,
 ) -> None:
     """Run game days on an embedded stack of their own, one after another.
@@ -40,7 +40,7 @@ def gameday(
     chosen = list(DAYS) if names == ["all"] else names
     days = sorted((_named(name) for name in chosen), key=list(DAYS.values()).index)
     stop_on_signals()
-    with tempfile.TemporaryDirectory(prefix=PREFIX) as home:
+    with tempfile.TemporaryDirectory(prefix="fraud-gameday-") as home:
         run_all(days, Path(home), write)
 
 
@@ -56,7 +56,7 @@ def run_all(days: list[Gameday], home: Path, write: Path | None = None) -> None:
     Args:
         days: game days, in this order.
         home: an empty directory.
-        write: page that the logs are written into.
+        write: page that the results are written into.
 
     Raises:
         FaultError: a game day failed; the others are run all the same.

@@ -9,10 +9,6 @@ from loadtests.gamedays.sight import Expected
 Action = Callable[[Scene], None]
 
 
-PREFIX = "fraud-gameday-"
-"""Name prefix of the temporary directory of a run."""
-
-
 @dataclass(frozen=True)
 class Gameday:
     """One symptom: how it is provoked, what must be seen, and what mends it."""

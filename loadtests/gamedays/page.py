@@ -1,13 +1,12 @@
-"""Generator of docs/gamedays.md: one section for each game day, with the log of its last run. Pure."""
+"""Generator of docs/gamedays.md: one section for each game day, with the result of its last run. Pure."""
 
 import re
 from datetime import date
 
-from loadtests.gamedays.day import PREFIX, Gameday
+from loadtests.gamedays.day import Gameday
 from loadtests.gamedays.sight import Expected
 
-HOME = re.compile(rf"[^\s(]*/{PREFIX}\w+/")
-"""Temporary directory of a run, which is left out of the page."""
+_STEP = re.compile(r"^ *([\d.]+) s  (seen|well|audit) +(.*)$")
 
 
 def section(day: Gameday, lines: list[str], held: date, prometheus: bool) -> str:
@@ -15,14 +14,17 @@ def section(day: Gameday, lines: list[str], held: date, prometheus: bool) -> str
 
     Args:
         day: the game day.
-        lines: lines of its journal.
+        lines: lines of its journal, of a run that did not fail.
         held: date of the run.
         prometheus: whether alerting rules were evaluated.
     """
+    steps = {match[2]: match for match in map(_STEP.match, lines) if match}
     rules = "" if prometheus else " Prometheus was not installed: no rule was evaluated."
-    log = HOME.sub("", "\n".join(lines))
-    held_with = f"Held on {held.isoformat()} with `fraud gameday {day.name}`.{rules}"
-    return f"{_plan(day)}\n{held_with}\n\n```\n{log}\n```\n"
+    result = (
+        f"Held on {held.isoformat()}: all was seen after {steps['seen'][1]} s, and well again after "
+        f"{steps['well'][1]} s. The audit: {steps['audit'][3]}.{rules}"
+    )
+    return f"{_plan(day)}\n{result}\n"
 
 
 def _plan(day: Gameday) -> str:

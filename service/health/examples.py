@@ -14,7 +14,7 @@ NOT_READY: dict[str, Any] = {
     "reasons": ["key group 0 has written no progress for 31 s"],
     "checks": [
         {
-            "name": "voices", "ok": False, "code": "group_silent",
+            "name": "group_progress", "ok": False, "code": "group_silent",
             "detail": "key group 0 has written no progress for 31 s",
         }
     ],

@@ -42,7 +42,7 @@ NAMES = {
     "job": "no_progress",
     "producers": "open_transaction",
     "groups": "group_missing",
-    "voices": "group_silent",
+    "group_progress": "group_silent",
     "tables": "loading_tables",
     "transactions": "group_stalled",
 }
@@ -101,7 +101,7 @@ def checks(
             continue
         silent_s = now_s - record["written_at"] / 1e3
         if silent_s > max_silence_s:
-            broken["voices"].append(f"key group {group} has written no progress for {silent_s:.0f} s")
+            broken["group_progress"].append(f"key group {group} has written no progress for {silent_s:.0f} s")
         if record["table_lag"]:
             left = ", ".join(f"{number} records of {topic}" for topic, number in record["table_lag"].items())
             broken["tables"].append(f"key group {group} is loading its tables: {left} are left")

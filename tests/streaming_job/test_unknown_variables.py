@@ -47,7 +47,7 @@ def test_an_unknown_variable_is_refused_with_the_nearest_name(
         assert isinstance(fault, SettingsError)
         assert str(fault) == (
             f"{name.upper()} is no setting; did you mean {nearest}? Unset unknown variables, or see "
-            "docs/operations.md"
+            "docs/settings.md"
         )
 
 

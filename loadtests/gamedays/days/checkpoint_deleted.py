@@ -51,7 +51,7 @@ DAY = Gameday(
     mended_by="the copy, which is older than the output, is restored, and the job is started",
     expected=Expected(
         codes=("no_commits", "group_silent"),
-        checks=("voices",),
+        checks=("group_progress",),
         signs=(Sign("fraud_lag_seconds", 10),),
         firing=("FraudPartitionStopped",),
     ),

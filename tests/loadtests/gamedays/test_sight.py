@@ -68,12 +68,19 @@ def test_a_journal_counts_seconds_from_its_beginning() -> None:
 
 def test_a_section_replaces_the_one_before() -> None:
     day = DAYS["transaction_hung"]
-    lines = ["  0.0 s  done", "  1.0 s  fault (No: /var/x/fraud-gameday-a1_b/job-0/state)"]
+    lines = [
+        "    0.0 s  done     seen nothing yet",
+        "   93.7 s  seen     all that was expected",
+        "   97.0 s  well     no rule is active",
+        "  120.8 s  audit    12 transactions, 3 alerts: 0 missing",
+    ]
     text = page.section(day, lines, date(2026, 11, 23), prometheus=False)
-    assert "fault (No: job-0/state)" in text
     assert text.startswith("## transaction_hung\n")
-    assert "no rule was evaluated" in text
-    assert "no rule was" not in page.section(day, [], date(2026, 11, 23), prometheus=True)
+    assert text.endswith(
+        "Held on 2026-11-23: all was seen after 93.7 s, and well again after 97.0 s. The audit: 12 "
+        "transactions, 3 alerts: 0 missing. Prometheus was not installed: no rule was evaluated.\n"
+    )
+    assert "no rule was" not in page.section(day, lines, date(2026, 11, 23), prometheus=True)
     once = page.put("# Game days\n\nText.\n", day.name, text)
     assert once == f"# Game days\n\nText.\n\n{text}"
     assert page.put(once, day.name, text) == once

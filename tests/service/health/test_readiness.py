@@ -168,7 +168,7 @@ def test_each_check_is_listed_by_name_with_its_finding() -> None:
 
     assert checks() == dict.fromkeys(NAMES, True)
     silent = checks(groups={0: group(0), 1: group(1, written_s=960.0)})
-    assert silent == {**dict.fromkeys(NAMES, True), "voices": False}
+    assert silent == {**dict.fromkeys(NAMES, True), "group_progress": False}
     nothing = checks(broker_fault="no broker", lag=None)
     assert nothing == {**dict.fromkeys(NAMES), "broker": False, "progress": True}
     unread = checks(waiting_for="not read to its end")
