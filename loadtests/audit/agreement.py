@@ -3,6 +3,8 @@
 import math
 from typing import Any
 
+from feature_store.release import RELEASE
+
 DECIMALS = 9
 """Decimal places of scores and of contributions to them."""
 SCORE_TOLERANCE = 1.5 / 10**DECIMALS
@@ -18,20 +20,19 @@ TOLERANCES = {
 """Absolute and relative tolerance by field; all other fields have to be equal."""
 
 
-def adapted_to_release(
-    expected: dict[str, Any], alert: Any, looked_at: frozenset[str], optional: frozenset[str]
+def with_features_of_its_release(
+    expected: dict[str, Any], alert: Any, looked_at: frozenset[str]
 ) -> dict[str, Any]:
-    """Adapt the expected alert to what an older release may have written.
+    """Drop those expected features that another release, which decided before an upgrade, does not compute.
 
     Args:
         expected: the alert that this release writes.
-        alert: the parsed alert on the topic.
-        looked_at: features of the alert's model; even a release with fewer features writes these.
-        optional: fields that older releases did not write; a release writes all of them or none.
+        alert: the parsed alert on the topic; if it names this release, all features are expected.
+        looked_at: features of the alert's model; a release with fewer features computes these as well.
     """
-    if isinstance(alert, dict) and optional.isdisjoint(alert):
-        expected = {name: value for name, value in expected.items() if name not in optional}
-    written = alert.get("features") if isinstance(alert, dict) else None
+    if not isinstance(alert, dict) or alert.get("release") == RELEASE:
+        return expected
+    written = alert.get("features")
     if not isinstance(written, dict) or not looked_at <= written.keys():
         return expected
     features = {name: value for name, value in expected["features"].items() if name in written}

@@ -24,8 +24,8 @@ Totals = Callable[[int, int], TrialCounts | None]
 def problems(breaches: Iterable[Breached], totals: Totals) -> Iterator[str]:
     """Yield what is wrong with the evidence of breached rollouts.
 
-    Counts are checked only if the evidence names its `commits` (that of older releases does not) and the
-    progress records of all of them are audited; the verdict is always recomputed.
+    Counts are checked only if the progress records of all commits that the evidence names are audited; the
+    verdict is always recomputed.
 
     Args:
         breaches: accepted `breached` events, in log order.
@@ -36,9 +36,7 @@ def problems(breaches: Iterable[Breached], totals: Totals) -> Iterator[str]:
         try:
             result = recomputed(breach.evidence)
             counted = challenger_counts(breach.evidence["counts"])
-            commits = {
-                int(group): int(commit) for group, commit in breach.evidence.get("commits", {}).items()
-            }
+            commits = {int(group): int(commit) for group, commit in breach.evidence["commits"].items()}
         except (GuardError, ValueError, KeyError, TypeError, AttributeError) as fault:
             yield f"{name} has no evidence that can be read: {fault}"
             continue

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from feature_store.errors import FraudError
-from loadtests.audit.topic_log import Log, MissingTopicError
+from loadtests.audit.topic_log import Log
 from loadtests.oracle import Record
 from streaming_job.contracts.topics import Topics
 from streaming_job.decode.snapshots import ends_snapshot
@@ -50,7 +50,7 @@ def collect(log: Log, topics: Topics, alert_id: str) -> CardLog:
     alerts = [
         record
         for topic in (topics.fraud_alerts, topics.suppressed_alerts)
-        for record in _read(log, topic)
+        for record in log.read(topic)
         if alert_id.encode() in (record.value or b"") and _alert(record).get("alert_id") == alert_id
     ]
     if not alerts:
@@ -78,25 +78,18 @@ def collect(log: Log, topics: Topics, alert_id: str) -> CardLog:
         )
     snapshot_ends: list[int] = []
     profiles: list[Record] = []
-    for record in _read(log, topics.profiles):
+    for record in log.read(topics.profiles):
         if ends_snapshot(record.value):
             snapshot_ends.append(record.timestamp)
         profiles += _of(card_id, [record])
     refused = {}
-    for record in _read(log, topics.dead_letters):
+    for record in log.read(topics.dead_letters):
         if topics.model_rollouts.encode() in (record.value or b""):
             letter = _alert(record)
             if letter.get("topic") == topics.model_rollouts:
                 refused[int(letter["offset"])] = str(letter["reason"])
     rollouts = list(log.read(topics.model_rollouts))
     return CardLog(alerts, alert, transactions, profiles, min(snapshot_ends, default=None), rollouts, refused)
-
-
-def _read(log: Log, topic: str) -> Iterable[Record]:
-    try:
-        yield from log.read(topic)
-    except MissingTopicError:
-        return
 
 
 def _alert(record: Record) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from loadtests.audit.agreement import adapted_to_release, different_fields, unrounded_fields
+from loadtests.audit.agreement import different_fields, unrounded_fields, with_features_of_its_release
 from loadtests.audit.commits import release_of
 from loadtests.audit.findings import DIFFERENT, DUPLICATED, MISSING, UNEXPECTED, Findings
 from loadtests.oracle import Outcome, Part, Record, digest, part
@@ -97,7 +97,7 @@ class Found:
         self._settle(topic, source)
         alert = json.loads(record.value or b"")
         if "features" in expected:
-            expected = adapted_to_release(expected, alert, outcome.looked_at, outcome.optional)
+            expected = with_features_of_its_release(expected, alert, outcome.looked_at)
         wrong = [
             f"{name}: {alert.get(name)!r} instead of {expected.get(name)!r}"
             for name in different_fields(expected, alert)

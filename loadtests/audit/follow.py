@@ -18,7 +18,7 @@ from loadtests.audit.memory import Memory
 from loadtests.audit.sample import Sample
 from loadtests.audit.settings_audit import require_settings
 from loadtests.audit.settled import MOST_POINTS, Point, reaches
-from loadtests.audit.topic_log import Log, MissingTopicError
+from loadtests.audit.topic_log import Log
 from loadtests.oracle import Kind, Model, Oracle, Outcome, Record, RolloutLog, Rules, Scorer
 from loadtests.oracle.decode import RefusedError, read_transaction
 from loadtests.oracle.tables import dead_letter
@@ -105,10 +105,7 @@ class Follower:
         if memory.positions:
             return
         for topic in self._outputs:
-            try:
-                cut = {p: first for p, first in self._log.beginnings(topic).items() if first}
-            except MissingTopicError:
-                continue
+            cut = {p: first for p, first in self._log.beginnings(topic).items() if first}
             ends = {partition: first + 1 for partition, first in cut.items()}
             for record in self._log.read(topic, ends, cut) if cut else ():
                 memory.told_from_ms = max(memory.told_from_ms, record.timestamp)
@@ -157,22 +154,18 @@ class Follower:
         while self._arrived and reaches(memory.positions, self._arrived[0][1]):
             self.audited_until_s, _ = self._arrived.pop(0)
 
-    def _new(self, topic: str, *, may_lack: bool = False) -> Iterator[Record]:
+    def _new(self, topic: str) -> Iterator[Record]:
         positions = self.memory.positions
         starts = {partition: start for (name, partition), start in positions.items() if name == topic}
-        try:
-            for record in self._log.read(topic, None, starts):
-                if record.offset >= starts.get(record.partition, 0):
-                    yield record
-                    positions[topic, record.partition] = record.offset + 1
-        except MissingTopicError:
-            if not may_lack:
-                raise
+        for record in self._log.read(topic, None, starts):
+            if record.offset >= starts.get(record.partition, 0):
+                yield record
+                positions[topic, record.partition] = record.offset + 1
 
     def _read_outputs(self) -> None:
         memory, topics = self.memory, self._topics
         for topic in (topics.fraud_alerts, topics.shadow_alerts, topics.suppressed_alerts):
-            for record in self._new(topic, may_lack=topic != topics.fraud_alerts):
+            for record in self._new(topic):
                 if self._sample.has_alert(record.key, record.value):
                     memory.found.add_alert(record)
         for record in self._new(topics.dead_letters):

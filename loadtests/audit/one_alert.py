@@ -20,7 +20,7 @@ from feature_store.release import RELEASE
 from feature_store.state.arena import MemoryArena
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import MemoryPieces, Meta
-from loadtests.audit.agreement import adapted_to_release, different_fields
+from loadtests.audit.agreement import different_fields, with_features_of_its_release
 from loadtests.audit.card_log import CardLog, collect
 from loadtests.audit.topic_log import Log
 from loadtests.oracle import Oracle, Outcome, ProfileLog, Record, RolloutLog, Rules
@@ -102,7 +102,7 @@ def rebuild(log: Log, settings: JobSettings, load: LoadModel, alert_id: str) -> 
     if outcome.alert is None:
         oracle = ["everything: it finds no alert"]
     else:
-        expected = adapted_to_release(outcome.alert, card.alert, outcome.looked_at, outcome.optional)
+        expected = with_features_of_its_release(outcome.alert, card.alert, outcome.looked_at)
         oracle = different_fields(expected, card.alert)
     fields = json.loads(rebuilt) if rebuilt is not None else {}
     wrong = [

@@ -22,8 +22,8 @@ class _Progress(NamedTuple):
     key_groups: int
     release: str
     counts: Counter[str]
-    digests: dict[str, str | None]
-    """Digests of the alerts, by name of their count; None if an older release did not write one."""
+    digests: dict[str, str]
+    """Digests of the alerts, by name of their count."""
     spans: list[tuple[TopicPartition, int, int]]
     """(partition, first offset, offset after the last) of the input records."""
     since: int
@@ -179,8 +179,7 @@ class ProgressAudit:
             digest = hashlib.sha256()
             for alert in sorted(alerts, key=source):
                 digest.update(alert.value or b"")
-            expected_digest = progress.digests[name]
-            if digest.hexdigest() != expected_digest and (expected_digest is not None or alerts):
+            if digest.hexdigest() != progress.digests[name]:
                 self.problems.append(f"{commit}: the {name} have another digest than in the progress record")
         if others := self._releases[commit] - {progress.release}:
             names = ", ".join(sorted(str(name) for name in others))
@@ -248,8 +247,8 @@ def _progress(row: Mapping[str, Any]) -> _Progress:
         Counter(row["counts"]),
         {
             "alerts": str(row["alerts_digest"]),
-            "shadow_alerts": row.get("shadow_digest"),
-            "suppressed": row.get("suppressed_digest"),
+            "shadow_alerts": str(row["shadow_digest"]),
+            "suppressed": str(row["suppressed_digest"]),
         },
         [
             ((str(part["topic"]), int(part["partition"])), int(part["start_offset"]), int(part["end_offset"]))
@@ -258,6 +257,6 @@ def _progress(row: Mapping[str, Any]) -> _Progress:
         int(totals["since"]),
         int(totals["commits"]),
         Counter(totals["counts"]),
-        trial_counts(row.get("trials", {})),
-        trial_counts(totals.get("trials", {})),
+        trial_counts(row["trials"]),
+        trial_counts(totals["trials"]),
     )

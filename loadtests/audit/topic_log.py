@@ -58,10 +58,6 @@ class TopicReadError(FraudError):
     """A topic, or the job's offsets, cannot be read."""
 
 
-class MissingTopicError(TopicReadError):
-    """A topic does not exist."""
-
-
 class Log(Protocol):
     """The reads that an audit needs of a broker."""
 
@@ -216,7 +212,7 @@ class TopicLog:
             return topic_reader.partitions(consumer, topic, TIMEOUT_S)
         except KafkaException as fault:
             if topic_reader.is_missing(fault):
-                raise MissingTopicError(
+                raise TopicReadError(
                     f"topic {topic} does not exist at {self._servers}; check FRAUD_TOPICS__..."
                 ) from fault
             raise

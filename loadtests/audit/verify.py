@@ -19,7 +19,7 @@ from loadtests.audit.findings import Findings
 from loadtests.audit.judging import Ends, Judge, Load, in_this_process, merchants, partition_ends, tables
 from loadtests.audit.progress_audit import ProgressAudit
 from loadtests.audit.settings_audit import require_settings
-from loadtests.audit.topic_log import Log, MissingTopicError
+from loadtests.audit.topic_log import Log
 from loadtests.audit.trial_audit import nested
 from loadtests.oracle import Kind, Outcome, Pair, Record
 from streaming_job.contracts.topics import Topics
@@ -192,7 +192,7 @@ def _read_outputs(
             require_settings(record, settings)
             audit.add_progress(record)
     for topic in (topics.fraud_alerts, topics.shadow_alerts, topics.suppressed_alerts):
-        for record in _counted(log, topic, progress, may_lack=topic != topics.fraud_alerts):
+        for record in _counted(log, topic, progress):
             outputs.add_alert(record)
             audit.add_alert(record)
     for record in _counted(log, topics.dead_letters, progress):
@@ -201,12 +201,8 @@ def _read_outputs(
     audit.check()
 
 
-def _counted(log: Log, topic: str, progress: Progress, *, may_lack: bool = False) -> Iterator[Record]:
-    try:
-        for done, record in enumerate(log.read(topic), 1):
-            yield record
-            if done % STEP == 0:
-                progress(f"reading {topic}", done, 0)
-    except MissingTopicError:
-        if not may_lack:  # older releases lack these topics; their expected records then count as missing
-            raise
+def _counted(log: Log, topic: str, progress: Progress) -> Iterator[Record]:
+    for done, record in enumerate(log.read(topic), 1):
+        yield record
+        if done % STEP == 0:
+            progress(f"reading {topic}", done, 0)

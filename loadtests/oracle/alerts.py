@@ -12,9 +12,6 @@ from loadtests.oracle.tables import BEGINNING
 from loadtests.oracle.trials import Run, Vote
 from models.policy import Counts, Decision, alert_id, decide
 
-SINCE_VERSION_2 = frozenset({"rollout_seq", "role", "membership", "policy", "challenger_failure"})
-"""Alert fields that are missing from alerts of a release that knows only rollouts of contract version 1."""
-
 
 class Pending(NamedTuple):
     """An accepted transaction with everything that its decision needs, except the scores."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from loadtests.oracle import alerts
-from loadtests.oracle.alerts import SINCE_VERSION_2, Pending, Verdict
+from loadtests.oracle.alerts import Pending, Verdict
 from loadtests.oracle.card import Card
 from loadtests.oracle.decode import RefusedError, read_transaction
 from loadtests.oracle.features import compute
@@ -167,7 +167,6 @@ class Oracle:
             kind,
             alert=alert,
             looked_at=frozenset(model.feature_names),
-            optional=SINCE_VERSION_2 if decider.scorer.version == 1 and not plan.challengers else frozenset(),
             shadows=shadows,
         )
 

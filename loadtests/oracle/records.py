@@ -91,9 +91,7 @@ class Outcome(NamedTuple):
     digest: bytes = b""
     """`digest` of the refused record's key and value; empty unless a dead letter."""
     looked_at: frozenset[str] = frozenset()
-    """Features that the alert's model reads: an older release's alert may have only these."""
-    optional: frozenset[str] = frozenset()
-    """Alert fields that may be missing, because an older release may have written the alert."""
+    """Features that the alert's model reads."""
     shadows: tuple[dict[str, Any], ...] = ()
     """Shadow alerts: one for each challenger that alerts where the champion does not, or the reverse."""
 

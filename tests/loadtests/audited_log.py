@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from oracle_world import START, World, load
 
-from loadtests.audit.topic_log import MissingTopicError
+from loadtests.audit.topic_log import TopicReadError
 from loadtests.audit.trial_audit import PLAIN
 from loadtests.audit.verify import Verdict, verify
 from loadtests.oracle import Kind, Outcome, ProfileLog, Record, RolloutLog
@@ -38,14 +38,14 @@ class MemoryLog:
 
     def beginnings(self, topic: str) -> dict[int, int]:
         if topic not in self.topics:
-            raise MissingTopicError(f"no topic {topic}")
+            raise TopicReadError(f"no topic {topic}")
         return {0: min((record.offset for record in self.topics[topic]), default=0)}
 
     def read(
         self, topic: str, ends: Mapping[int, int] | None = None, starts: Mapping[int, int] | None = None
     ) -> Iterator[Record]:
         if topic not in self.topics:
-            raise MissingTopicError(f"no topic {topic}")
+            raise TopicReadError(f"no topic {topic}")
         starts = starts or {}
         return (
             r

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from audited_log import SETTINGS, MemoryLog, changed
-from harness.job_world import HOUR, MINUTE, World, load
+from harness.job_world import HOUR, MINUTE, World, load, subset_ref
 
 from feature_store.release import RELEASE
 from loadtests.audit.card_log import AlertError
@@ -79,6 +79,28 @@ def test_an_alert_of_another_release_that_decides_alike_is_rebuilt_byte_for_byte
     assert result.is_clean, result.report()
     assert result.rests_on["release"] == "0.0.9+00000000"
     assert result.rests_on["rebuilt_by_release"] == RELEASE
+
+
+@pytest.mark.parametrize(
+    ("release", "lacks", "differences"),
+    [
+        ("0.0.9+00000000", "hour_of_day", []),  # computed only since the upgrade; the model does not use it
+        ("0.0.9+00000000", "amount", ["features"]),  # the model uses it
+        (RELEASE, "hour_of_day", ["features"]),
+    ],
+)
+def test_an_alert_may_lack_only_features_that_its_release_did_not_compute(
+    release: str, lacks: str, differences: list[str]
+) -> None:
+    world = World()
+    world.rollout("r2", -MINUTE, model=subset_ref(), threshold=0.01)
+    world.tx(0, 900.0)
+    log = written(world)
+    (alert,) = log.topics["fraud-alerts"]
+    features = json.loads(alert.value or b"")["features"]
+    del features[lacks]
+    log.topics["fraud-alerts"] = [changed(alert, release=release, features=features)]
+    assert rebuilt(log, log.topics["fraud-alerts"][0]).oracle_differences == differences
 
 
 @pytest.mark.parametrize(

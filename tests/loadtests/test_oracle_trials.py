@@ -220,12 +220,3 @@ def test_declines_are_never_suppressed_and_start_a_cooldown():
         (Kind.ALERT, "review"), (Kind.SUPPRESSED, "review"), (Kind.ALERT, "decline"),
         (Kind.ALERT, "decline"), (Kind.SUPPRESSED, "review"),
     ]  # fmt: skip
-
-
-def test_only_records_of_version_1_may_lack_newer_fields():
-    world = trial(challenger())
-    world.tx(-1, 600.0)
-    world.tx(0, 600.0)
-    before, during = world.outcomes()
-    assert "role" in before.optional
-    assert not during.optional

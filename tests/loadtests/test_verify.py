@@ -12,7 +12,6 @@ from audited_log import (
     audit,
     changed,
     counts,
-    digest,
     job_output,
     letter_of,
     refused,
@@ -22,9 +21,9 @@ from oracle_world import START, World
 from loadtests.audit.comparison import Found
 from loadtests.audit.findings import Findings
 from loadtests.audit.progress_audit import ProgressAudit
+from loadtests.audit.topic_log import TopicReadError
 from loadtests.audit.verify import VerifyError
 from loadtests.oracle import Record
-from loadtests.oracle.alerts import SINCE_VERSION_2
 from streaming_job.contracts.topics import Topics
 
 pytestmark = pytest.mark.unit
@@ -49,12 +48,13 @@ def progress(
         "key_groups": 2,
         "commit_id": commit_id,
         "counts": {"alerts": 0, "dead_letters": 0, **counts},
-        "alerts_digest": hashlib.sha256().hexdigest(),
+        **{f"{name}_digest": hashlib.sha256().hexdigest() for name in ("alerts", "shadow", "suppressed")},
         "partitions": [
             {"topic": topic, "partition": partition, "start_offset": start, "end_offset": end}
             for topic, partition, start, end in spans
         ],
-        "totals": {"since": 1, "commits": commits or commit_id, "counts": total or {}},
+        "totals": {"since": 1, "commits": commits or commit_id, "counts": total or {}, "trials": {}},
+        "trials": {},
     }
     return Record("job-progress", 0, commit_id, START, b"job", json.dumps(value).encode(), HEADERS)
 
@@ -348,19 +348,26 @@ def test_a_job_without_commits_cannot_be_audited(log):
         audit(log)
 
 
-def test_former_release_without_the_new_topics_and_fields_is_clean(log):
-    del log.topics["shadow-alerts"], log.topics["suppressed-alerts"]
-    former = []
-    for record in log.topics["fraud-alerts"]:
-        content = json.loads(record.value)
-        kept = {name: content[name] for name in content if name not in SINCE_VERSION_2}
-        former.append(record._replace(value=json.dumps(kept).encode()))
-    log.topics["fraud-alerts"] = former
+@pytest.mark.parametrize("name", ["shadow-alerts", "suppressed-alerts", "dead-letters"])
+def test_a_missing_output_topic_is_named(log, name):
+    del log.topics[name]
+    with pytest.raises(TopicReadError, match=name):
+        audit(log)
+
+
+@pytest.mark.parametrize("field", ["rollout_seq", "role", "membership", "policy", "challenger_failure"])
+def test_an_alert_without_a_field_of_its_contract_is_found(log, field):
+    alerts = log.topics["fraud-alerts"]
+    content = json.loads(alerts[0].value)
+    del content[field]
+    alerts[0] = alerts[0]._replace(value=json.dumps(content).encode())
+    assert counts(audit(log)) == (1, 0, 1, 1)
+
+
+@pytest.mark.parametrize("field", ["shadow_digest", "suppressed_digest", "trials"])
+def test_a_progress_record_without_a_field_that_the_audit_needs_is_found(log, field):
     (record,) = log.topics["job-progress"]
     content = json.loads(record.value)
-    for name in ("shadow_digest", "suppressed_digest", "trials"):
-        del content[name]
-    content["alerts_digest"] = digest(former)
+    del content[field]
     log.topics["job-progress"] = [record._replace(value=json.dumps(content).encode())]
-    verdict = audit(log)
-    assert verdict.is_clean, verdict.report()
+    assert "job-progress offset 0: not a progress record" in audit(log).problems

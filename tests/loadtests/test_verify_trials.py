@@ -16,7 +16,6 @@ from oracle_world import START, World, challenger
 
 from loadtests.audit.trial_audit import CommitTrials, TrialAudit
 from loadtests.audit.verify import Verdict
-from loadtests.oracle.alerts import SINCE_VERSION_2
 
 pytestmark = pytest.mark.unit
 
@@ -191,16 +190,3 @@ def test_a_trial_that_left_the_totals_may_not_return_without_its_counts():
     ]
     TrialAudit(problems).check_group(commits)
     assert problems == ["3: the totals of trials are not the previous ones plus its own counts"]
-
-
-def test_an_alert_of_a_trial_must_name_the_deciding_model(tried):
-    alerts = tried.topics["fraud-alerts"]
-    trial = json.loads(alerts[0].value)
-    kept = {name: trial[name] for name in trial if name not in SINCE_VERSION_2}
-    alerts[0] = alerts[0]._replace(value=json.dumps(kept).encode())
-    assert of_topics(audit(tried)) == {"fraud-alerts": [1, 0, 1, 1]}
-
-
-def test_missing_shadow_topic_makes_its_alerts_missing(tried):
-    number = len(tried.topics.pop("shadow-alerts"))
-    assert of_topics(audit(tried)) == {"shadow-alerts": [number, 0, 0, 0]}
