@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from feature_store.release import version
-from service import api_docs, security
+from service import openapi_document, security
 from service.head_requests import HeadAsGet
 from service.health.job_watch import JobWatch
 from service.health.routes import health_routes
@@ -57,7 +57,7 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
         rollouts.stop()
         job.stop()
 
-    # FastAPI's own documentation pages would load scripts from another host
+    # FastAPI's documentation pages would load scripts from another host
     app = FastAPI(
         title="card-fraud sidecar",
         version=version(),
@@ -65,10 +65,11 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
+        responses=openapi_document.PROBLEMS,
     )
     app.add_middleware(HeadAsGet)
     security.install(app, settings, clock)
-    api_docs.install(app)
+    openapi_document.install(app)
     app.add_middleware(HttpMetrics, registry=registry)  # added last, so it also counts refused requests
     app.include_router(health_routes(job, registry))
     app.include_router(rollout_routes(rollouts))

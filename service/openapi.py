@@ -1,4 +1,4 @@
-"""Parts of the OpenAPI document that routes declare: examples of bodies and answers."""
+"""Examples of answers in the OpenAPI document, as the routes declare them."""
 
 from typing import Any
 
@@ -16,8 +16,3 @@ def example(
     """
     described = {"description": description} if description else {}
     return {status: {**described, "content": {media_type: {"example": answer}}}}
-
-
-def body(content: dict[str, Any]) -> dict[str, Any]:
-    """Return the `openapi_extra` argument of a route with an example body."""
-    return {"requestBody": {"content": {"application/json": {"example": content}}}}

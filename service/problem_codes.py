@@ -1,4 +1,4 @@
-"""The codes of the sidecar's problems, as `/docs` explains them; docs/errors.md has the same table."""
+"""The codes of the sidecar's problems, for `/openapi.json`; docs/errors.md has the same table."""
 
 from typing import NamedTuple
 
@@ -41,7 +41,7 @@ TABLE = (
         "A browser sent a change on behalf of a page of another origin.",
         "Find out who wrote that page.",
     ),
-    Row(("not_found",), 404, "There is nothing at this path.", "See /docs."),
+    Row(("not_found",), 404, "There is nothing at this path.", "See /openapi.json."),
     Row(("no_progress",), 404, "The job has not written progress yet.", "Start it."),
     Row(("unknown_rollout",), 404, "There is no such rollout.", "See GET /v1/rollouts."),
     Row(
@@ -54,7 +54,7 @@ TABLE = (
         ("method_not_allowed",),
         405,
         "The path does not support this method, only those in Allow.",
-        "See /docs.",
+        "See /openapi.json.",
     ),
     Row(("request_timeout",), 408, "The body did not arrive within 10 seconds.", "Send it again."),
     Row(

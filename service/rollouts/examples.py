@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from service import openapi_document
+from service.security.problems import Problem
+
 MODEL = {"name": "card-fraud", "version": "7", "digest": "ab" * 32, "features": 61}
 POLICY = {
     "threshold": 0.4, "max_count_5m": 10, "max_count_1m": None, "max_count_1h": None,
@@ -72,27 +75,13 @@ DECISION: dict[str, Any] = {
 }  # fmt: skip
 
 
-PROBLEM_SCHEMA = {"$ref": "#/components/schemas/Problem"}
-
-
-def _problem(status: int, title: str, code: str, detail: str) -> dict[str, Any]:
-    example = {
-        "type": f"/docs#{code}", "title": title, "status": status, "detail": detail, "code": code,
-        "instance": "/v1/rollouts/card-fraud-7/events",
-    }  # fmt: skip
-    return {
-        "description": title,
-        "content": {"application/problem+json": {"schema": PROBLEM_SCHEMA, "example": example}},
-    }
-
-
-PROBLEMS: dict[int | str, dict[str, Any]] = {
-    404: _problem(404, "Not Found", "unknown_rollout", "there is no rollout x; see `fraud rollouts list`"),
-    409: _problem(409, "Conflict", "seq", "card-fraud-7 stands at event 4 (canary), not 3; read it again"),
-    412: _problem(412, "Precondition Failed", "if_match_unknown", "If-Match is no seq of a rollout"),
-    422: _problem(
-        422, "Unprocessable Content", "golden", "model card-fraud 7 does not reproduce its golden scores"
-    ),
-    428: _problem(428, "Precondition Required", "if_match_missing", "send If-Match with the rollout's seq"),
-    503: _problem(503, "Service Unavailable", "brokers", "model-rollouts cannot be read; check the settings"),
-}
+PROBLEMS: dict[int | str, dict[str, Any]] = {}
+for refusal in (
+    Problem(404, "unknown_rollout", "there is no rollout x; see `fraud rollouts list`"),
+    Problem(409, "seq", "card-fraud-7 stands at event 4 (canary), not 3; read it again"),
+    Problem(412, "if_match_unknown", "If-Match is no seq of a rollout"),
+    Problem(422, "golden", "model card-fraud 7 does not reproduce its golden scores"),
+    Problem(428, "if_match_missing", "send If-Match with the rollout's seq"),
+    Problem(503, "brokers", "model-rollouts cannot be read; check the settings"),
+):
+    PROBLEMS |= openapi_document.problem(refusal, "/v1/rollouts/card-fraud-7/events")

@@ -13,7 +13,7 @@ from models.rollouts.state import Trial
 from service import openapi
 from service.rollouts import decisions, drawing, examples, views
 from service.rollouts.assessment import assess
-from service.rollouts.bodies import EVENT_EXAMPLE, EventBody, ProposalBody, ReceiptBody
+from service.rollouts.bodies import EventBody, ProposalBody, ReceiptBody
 from service.rollouts.history import History
 from service.rollouts.parts import RolloutParts
 from service.rollouts.requests import Actor, Receipt
@@ -85,7 +85,7 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
 
     @router.post(
         "/v1/rollouts/{rollout_id}/events", status_code=201, response_model=ReceiptBody,
-        responses=openapi.example(examples.RECEIPT, 201), openapi_extra=openapi.body(EVENT_EXAMPLE),
+        responses=openapi.example(examples.RECEIPT, 201),
     )  # fmt: skip
     async def event(
         caller: Operator,

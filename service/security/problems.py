@@ -43,9 +43,14 @@ class Problem(HTTPException):
 
 def answer(problem: Problem, path: str) -> Response:
     """Create the response for a problem at a path."""
+    return JSONResponse(members(problem, path), problem.status_code, problem.headers, MEDIA_TYPE)
+
+
+def members(problem: Problem, path: str) -> dict[str, Any]:
+    """Return the members of a problem at a path (RFC 9457, section 3.1)."""
     status = HTTPStatus(problem.status_code)
-    body = {
-        "type": f"/docs#{problem.code}",
+    return {
+        "type": f"/openapi.json#{problem.code}",
         "title": status.phrase,
         "status": status.value,
         "detail": problem.detail,
@@ -53,7 +58,6 @@ def answer(problem: Problem, path: str) -> Response:
         "instance": quote(path[:LONGEST_PATH], errors="replace"),
         **problem.more,
     }
-    return JSONResponse(body, status.value, problem.headers, MEDIA_TYPE)
 
 
 def install(app: FastAPI) -> None:
@@ -68,10 +72,8 @@ def install(app: FastAPI) -> None:
         # without the input: it may contain secrets, which must not reach the logs of proxies and clients
         faults = [{"loc": [str(part) for part in item["loc"]], "msg": item["msg"]} for item in error.errors()]
         first = f"{'.'.join(faults[0]['loc'])}: {faults[0]['msg']}" if faults else "it is not as described"
-        return answer(
-            Problem(422, "invalid_request", f"the request is not valid: {first}; see /docs", errors=faults),
-            _path(request),
-        )
+        detail = f"the request is not valid: {first}; see /openapi.json"
+        return answer(Problem(422, "invalid_request", detail, errors=faults), _path(request))
 
     @app.exception_handler(FraudError)
     async def ours(request: Request, error: FraudError) -> Response:
@@ -99,14 +101,14 @@ def _path(request: Request) -> str:
 def _of_framework(error: HTTPException, request: Request) -> Problem:
     """Convert an error that the framework raised into a problem."""
     if error.status_code == HTTPStatus.NOT_FOUND:
-        return Problem(404, "not_found", "there is nothing at this path; see /docs")
+        return Problem(404, "not_found", "there is nothing at this path; see /openapi.json")
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         allowed = (error.headers or {}).get("Allow", "").split(", ")
         more = ["HEAD"] if "GET" in allowed and "HEAD" not in allowed else []
-        detail = f"{request.method} is not for this path; see /docs"
+        detail = f"{request.method} is not for this path; see /openapi.json"
         return Problem(405, "method_not_allowed", detail, {"Allow": ", ".join([*allowed, *more])})
     if error.status_code == HTTPStatus.BAD_REQUEST:
         # the only such error of FastAPI: the body cannot be decoded
-        detail = "the request is not valid: the body is no JSON in UTF-8, or is nested too deep; see /docs"
+        detail = "the body is no JSON in UTF-8, or is nested too deep; see /openapi.json"
         return Problem(422, "invalid_request", detail, errors=[{"loc": ["body"], "msg": "no JSON in UTF-8"}])
     return Problem(error.status_code, "failed", str(error.detail), error.headers)

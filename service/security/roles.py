@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, Request
+from fastapi import Depends, FastAPI, Request, Security
+from fastapi.openapi.models import HTTPBearer
 from fastapi.routing import RouteContext, iter_route_contexts
+from fastapi.security.base import SecurityBase
 
 from service.security.problems import Problem
 
@@ -79,14 +81,21 @@ class Require:
         return caller
 
 
-def require(role: Role) -> Require:
-    """Create a route's dependency on a role: `caller: Annotated[Caller, Depends(require(role))]`."""
-    return Require(role)
+class RequireToken(Require, SecurityBase):
+    """A `Require` that FastAPI's OpenAPI document describes as a bearer token."""
+
+    scheme_name = "bearer"
+    model = HTTPBearer(description="A token created by `fraud tokens add`")
 
 
-Viewer = Annotated[Caller, Depends(require(Role.VIEWER))]
-Operator = Annotated[Caller, Depends(require(Role.OPERATOR))]
-Admin = Annotated[Caller, Depends(require(Role.ADMIN))]
+def require(role: Role) -> Any:
+    """Create the dependency by which a route requires a role, as `Viewer` does."""
+    return Security(RequireToken(role), scopes=[role.word])
+
+
+Viewer = Annotated[Caller, require(Role.VIEWER)]
+Operator = Annotated[Caller, require(Role.OPERATOR)]
+Admin = Annotated[Caller, require(Role.ADMIN)]
 Anyone = Annotated[Caller | None, Depends(Require(None))]
 """For routes that need no token: probes, API docs, the web page. None if the caller is unauthenticated."""
 

@@ -4,7 +4,6 @@ Pages of other origins cannot change state.
 """
 
 import pytest
-from fastapi import Depends
 from fastapi.testclient import TestClient
 from harness.local_client import LocalClient
 from security_world import sidecar
@@ -23,7 +22,7 @@ def changing() -> LocalClient:
     def change(caller: Operator) -> dict[str, str]:
         return {"name": caller.name, "role": caller.role.word, "from": caller.origin}
 
-    @app.post("/promote", dependencies=[Depends(require(Role.ADMIN))])
+    @app.post("/promote", dependencies=[require(Role.ADMIN)])
     def promote() -> None: ...
 
     return LocalClient(app)

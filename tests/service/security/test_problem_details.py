@@ -100,7 +100,7 @@ def test_every_error_is_a_problem(
     assert (answer.status_code, body["status"], body["code"]) == (status, status, code)
     assert set(body) >= MEMBERS
     assert body["instance"] == path.partition("?")[0]
-    assert body["type"] == f"/docs#{code}"
+    assert body["type"] == f"/openapi.json#{code}"
     for secret in ("Traceback", "secret-of-the-inside", "4111111111111111", ".py"):
         assert secret not in answer.text
     assert {name: answer.headers.get(name) for name in SAFE} == SAFE
@@ -112,10 +112,10 @@ def test_pages_and_answers_have_the_security_headers(world: tuple[TestClient, di
     asking, headers = world
     for path in ("/", "/metrics", "/v1/audit", "/healthz"):
         assert {name: asking.get(path, headers=headers).headers.get(name) for name in SAFE} == SAFE
-    policy = asking.get("/docs").headers["content-security-policy"]
+    policy = asking.get("/openapi.json").headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert not re.search(r"unsafe|https?:|\*", policy)
-    assert asking.get("/docs").headers["cache-control"] == "max-age=300"
+    assert asking.get("/openapi.json").headers["cache-control"] == "max-age=300"
     assert "strict-transport-security" not in asking.get("/").headers
 
 
@@ -306,7 +306,7 @@ def test_every_path_that_serves_get_serves_head(working: tuple[TestClient, dict[
     paths = asking.get("/openapi.json").json()["paths"]
     probed = [path for path in paths if "get" in paths[path] and "{" not in path]
     assert {"/livez", "/readyz", "/metrics"} <= set(probed)
-    for path in ("/", "/docs", *probed):
+    for path in ("/", "/openapi.json", *probed):
         got, head = asking.get(path, headers=headers), asking.head(path, headers=headers)
         assert (head.status_code, head.content) == (got.status_code, b""), path
         assert head.headers["content-type"] == got.headers["content-type"]

@@ -85,19 +85,17 @@ def test_the_example_of_progress_has_fields_of_a_record() -> None:
     assert set(record) <= set(progress())
 
 
-def test_the_page_shows_bodies_examples_and_an_anchor_for_each_code(client: LocalClient) -> None:
-    page = client.get("/docs").text
-    for shown in (
-        "challengers[].policy",
-        "retrained on March",
-        "shadow looks good",
-        "fraud_lag_records 12.0",
-    ):
-        assert shown in page
-    for code in (code for row in TABLE for code in row.codes):
-        assert page.count(f'id="{code}"') == 1, code
+def test_the_type_of_a_problem_leads_to_the_explanation_of_its_code(
+    client: LocalClient, document: dict[str, Any]
+) -> None:
+    explained = document["components"]["schemas"]["Problem"]["properties"]["code"]["anyOf"]
+    by_anchor = {entry["$anchor"]: entry for entry in explained}
     problem = client.get("/nothing/here").json()
-    assert f'id="{problem["type"].removeprefix("/docs#")}"' in page
+    path, _, anchor = problem["type"].partition("#")
+    assert path == "/openapi.json"
+    assert by_anchor[anchor]["const"] == problem["code"]
+    assert "nothing at this path" in by_anchor[anchor]["description"]
+    assert len(by_anchor) == len(explained)
 
 
 def plain(text: str) -> str:
