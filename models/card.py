@@ -27,7 +27,7 @@ _LIMITS = """
 precision of alerts, and train again when they get worse.
 - A transaction without a label counts as genuine, so unreported fraud is learnt as genuine.
 - The threshold was chosen on the hold-out, so precision and recall there are slightly optimistic. The \
-hold-out is one stretch of time: other weeks differ; `fraud models evaluate` shows by how much.
+hold-out is one period of time: other weeks differ; `fraud models evaluate` shows by how much.
 - No feature describes a person, but some compare the country of a payment with the card's home country: \
 cards of people who live in two countries may get more alerts. Check the precision of alerts by country.
 """
@@ -41,8 +41,8 @@ labels that arrive as late as those of the training data.
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """Transactions of one stretch of time."""
+class Period:
+    """Transactions of one period of time."""
 
     first_ms: int
     """Arrival of the first transaction, ms since 1970-01-01 UTC."""
@@ -51,14 +51,14 @@ class Stretch:
     frauds: int
 
     @staticmethod
-    def of(arrival: NDArray[np.int64], fraud: NDArray[np.bool_]) -> "Stretch":
+    def of(arrival: NDArray[np.int64], fraud: NDArray[np.bool_]) -> "Period":
         """Describe n transactions, at least one.
 
         Args:
             arrival: ms, shape (n,).
             fraud: shape (n,).
         """
-        return Stretch(int(arrival.min()), int(arrival.max()), arrival.size, int(fraud.sum()))
+        return Period(int(arrival.min()), int(arrival.max()), arrival.size, int(fraud.sum()))
 
     def __str__(self) -> str:
         first, last = (datetime.fromtimestamp(ms / 1_000, UTC) for ms in (self.first_ms, self.last_ms))
@@ -69,8 +69,8 @@ class Stretch:
 def model_card(
     name: str,
     features: int,
-    train: Stretch,
-    holdout: Stretch,
+    train: Period,
+    holdout: Period,
     quality: Quality,
     params: Mapping[str, Any],
     *,

@@ -195,5 +195,7 @@ def _stay_inside(nodes: np.ndarray, width: int) -> bool:
     """Return whether each walk from the root ends, and reads only existing nodes and columns."""
     left, right, column = nodes["left_child"], nodes["right_child"], nodes["feature"]
     inner = (left != -1) | (right != -1)
-    descend = all(((np.arange(len(nodes)) < kid) & (kid < len(nodes)))[inner].all() for kid in (left, right))
+    descend = all(
+        ((np.arange(len(nodes)) < child) & (child < len(nodes)))[inner].all() for child in (left, right)
+    )
     return descend and bool(((column >= 0) & (column < width))[inner].all())

@@ -1,10 +1,10 @@
 """Bit-mask scoring of small trees: all split tests of all trees, column by column, for a block of rows.
 
 A row starts with all leaves of a tree possible, one bit each. A test that the row passes ("greater than the
-threshold") rules out the leaves below the first kid of the tested node. After all tests, the first remaining
-leaf is the row's. No node is looked up on the way, so the tests of a column can be stored together, sorted by
-threshold, and 64 rows take each test in a few vector instructions. This takes a third to a quarter of the
-time of walking the trees.
+threshold") rules out the leaves below the first child of the tested node. After all tests, the first
+remaining leaf is the row's. No node is looked up on the way, so the tests of a column can be stored together,
+sorted by threshold, and 64 rows take each test in a few vector instructions. This takes a third to a quarter
+of the time of walking the trees.
 Source: Lucchese et al., "QuickScorer" (SIGIR 2015), and "V-QuickScorer" (2016).
 """
 
@@ -52,7 +52,7 @@ class LeafBits:
     keeps: np.ndarray
     """uint8, uint32 or uint64[m]: mask of the leaves that are still possible after a passed test."""
     leaves: np.ndarray
-    """float64[t, most leaves of a tree]: log-odds of each tree's leaves, depth first, first kid first; 0 as
+    """float64[t, most leaves of a tree]: log-odds of each tree's leaves, depth first, first child first; 0 as
     padding."""
 
     def log_odds(self, x: np.ndarray, baseline: float) -> np.ndarray:
@@ -82,8 +82,8 @@ def leaf_bits(nodes: np.ndarray, values: np.ndarray, roots: np.ndarray, width: i
         if nodes["threshold"][at] == np.inf:
             leaves[tree].append(float(values[at]))
             return 1 << (len(leaves[tree]) - 1)
-        kid = int(nodes["kid"][at])
-        first, second = below(kid, tree), below(kid + 1, tree)
+        child = int(nodes["child"][at])
+        first, second = below(child, tree), below(child + 1, tree)
         tests.append((int(nodes["column"][at]), float(nodes["threshold"][at]), tree, ~first))
         return first | second
 

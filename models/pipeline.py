@@ -10,7 +10,7 @@ import pyarrow as pa
 from feature_store.training.labels import FRAUD, LabelError, Labels, is_fraud
 from models import curves, registry
 from models.algorithms import Learner
-from models.card import Stretch, model_card
+from models.card import Period, model_card
 from models.errors import ModelError
 from models.feature_bins import bins_of
 from models.rounding import rounded
@@ -122,8 +122,8 @@ def fit_and_register(
     card = model_card(
         name,
         len(features),
-        Stretch.of(arrival[split.train], y[split.train]),
-        Stretch.of(arrival[split.holdout], outcome),
+        Period.of(arrival[split.train], y[split.train]),
+        Period.of(arrival[split.holdout], outcome),
         quality,
         params,
         fraud_weight=learner.fraud_weight,

@@ -4,17 +4,17 @@ Kernels check no bounds: with a forged index in a file, a kernel would read anyw
 and the kernel of explanations would write there. So `trees.Trees` checks its arrays here, in less than a
 millisecond for a usual model.
 
-A node is 16 bytes: threshold, column, first kid. Trees are stored one after another, each breadth first: the
-k-th inner node of a tree, counted from 0, has its first kid at the root's index + 1 + 2k, and the second kid
-next to it. A leaf has an infinite threshold and is its own kid. A row of f features
-has 2f columns: column f + j is column j, negated.
+A node is 16 bytes: threshold, column, first child. Trees are stored one after another, each breadth first:
+the k-th inner node of a tree, counted from 0, has its first child at the root's index + 1 + 2k, and the
+second child next to it. A leaf has an infinite threshold and is its own child. A row of f features has 2f
+columns: column f + j is column j, negated.
 """
 
 import numpy as np
 
 from models.errors import ModelError
 
-NODE = np.dtype([("threshold", np.float64), ("column", np.uint32), ("kid", np.uint32)])
+NODE = np.dtype([("threshold", np.float64), ("column", np.uint32), ("child", np.uint32)])
 
 MOST_FEATURES = 4_096
 """Maximum number of features: a kernel then needs 4 MiB for a block of 64 rows, which holds each feature
@@ -79,17 +79,17 @@ def check(
 
 
 def _check_kids(nodes: np.ndarray, begins: np.ndarray, sizes: np.ndarray, depths: np.ndarray) -> None:
-    """Raise ModelError unless each node but the roots is the kid of exactly one earlier node of its tree.
+    """Raise ModelError unless each node but the roots is the child of exactly one earlier node of its tree.
 
     `depths` must be the depths of the trees, too.
     """
-    at, kid, inner = np.arange(len(nodes)), nodes["kid"].astype(np.int64), nodes["threshold"] != np.inf
+    at, child, inner = np.arange(len(nodes)), nodes["child"].astype(np.int64), nodes["threshold"] != np.inf
     tree = np.repeat(np.arange(len(begins)), sizes)
     before = np.cumsum(inner) - inner  # inner nodes before each node, over all trees
     expected = begins[tree] + 1 + 2 * (before - before[begins][tree])
-    _demand((kid == np.where(inner, expected, at)).all(), "a kid is not at its index")
-    _demand((kid > at)[inner].all(), "a kid lies before its parent")
-    _demand((sizes == 1 + 2 * np.add.reduceat(inner.astype(np.int64), begins)).all(), "kids are missing")
+    _demand((child == np.where(inner, expected, at)).all(), "a child is not at its index")
+    _demand((child > at)[inner].all(), "a child lies before its parent")
+    _demand((sizes == 1 + 2 * np.add.reduceat(inner.astype(np.int64), begins)).all(), "children are missing")
 
     _demand((depths >= 0).all(), "a depth is negative")
     _require_at_most(
@@ -100,7 +100,7 @@ def _check_kids(nodes: np.ndarray, begins: np.ndarray, sizes: np.ndarray, depths
     for _ in range(int(depths.max()) + 1):
         level = level[inner[level]]
         steps[tree[level]] += 1
-        level = np.concatenate([kid[level], kid[level] + 1])
+        level = np.concatenate([child[level], child[level] + 1])
     _demand((steps == depths).all(), "a depth is not the tree's")
 
 

@@ -6,12 +6,12 @@ score does not depend on its batch, because each row adds the same numbers in th
 more than 64 leaves, the trees are scored by bit masks of their leaves (`leaf_bits`); otherwise all trees are
 walked.
 
-Layout (`tree_layout`): the two kids of a node are adjacent, so a step is `kid + (x[column] > threshold)`,
-without a branch. A leaf has an infinite threshold and is its own kid, so all rows of a block take as many
-steps as the tree is deep, and the processor overlaps the steps of different rows. NaN compares false and
-takes the first kid, which is the side of missing values. Where scikit-learn sends missing values right, the
-kids are swapped and the test uses the negated value, from a second copy of the columns: `x <= t` equals
-`-x > -nextafter(t)`, and NaN again takes the first kid.
+Layout (`tree_layout`): the two children of a node are adjacent, so a step is `child + (x[column] >
+threshold)`, without a branch. A leaf has an infinite threshold and is its own child, so all rows of a block
+take as many steps as the tree is deep, and the processor overlaps the steps of different rows. NaN compares
+false and takes the first child, which is the side of missing values. Where scikit-learn sends missing values
+right, the children are swapped and the test uses the negated value, from a second copy of the columns: `x <=
+t` equals `-x > -nextafter(t)`, and NaN again takes the first child.
 """
 
 import math
@@ -101,7 +101,7 @@ class Trees:
     def explain(self, x: np.ndarray) -> np.ndarray:
         """Compute the contribution of each feature to the log-odds of each row, along the row's paths.
 
-        A step leads from a node's mean output (over the training rows that reached the node) to its kid's;
+        A step leads from a node's mean output (over the training rows that reached the node) to its child's;
         the difference is attributed to the feature that the node tests. Row sums plus the sum of the roots'
         mean outputs and the baseline equal the log-odds, up to rounding (`rounding`). Source: A. Saabas,
         "Interpreting random forests" (2014, the treeinterpreter package).
@@ -168,12 +168,12 @@ def _flatten(tree: np.ndarray, root: int, width: int) -> tuple[np.ndarray, np.nd
         left, right = int(tree["left"][node]), int(tree["right"][node])
         if threshold == -np.inf:
             raise ModelError("a tree splits at minus infinity; train without infinite feature values")
-        kid = root + len(order)
+        child = root + len(order)
         if tree["missing_go_to_left"][node]:
-            nodes[index] = (threshold, column, kid)
+            nodes[index] = (threshold, column, child)
             order += [left, right]
         else:
-            nodes[index] = (-np.nextafter(threshold, np.inf), width + column, kid)
+            nodes[index] = (-np.nextafter(threshold, np.inf), width + column, child)
             order += [right, left]
     return nodes, tree["value"][order].astype(np.float64), means[order]
 
@@ -185,11 +185,11 @@ def _means(tree: np.ndarray) -> np.ndarray:
     with the leaves' values.
     """
     means = tree["value"].astype(np.float64)
-    # deepest nodes first: kids are deeper than their parent
+    # deepest nodes first: children are deeper than their parent
     for node in np.argsort(tree["depth"], kind="stable")[::-1]:
         if not tree["is_leaf"][node]:
-            kids = [int(tree["left"][node]), int(tree["right"][node])]
-            means[node] = np.average(means[kids], weights=tree["count"][kids].astype(np.float64))
+            children = [int(tree["left"][node]), int(tree["right"][node])]
+            means[node] = np.average(means[children], weights=tree["count"][children].astype(np.float64))
     return means
 
 
@@ -216,7 +216,7 @@ def _sum_leaves(x, nodes, values, roots, depths, baseline, out):  # type: ignore
             for _ in range(depths[tree]):
                 for i in range(count):
                     node = nodes[at[i]]
-                    at[i] = node.kid + np.uint32(rows[i, node.column] > node.threshold)
+                    at[i] = node.child + np.uint32(rows[i, node.column] > node.threshold)
             for i in range(count):
                 out[start + i] += values[at[i]]
 
@@ -243,6 +243,6 @@ def _walk_paths(x, nodes, means, roots, depths, out):  # type: ignore[no-untyped
                 value = (
                     min(max(x[i, column], -LARGEST), LARGEST) if not math.isnan(x[i, column]) else math.nan
                 )
-                kid = node.kid + np.uint32((-value if mirrored else value) > node.threshold)
-                out[i, column] += means[kid] - means[at]
-                at = kid
+                child = node.child + np.uint32((-value if mirrored else value) > node.threshold)
+                out[i, column] += means[child] - means[at]
+                at = child

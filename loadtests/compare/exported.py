@@ -3,10 +3,10 @@
     {"features": [name, ...], "policy": {"threshold": ..., "max_count_5m": ...}, "trees": {...},
      "centroids": {country: [latitude, longitude], ...}}
 
-Trees are the arrays of `models.tree_layout` as lists: `roots`, `thresholds`, `columns`, `kids`, `values`, and
-the number `baseline`. `kids` has the index of each node's first kid; the second kid is next to it. A leaf is
-its own kid and has the threshold null. With f features, column f + j is column j, negated. Centroids
-are in radians. Floats have all their digits.
+Trees are the arrays of `models.tree_layout` as lists: `roots`, `thresholds`, `columns`, `children`, `values`,
+and the number `baseline`. `children` has the index of each node's first child; the second child is next to
+it. A leaf is its own child and has the threshold null. With f features, column f + j is column j, negated.
+Centroids are in radians. Floats have all their digits.
 """
 
 import math
@@ -44,7 +44,7 @@ def exported(scorer: Scorer, policy: Policy) -> dict[str, Any]:
             "roots": trees.roots.tolist(),
             "thresholds": thresholds,
             "columns": trees.nodes["column"].tolist(),
-            "kids": trees.nodes["kid"].tolist(),
+            "children": trees.nodes["child"].tolist(),
             "values": trees.values.tolist(),
         },
         "centroids": _centroids(),

@@ -34,12 +34,12 @@ _LINE = b"\n"
 LOOK_S = 0.1
 """Interval at which the driver checks whether the epoch has to end early."""
 CONNECT_TIMEOUT_S = 20.0
-GREETING_S = 10.0
+AUTHENTICATION_S = 10.0
 """Time in which a client has to send its secret; a task does so at once."""
 RECEIVE_BYTES = 4096
 REPORT_S = 60.0
 """Longest time for which a task waits to be cancelled after its verdict; then it fails as any other task."""
-MAX_STRANGERS = 64
+MAX_UNAUTHENTICATED = 64
 """Of the connections that have not sent the secret yet, the driver keeps at most this number plus the number
 of tasks; if there are more, it drops the oldest."""
 
@@ -89,8 +89,8 @@ class EpochServer:
         self._epoch, self._deadline, self._ended = -1, 0.0, True
         self._tasks: dict[socket.socket, bytes] = {}
         """Connection of each task -> what it has sent and has not been handled."""
-        self._max_strangers = MAX_STRANGERS + tasks
-        self._strangers: dict[socket.socket, float] = {}
+        self._max_unauthenticated = MAX_UNAUTHENTICATED + tasks
+        self._unauthenticated: dict[socket.socket, float] = {}
         """Connection that has not sent the secret yet -> time by which it has to, oldest first."""
         self._closed = False
         self._selector = selectors.DefaultSelector()
@@ -132,12 +132,12 @@ class EpochServer:
             timeout_s = LOOK_S if self._ended else min(LOOK_S, max(0.0, self._deadline - time.monotonic()))
         for key, _ in self._selector.select(timeout_s):
             if key.fileobj is self._listener:
-                self._welcome()
+                self._accept()
             elif key.fileobj in self._tasks:
-                self._hear(key.fileobj)
-            elif key.fileobj in self._strangers:  # else it was dropped meanwhile, to make room
-                self._greet(key.fileobj)
-        self._drop_strangers(self._max_strangers)
+                self._receive(key.fileobj)
+            elif key.fileobj in self._unauthenticated:  # else it was dropped meanwhile, to make room
+                self._authenticate(key.fileobj)
+        self._drop_unauthenticated(self._max_unauthenticated)
         with self._lock:
             if not self._ended and (time.monotonic() >= self._deadline or self._must_end()):
                 self._end()
@@ -146,32 +146,32 @@ class EpochServer:
             for connection in self._tasks:
                 _send(connection, _STOP)
 
-    def _welcome(self) -> None:
+    def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
         except OSError as fault:
             log.warning("a connection cannot be accepted: %s", fault)
-            self._drop_strangers(0)  # there may be no file descriptors left
+            self._drop_unauthenticated(0)  # there may be no file descriptors left
             time.sleep(LOOK_S)  # the pending connection would make the selector return at once
             return
         connection.setblocking(False)  # a silent or blocked client must not delay the others
         self._selector.register(connection, selectors.EVENT_READ)
-        self._strangers[connection] = time.monotonic() + GREETING_S
-        self._drop_strangers(self._max_strangers)
+        self._unauthenticated[connection] = time.monotonic() + AUTHENTICATION_S
+        self._drop_unauthenticated(self._max_unauthenticated)
 
-    def _drop_strangers(self, most: int) -> None:
+    def _drop_unauthenticated(self, most: int) -> None:
         """Drop clients that have not sent the secret in time, and the oldest ones beyond `most`."""
         now = time.monotonic()
-        while self._strangers:
-            oldest, deadline = next(iter(self._strangers.items()))
-            if len(self._strangers) <= most and now < deadline:
+        while self._unauthenticated:
+            oldest, deadline = next(iter(self._unauthenticated.items()))
+            if len(self._unauthenticated) <= most and now < deadline:
                 return
-            del self._strangers[oldest]
+            del self._unauthenticated[oldest]
             self._drop(oldest)
 
-    def _greet(self, connection: socket.socket) -> None:
+    def _authenticate(self, connection: socket.socket) -> None:
         """Register a task by its first packet; drop a client whose packet is incomplete or wrong."""
-        del self._strangers[connection]
+        del self._unauthenticated[connection]
         try:
             hello = connection.recv(_HELLO.size)
         except OSError:
@@ -190,7 +190,7 @@ class EpochServer:
         if self._is_stopping:
             _send(connection, _STOP)
 
-    def _hear(self, connection: socket.socket) -> None:
+    def _receive(self, connection: socket.socket) -> None:
         try:
             received = connection.recv(RECEIVE_BYTES)
         except OSError:
@@ -250,16 +250,16 @@ class Epoch:
     def is_over(self) -> bool:
         """Return whether the driver has ended the epoch, or is gone."""
         if not self._over:
-            self._hear()
+            self._receive()
         return self._over
 
     def must_stop(self) -> bool:
         """Return whether the driver was told to stop the job, or is gone."""
         if not self._stopping:
-            self._hear()
+            self._receive()
         return self._stopping
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         try:
             orders = self._socket.recv(len(_END + _STOP))
         except BlockingIOError:

@@ -290,12 +290,12 @@ def many_classes() -> bytes:
 
 
 FORGED_TREES = {
-    "a left kid beyond the nodes": nodes_with("left_child", 0, 10**6),
-    "a right kid beyond the nodes": nodes_with("right_child", 0, len(NODES)),
-    "a negative kid": nodes_with("left_child", 0, -2),
-    "one kid": nodes_with("right_child", 0, -1),
+    "a left child beyond the nodes": nodes_with("left_child", 0, 10**6),
+    "a right child beyond the nodes": nodes_with("right_child", 0, len(NODES)),
+    "a negative child": nodes_with("left_child", 0, -2),
+    "one child": nodes_with("right_child", 0, -1),
     "a cycle": nodes_with("left_child", 1, 0),
-    "its own kid": nodes_with("left_child", 0, 0),
+    "its own child": nodes_with("left_child", 0, 0),
     "a column beyond the row": nodes_with("feature", 0, WIDTH),
     "a negative column": nodes_with("feature", 0, -2),
     "no nodes": with_nodes(NODES[:0]),

@@ -189,9 +189,9 @@ def fewer_names(stored: Path) -> None:
 
 
 FORGED: dict[str, tuple[Callable[[Path], None], str]] = {
-    "a kid beyond the nodes": (
-        arrays_changed(lambda known: known["trees.nodes"]["kid"].__setitem__(0, 10**6)),
-        "a kid is not at its index",
+    "a child beyond the nodes": (
+        arrays_changed(lambda known: known["trees.nodes"]["child"].__setitem__(0, 10**6)),
+        "a child is not at its index",
     ),
     "trees of more columns": (
         arrays_changed(lambda known: known["trees.width"].__setitem__(0, 4_000)),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from models import curves
-from models.card import Stretch, model_card
+from models.card import Period, model_card
 from models.thresholds import threshold_for_budget
 from models.train import DAY_MS, evaluate
 from models.training_record import code_version, training_set_digest
@@ -51,12 +51,12 @@ def test_card_states_use_data_quality_and_limits() -> None:
     fraud, scores = holdout()
     quality = evaluate(fraud, scores, threshold_for_budget(scores, 0.01))
     arrival = np.arange(fraud.size) * 60_000
-    stretch = Stretch.of(arrival, fraud)
+    period = Period.of(arrival, fraud)
     params = {"seed": 3, "training_set_sha256": "ab" * 32, "code_version": "1+c0de"}
 
     def card(fraud_weight: float = 1.0, delay_ms: int | None = None) -> str:
         return model_card(
-            "card-fraud", 65, stretch, stretch, quality, params,
+            "card-fraud", 65, period, period, quality, params,
             fraud_weight=fraud_weight, merchant_delay_ms=delay_ms,
         )  # fmt: skip
 

@@ -65,12 +65,12 @@ def naive(arrays: Arrays) -> tuple[np.ndarray, np.ndarray]:
         for root, depth in zip(arrays["roots"].tolist(), arrays["depths"].tolist(), strict=True):
             at = inside(root, len(nodes))
             for _ in range(depth):
-                threshold, asked, kid = nodes[at].tolist()
+                threshold, asked, child = nodes[at].tolist()
                 mirrored, column = divmod(inside(asked, 2 * WIDTH), WIDTH)
                 value = row[column] if math.isnan(row[column]) else min(max(row[column], -LARGEST), LARGEST)
-                kid = inside(kid + ((-value if mirrored else value) > threshold), len(nodes))
-                explained[i, column] += means[kid] - means[at]
-                at = kid
+                child = inside(child + ((-value if mirrored else value) > threshold), len(nodes))
+                explained[i, column] += means[child] - means[at]
+                at = child
             odds[i] += values[at]
     return odds, explained
 
@@ -161,20 +161,20 @@ def _second_parent(arrays: Arrays) -> None:
     """Make two inner nodes share their children: a graph of such nodes can have exponentially many paths."""
     nodes = arrays["nodes"]
     inner = np.flatnonzero(nodes["threshold"] < np.inf)
-    nodes["kid"][inner[0]] = nodes["kid"][inner[1]]
+    nodes["child"][inner[0]] = nodes["child"][inner[1]]
 
 
 def _cycle(arrays: Arrays) -> None:
-    arrays["nodes"]["kid"][arrays["nodes"]["kid"][0]] = 0
+    arrays["nodes"]["child"][arrays["nodes"]["child"][0]] = 0
 
 
 def _leaf_elsewhere(arrays: Arrays) -> None:
     leaf = int(np.flatnonzero(arrays["nodes"]["threshold"] == np.inf)[0])
-    arrays["nodes"]["kid"][leaf] = leaf - 1
+    arrays["nodes"]["child"][leaf] = leaf - 1
 
 
 FORGED = {
-    "a kid beyond the nodes": _set("nodes", 0, 10**6, "kid"),
+    "a child beyond the nodes": _set("nodes", 0, 10**6, "child"),
     "a column beyond the row": _set("nodes", 0, 2 * WIDTH, "column"),
     "a leaf's column beyond the row": _set("nodes", -1, 2**32 - 1, "column"),
     "a threshold that is no number": _set("nodes", 0, math.nan, "threshold"),
@@ -222,9 +222,9 @@ def chain(depth: int) -> Arrays:
     """A tree in which the second child of each node is a leaf: as deep as a tree of its size can be."""
     nodes = np.zeros(2 * depth + 1, tree_layout.NODE)
     inner = np.concatenate([[0], np.arange(1, 2 * depth - 1, 2)]).astype(int)
-    nodes["threshold"], nodes["kid"] = np.inf, np.arange(len(nodes))
+    nodes["threshold"], nodes["child"] = np.inf, np.arange(len(nodes))
     nodes["threshold"][inner] = -np.arange(depth)
-    nodes["kid"][inner] = 1 + 2 * np.arange(depth)
+    nodes["child"][inner] = 1 + 2 * np.arange(depth)
     # the path of -inf visits only first children, one at each depth: `depth` steps
     return {
         "nodes": nodes,
@@ -258,7 +258,7 @@ def test_sizes_are_limited() -> None:
         Trees(**arrays)
     stumps = tree_layout.MOST_TREES + 1
     nodes = np.zeros(stumps, tree_layout.NODE)
-    nodes["threshold"], nodes["kid"] = np.inf, np.arange(stumps)
+    nodes["threshold"], nodes["child"] = np.inf, np.arange(stumps)
     zeros = np.zeros(stumps)
     with pytest.raises(ModelError, match="10,001 trees, more than"):
         Trees(

@@ -100,7 +100,7 @@ def test_a_read_only_batch_is_scored_by_the_same_kernel(
 def naive_explanation(model: HistGradientBoostingClassifier, row: np.ndarray) -> np.ndarray:
     """Contributions by a walk over scikit-learn's nodes.
 
-    A step from a node to its kid adds the difference of their means to the column that the node tests. The
+    A step from a node to its child adds the difference of their means to the column that the node tests. The
     mean of a node is the mean output of the training rows that reached it.
     """
     out = np.zeros(len(row))
@@ -108,9 +108,11 @@ def naive_explanation(model: HistGradientBoostingClassifier, row: np.ndarray) ->
     def mean(nodes: np.ndarray, at: int) -> float:
         if nodes["is_leaf"][at]:
             return float(nodes["value"][at])
-        kids = int(nodes["left"][at]), int(nodes["right"][at])
-        counts = [int(nodes["count"][kid]) for kid in kids]
-        return sum(mean(nodes, kid) * count for kid, count in zip(kids, counts, strict=True)) / sum(counts)
+        children = int(nodes["left"][at]), int(nodes["right"][at])
+        counts = [int(nodes["count"][child]) for child in children]
+        return sum(mean(nodes, child) * count for child, count in zip(children, counts, strict=True)) / sum(
+            counts
+        )
 
     for iteration in model._predictors:
         nodes, at = iteration[0].nodes, 0
@@ -122,9 +124,9 @@ def naive_explanation(model: HistGradientBoostingClassifier, row: np.ndarray) ->
                 if np.isnan(value)
                 else value <= nodes["num_threshold"][at]
             )
-            kid = int(nodes["left"][at] if left else nodes["right"][at])
-            out[column] += mean(nodes, kid) - mean(nodes, at)
-            at = kid
+            child = int(nodes["left"][at] if left else nodes["right"][at])
+            out[column] += mean(nodes, child) - mean(nodes, at)
+            at = child
     return out
 
 

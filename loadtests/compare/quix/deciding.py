@@ -23,7 +23,7 @@ class Model:
         self._names: list[str] = exported["features"]
         trees = exported["trees"]
         self._baseline, self._roots, self._values = trees["baseline"], trees["roots"], trees["values"]
-        nodes = zip(trees["columns"], trees["thresholds"], trees["kids"], strict=True)
+        nodes = zip(trees["columns"], trees["thresholds"], trees["children"], strict=True)
         self._nodes: list[tuple[int, float | None, int]] = list(nodes)
 
     def score(self, features: dict[str, float]) -> float:
@@ -32,10 +32,10 @@ class Model:
         row, nodes, leaves, total = [*values, *(-value for value in values)], self._nodes, self._values, 0.0
         total += self._baseline
         for at in self._roots:
-            column, threshold, kid = nodes[at]
+            column, threshold, child = nodes[at]
             while threshold is not None:  # a leaf has none
-                at = kid + (row[column] > threshold)
-                column, threshold, kid = nodes[at]
+                at = child + (row[column] > threshold)
+                column, threshold, child = nodes[at]
             total += leaves[at]
         return round(1.0 / (1.0 + math.exp(-total)) * STEPS) / STEPS
 

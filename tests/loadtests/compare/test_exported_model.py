@@ -36,10 +36,10 @@ def test_the_file_holds_every_number_of_the_trees() -> None:
     assert trees["roots"] == arrays["roots"].tolist()
     assert trees["values"] == arrays["values"].tolist()
     assert trees["columns"] == arrays["nodes"]["column"].tolist()
-    assert trees["kids"] == arrays["nodes"]["kid"].tolist()
+    assert trees["children"] == arrays["nodes"]["child"].tolist()
     cuts = [np.inf if cut is None else cut for cut in trees["thresholds"]]
     assert cuts == arrays["nodes"]["threshold"].tolist()
-    leaves = [node for node, kid in enumerate(trees["kids"]) if kid == node]
+    leaves = [node for node, child in enumerate(trees["children"]) if child == node]
     assert [trees["thresholds"][leave] for leave in leaves] == [None] * len(leaves)
     assert len(leaves) == 10 * 5
 

@@ -159,11 +159,12 @@ def hung_up(connection: socket.socket) -> bool:
 def test_silent_clients_are_limited_and_disconnected(
     server: EpochServer, wait_for: WaitFor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(epochs, "GREETING_S", 3.0)
+    monkeypatch.setattr(epochs, "AUTHENTICATION_S", 3.0)
     server.begin(7, LONG_S)
     with ExitStack() as open_ones, Epoch(server.address, 7) as task:
         welcomed(server, 1, wait_for)
-        strangers = [open_ones.enter_context(silent(server.address)) for _ in range(2 * epochs.MAX_STRANGERS)]
+        most = 2 * epochs.MAX_UNAUTHENTICATED
+        strangers = [open_ones.enter_context(silent(server.address)) for _ in range(most)]
         wait_for(lambda: hung_up(strangers[0]))
         assert not hung_up(strangers[-1])
         wait_for(lambda: all(map(hung_up, strangers)))

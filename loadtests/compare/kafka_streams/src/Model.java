@@ -18,7 +18,7 @@ final class Model {
     private final int[] roots;
     private final double[] thresholds;
     private final int[] columns;
-    private final int[] kids;
+    private final int[] children;
     private final double[] values;
     /** Index in Features.NAMES of each of the model's columns. */
     private final int[] indices;
@@ -35,7 +35,7 @@ final class Model {
         roots = ints(trees.get("roots"));
         thresholds = doubles(trees.get("thresholds"));
         columns = ints(trees.get("columns"));
-        kids = ints(trees.get("kids"));
+        children = ints(trees.get("children"));
         values = doubles(trees.get("values"));
         JsonNode names = root.get("features");
         indices = new int[names.size()];
@@ -49,9 +49,9 @@ final class Model {
     }
 
     /**
-     * Returns the probability of fraud, rounded to 9 decimal places. A leaf is its own kid. A missing value
-     * (NaN) fails each comparison and so takes the first kid. A split that sends it the other way has its kids
-     * swapped and tests the negated column, which is in the second half of the row.
+     * Returns the probability of fraud, rounded to 9 decimal places. A leaf is its own child. A missing value
+     * (NaN) fails each comparison and so takes the first child. A split that sends it the other way has its
+     * children swapped and tests the negated column, which is in the second half of the row.
      */
     double score(double[] features) {
         int width = indices.length;
@@ -63,8 +63,8 @@ final class Model {
         double sum = baseline;
         for (int root : roots) {
             int node = root;
-            while (kids[node] != node) {
-                node = kids[node] + (row[columns[node]] > thresholds[node] ? 1 : 0);
+            while (children[node] != node) {
+                node = children[node] + (row[columns[node]] > thresholds[node] ? 1 : 0);
             }
             sum += values[node];
         }
