@@ -6,10 +6,11 @@ At the start, one search finds each group's newest record; new records are then 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Message, TopicPartition
 
 from service.settings import ServiceSettings
 from service.topic_follower import TopicFollower
+from streaming_job.log.clients import Consumer
 from streaming_job.progress.reader import newest_among, newest_by_group, with_feature_counts
 from streaming_job.progress.totals import Totals
 

@@ -1,9 +1,8 @@
 """Settings of the sidecar, from the environment (`FRAUD_...`, as for the job) or from code."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-from confluent_kafka import KafkaException
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -87,18 +86,3 @@ class ServiceSettings(BaseSettings):
     def feed(self) -> dict[str, str]:
         """Signal -> topic whose newest record shows that the profile feed is alive."""
         return {"change": self.topics.profiles, "heartbeat": self.topics.heartbeats}
-
-    def client(self, **more: Any) -> dict[str, Any]:
-        """Return a Kafka client's settings: the sidecar's defaults, overridden by `more`, then by `kafka`."""
-        defaults = {
-            "log_level": 0,  # failures appear in /readyz and in the metrics, not on the C library's stderr
-            # with sparse connections a client waits before it connects to a broker
-            "enable.sparse.connections": False,
-        }
-        return {**defaults, **more, **self.kafka, "bootstrap.servers": self.bootstrap_servers}
-
-
-def describe(error: KafkaException | TimeoutError) -> str:
-    """Return the text of a Kafka error or of a timeout."""
-    cause = error.args[0] if error.args else "no answer in time"
-    return str(cause.str() if hasattr(cause, "str") else cause)

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from feature_store.errors import FraudError
 from service.background import Background
-from service.settings import ServiceSettings, describe
-from streaming_job.log import topic_reader
+from service.settings import ServiceSettings
+from streaming_job.log import clients, topic_reader
+from streaming_job.log.clients import Consumer, describe
 
 POLL_S = 0.2
 RETRY_S = 1.0
@@ -25,18 +26,18 @@ class TopicFollower(Background):
     `_begin`.
     """
 
-    def __init__(self, settings: ServiceSettings, topic: str, what: str, kafka: dict[str, str] | None = None):
+    def __init__(self, settings: ServiceSettings, topic: str, what: str, wait_ms: int = 10):
         """Prepare the thread without connecting.
 
         Args:
             settings: brokers and job id.
             topic: topic to read.
             what: a plural noun for the records, used in the thread's name and in messages.
-            kafka: more client settings (librdkafka names).
+            wait_ms: how long the broker waits for a record before it answers that there is none.
         """
         super().__init__(f"{what}-follower")
         self._settings, self._topic, self._what = settings, topic, what
-        self._kafka = {**(kafka or {}), **settings.kafka}
+        self._tuning = {"fetch.wait.max.ms": wait_ms}
         self._behind: set[int] | None = None
         """Partitions that have not been read to their end since the last `_begin`; None before the first."""
         self._fault: str | None = None
@@ -101,8 +102,7 @@ class TopicFollower(Background):
 
         A FraudError of `_begin` or `_take` is raised, too.
         """
-        settings = self._settings
-        reader = topic_reader.consumer(settings.bootstrap_servers, self._kafka, f"{settings.job_id}-sidecar")
+        reader = clients.reader(self._settings, f"{self._settings.job_id}-sidecar", tuning=self._tuning)
         try:
             places = self._begin(reader)
             reader.assign(list(places))

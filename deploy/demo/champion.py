@@ -9,9 +9,9 @@ from deploy.demo.training import Champion
 from deploy.local import processes
 from deploy.local.console import Progress
 from loadtests.simulator.replay import Replay
+from loadtests.simulator.rollouts import publish
 from models.policy import Policy
 from models.rollouts.events import installation
-from models.rollouts.publishing import publish
 from streaming_job.settings import JobSettings
 
 POLL_S = 0.05

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 
 from deploy.demo import compromise
 from deploy.demo.merchant_watch import MerchantWatch
@@ -21,11 +21,12 @@ from loadtests.simulator.timeline import Records, timeline
 from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
 from streaming_job.contracts.topics import Topics
+from streaming_job.log import clients, topic_reader
+from streaming_job.log.clients import Address
 
 CHARGEBACK_DELAY_MS = 120_000
 """Mean time from a simulated transaction to its chargeback, unless a file is replayed."""
 CHANGES_PER_S = 2.0
-TIMEOUT_S = 10.0
 
 
 class Load:
@@ -151,22 +152,16 @@ def fed_until(bootstrap_servers: str, topic: str) -> int | None:
     repeats some records of the other partitions: the job recognises transactions as duplicates, and a label
     that comes again states nothing new.
     """
-    consumer = Consumer(
-        {"bootstrap.servers": bootstrap_servers, "group.id": "fraud-demo", "enable.auto.commit": False}
-    )
+    reader = clients.reader(Address(bootstrap_servers), "fraud-demo")
     try:
         last_arrivals = []
-        for partition in consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions:
-            start, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)
-            if start == end:
+        for partition in topic_reader.partitions(reader, topic):
+            message = topic_reader.newest(reader, topic, partition)
+            if message is None:
                 return None
-            consumer.assign([TopicPartition(topic, partition, end - 1)])
-            message = consumer.poll(TIMEOUT_S)
-            if message is None or message.error() is not None:
-                raise FraudError(f"the end of topic {topic} cannot be read; check the broker's log")
             last_arrivals.append(message.timestamp()[1])
         return min(last_arrivals)
     except KafkaException as error:
         raise FraudError(f"topic {topic} cannot be read ({error}); check the broker's log") from error
     finally:
-        consumer.close()
+        reader.close()

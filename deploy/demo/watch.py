@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 import orjson
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, TopicPartition
 
 from deploy.demo.merchant_watch import MerchantWatch
+from streaming_job.log import clients
+from streaming_job.log.clients import Address
 
 WARM_UP_S = 15.0
 """Time after the start of the load until latencies count: meanwhile the JVM and numba compile."""
@@ -53,15 +55,7 @@ class AlertWatch:
 
     def __init__(self, bootstrap_servers: str, topic: str, merchants: MerchantWatch | None = None) -> None:
         self._topic, self._merchants = topic, merchants
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap_servers,
-                "group.id": "fraud-demo",  # required, but the group is never joined
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "log_level": 0,
-            }
-        )
+        self._consumer = clients.reader(Address(bootstrap_servers), "fraud-demo")
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="alert-watch", daemon=True)
         self._begun_ms = float("inf")

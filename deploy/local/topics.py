@@ -6,7 +6,6 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are its documented names
-    AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
@@ -18,7 +17,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are it
 
 from deploy.local.errors import StackError
 from streaming_job.contracts.topics import Topics
-from streaming_job.log import topic_reader
+from streaming_job.log import clients, topic_reader
+from streaming_job.log.clients import Address, AdminClient
 from streaming_job.runtime.topic_comparison import Actual, of_topic
 
 REQUEST_S = 30.0
@@ -26,13 +26,7 @@ REQUEST_S = 30.0
 
 def admin(bootstrap_servers: str, kafka: Mapping[str, str] | None = None) -> AdminClient:
     """Create an admin client that logs nothing: its broker may still be starting."""
-    config: dict[str, Any] = {
-        **(kafka or {}),
-        "bootstrap.servers": bootstrap_servers,
-        "log_level": 0,
-        "error_cb": lambda error: None,
-    }
-    return AdminClient(config)
+    return clients.admin(Address(bootstrap_servers, kafka or {}))
 
 
 def create(

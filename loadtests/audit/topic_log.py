@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
-    Consumer,
     KafkaError,
     KafkaException,
     TopicPartition,
@@ -15,8 +14,10 @@ from confluent_kafka import (
 
 from feature_store.errors import FraudError
 from loadtests.oracle.records import Record
-from streaming_job.log import topic_reader
+from streaming_job.log import clients, topic_reader
+from streaming_job.log.clients import Address, Consumer, describe
 
+NAME = "fraud-audit"
 FETCH = 5_000
 """Maximum number of records per call of the client."""
 POLL_S = 0.2
@@ -84,14 +85,9 @@ class TopicLog:
     """The topics of a broker."""
 
     def __init__(self, bootstrap_servers: str, kafka: Mapping[str, str] | None = None) -> None:
-        self._servers = bootstrap_servers
-        self._client: dict[str, Any] = {
-            "log_level": 0,
-            **(kafka or {}),
-            "bootstrap.servers": bootstrap_servers,
-        }
-        self._offset_consumers: dict[tuple[str, str], Consumer] = {}
-        """Consumers that only fetch offsets, by group and isolation level; creating one takes 0.25 s."""
+        self._servers, self._brokers = bootstrap_servers, Address(bootstrap_servers, kafka or {})
+        self._offset_consumers: dict[tuple[str, bool], Consumer] = {}
+        """Consumers that only fetch offsets, by group and `committed_only`; creating one takes 0.25 s."""
 
     def committed(self, group: str, topics: tuple[str, ...]) -> dict[tuple[str, int], int]:
         """Return (topic, partition) -> committed offset of a consumer group, where it has committed one.
@@ -101,7 +97,7 @@ class TopicLog:
         """
         # not an admin client, which crashes while the group's coordinator starts (librdkafka #5040); not a
         # read_committed consumer, which would wait for the transaction that a killed job has left open
-        consumer = self._offset_consumer(group, "read_uncommitted")
+        consumer = self._offset_consumer(group, committed_only=False)
         try:
             partitions = [
                 TopicPartition(name, p) for name in topics for p in self._partitions(consumer, name)
@@ -152,7 +148,7 @@ class TopicLog:
             TopicReadError: no such topic, or the broker refuses or stops answering.
         """
         starts = starts or {}
-        consumer = self._consumer()
+        consumer = clients.reader(self._brokers, NAME)
         try:
             partitions = self._partitions(consumer, topic)
             unfinished = {p for p in partitions if ends is None or ends.get(p, 0) > starts.get(p, 0)}
@@ -186,26 +182,11 @@ class TopicLog:
         finally:
             consumer.close()
 
-    def _offset_consumer(self, group: str = "fraud-audit", isolation: str = "read_committed") -> Consumer:
-        if (group, isolation) not in self._offset_consumers:
-            self._offset_consumers[group, isolation] = self._consumer(group, isolation)
-        return self._offset_consumers[group, isolation]
-
-    def _consumer(self, group: str = "fraud-audit", isolation: str = "read_committed") -> Consumer:
-        return Consumer(
-            {
-                "group.id": group,  # never joined: partitions are assigned
-                "isolation.level": isolation,
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "earliest",
-                "allow.auto.create.topics": False,
-                # short, because librdkafka reports the end of a partition only after an empty response
-                "fetch.wait.max.ms": 10,
-                "queued.max.messages.kbytes": 65_536,
-                **self._client,
-            }
-        )
+    def _offset_consumer(self, group: str = NAME, *, committed_only: bool = True) -> Consumer:
+        kind = group, committed_only
+        if kind not in self._offset_consumers:
+            self._offset_consumers[kind] = clients.reader(self._brokers, group, committed_only=committed_only)
+        return self._offset_consumers[kind]
 
     def _partitions(self, consumer: Consumer, topic: str) -> list[int]:
         try:
@@ -218,8 +199,6 @@ class TopicLog:
             raise
 
     def _unreadable(self, subject: str, fault: KafkaException) -> TopicReadError:
-        error = fault.args[0] if fault.args else fault
-        text = error.str() if isinstance(error, KafkaError) else error
         return TopicReadError(
-            f"{subject} cannot be read at {self._servers}: {text}; check address and brokers"
+            f"{subject} cannot be read at {self._servers}: {describe(fault)}; check address and brokers"
         )

@@ -5,10 +5,11 @@ import time
 
 import numpy as np
 import orjson
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from numpy.typing import NDArray
 
-from streaming_job.log import topic_reader
+from streaming_job.log import clients, topic_reader
+from streaming_job.log.clients import Address
 
 TIMEOUT_S = 10.0
 FETCH_S = 0.1
@@ -21,18 +22,7 @@ class AlertReader:
     """
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap_servers,
-                "group.id": "fraud-bench",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                # short waits, because this consumer measures latency
-                "fetch.wait.max.ms": 5,
-                "fetch.error.backoff.ms": 5,
-            }
-        )
+        self._consumer = clients.reader(Address(bootstrap_servers), "fraud-bench", fixed=clients.MEASURING)
         partitions = topic_reader.partitions(self._consumer, topic, TIMEOUT_S)
         assigned = [TopicPartition(topic, partition) for partition in partitions]
         for partition in assigned:  # "latest" would be resolved by the first fetch, too late

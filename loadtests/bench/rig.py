@@ -22,10 +22,10 @@ from loadtests.bench.history import SPAN_S
 from loadtests.faults.installation import POLL_S, Installation
 from loadtests.faults.job_process import PATIENCE_S, JobProcess
 from loadtests.simulator.profiles import ProfileLoader
+from loadtests.simulator.rollouts import publish
 from loadtests.simulator.world import World
 from models.policy import Policy
 from models.rollouts.events import SHADOW, Challenger, Event, Type, installation
-from models.rollouts.publishing import publish
 from streaming_job.contracts.topics import Topics
 from streaming_job.settings import Arrival
 

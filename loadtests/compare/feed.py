@@ -5,24 +5,16 @@ from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError
 
 from loadtests.compare.errors import CompareError
 from loadtests.compare.tape import Tape
+from streaming_job.log import clients
+from streaming_job.log.clients import Address, Producer
 
 TICK_S = 0.001
 CHECK_S = 1.0
 FLUSH_S = 60.0
-PRODUCER: dict[str, str | int | float | bool] = {
-    "partitioner": "murmur2_random",
-    "enable.idempotence": True,
-    "linger.ms": 1,
-    "batch.size": 512 * 1024,
-    "compression.type": "lz4",
-    "queue.buffering.max.messages": 500_000,
-    "delivery.report.only.error": True,
-    "log_level": 2,
-}
 
 
 class Feed:
@@ -30,7 +22,7 @@ class Feed:
 
     def __init__(self, bootstrap_servers: str, topic: str, tape: Tape) -> None:
         self._topic, self._tape = topic, tape
-        self._client = {**PRODUCER, "bootstrap.servers": bootstrap_servers, "on_delivery": self._undelivered}
+        self._brokers = Address(bootstrap_servers)
         self._fault: KafkaError | None = None
         self._at = 0
         self.slips_ms: npt.NDArray[np.float64] = np.empty(0)
@@ -42,7 +34,7 @@ class Feed:
         Raises:
             CompareError: records were not delivered.
         """
-        producer = Producer({**self._client, "transactional.id": f"compare-{self._topic}"})
+        producer = self._producer({"transactional.id": f"compare-{self._topic}"})
         producer.init_transactions(FLUSH_S)
         producer.begin_transaction()
         self._produce(producer, self._at + events)
@@ -62,7 +54,7 @@ class Feed:
         tape, begin = self._tape, self._at
         due = start + (tape.arrivals[begin:] - tape.live_start_ms) / 1_000
         slips = np.empty(len(due))
-        producer, last_call = Producer(self._client), start - CHECK_S
+        producer, last_call = self._producer(), start - CHECK_S
         while self._at < len(tape):
             now = time.time()
             end = begin + int(np.searchsorted(due, now, side="right"))
@@ -79,6 +71,11 @@ class Feed:
             raise CompareError("records were not delivered; check the broker")
         self._check()
         self.slips_ms = slips * 1_000
+
+    def _producer(self, fixed: clients.Settings | None = None) -> Producer:
+        return clients.producer(
+            self._brokers, tuning=clients.BULK, fixed=fixed, on_delivery=self._undelivered
+        )
 
     def _produce(self, producer: Producer, end: int) -> None:
         tape, topic = self._tape, self._topic

@@ -1,9 +1,10 @@
 """Committed offsets of an engine's consumer group."""
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 from loadtests.audit.topic_log import STARTING
-from streaming_job.log import topic_reader
+from streaming_job.log import clients, topic_reader
+from streaming_job.log.clients import Address
 
 TIMEOUT_S = 30.0
 
@@ -12,14 +13,7 @@ class Position:
     """Client for the offsets of one group on one topic."""
 
     def __init__(self, bootstrap_servers: str, group: str, topic: str) -> None:
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap_servers,
-                "group.id": group,  # never joined
-                "enable.auto.commit": False,
-                "log_level": 0,
-            }
-        )
+        self._consumer = clients.reader(Address(bootstrap_servers), group)
         self._partitions = [
             TopicPartition(topic, partition)
             for partition in topic_reader.partitions(self._consumer, topic, TIMEOUT_S)

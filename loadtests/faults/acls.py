@@ -8,12 +8,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
-    AdminClient,
     ResourcePatternType,
     ResourceType,
 )
 
 from loadtests.faults.errors import FaultError
+from streaming_job.log import clients
+from streaming_job.log.clients import Address
 from streaming_job.permissions import Component, Permission
 
 TIMEOUT_S = 30.0
@@ -49,7 +50,7 @@ def grant(bootstrap_servers: str, component: Component, permissions: Iterable[Pe
         KafkaException: the broker does not answer, or refuses.
         FaultError: the broker does not apply them.
     """
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin = clients.admin(Address(bootstrap_servers))
     wanted = bindings(component, permissions)
     for result in admin.create_acls(wanted).values():
         result.result(TIMEOUT_S)

@@ -24,6 +24,7 @@ from loadtests.faults.progress_follower import ProgressFollower
 from loadtests.faults.record_producer import RecordProducer, card_of
 from loadtests.oracle import Record
 from loadtests.simulator.disturbances import Disturbances
+from loadtests.simulator.rollouts import publish
 from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
 from models import loading
@@ -32,7 +33,6 @@ from models.pipeline import Trained, fit_and_register
 from models.policy import Policy
 from models.registry import ModelRef
 from models.rollouts.events import installation
-from models.rollouts.publishing import publish
 from streaming_job.contracts.topics import Topics
 from streaming_job.permissions import Component, needed
 from streaming_job.settings import JobSettings

@@ -6,7 +6,8 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicPartition
 
 from loadtests.faults.errors import FaultError
-from streaming_job.log import topic_reader
+from streaming_job.log import clients, topic_reader
+from streaming_job.log.clients import Address
 from streaming_job.settings import JobSettings
 
 
@@ -54,7 +55,7 @@ class ProgressFollower:
 
     def _read(self) -> None:
         """Read new records, with one consumer per call so that nothing is fetched between calls."""
-        reader = topic_reader.consumer(self._servers, {}, "fraud-faults")
+        reader = clients.reader(Address(self._servers), "fraud-faults")
         try:
             partition = TopicPartition(self._settings.topics.job_progress, 0, self._next)
             for message in topic_reader.to_end(reader, partition):

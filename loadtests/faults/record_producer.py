@@ -2,10 +2,10 @@
 
 import json
 
-from confluent_kafka import Producer
-
 from loadtests.faults.errors import FaultError
 from loadtests.faults.job_process import PATIENCE_S
+from streaming_job.log import clients
+from streaming_job.log.clients import Address
 from streaming_job.log.partitioner import Partitioner
 
 PARTITIONERS = {Partitioner.MURMUR2: "murmur2_random", Partitioner.CRC32: "consistent_random"}
@@ -25,17 +25,14 @@ class RecordProducer:
             partitioner: chooses the partition of a key.
         """
         self._undelivered: list[str] = []
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap_servers,
-                "log_level": 0,  # no log output when the broker is killed
+        self._producer = clients.producer(
+            Address(bootstrap_servers),
+            tuning={
                 "message.max.bytes": 2_000_000,
                 "partitioner": PARTITIONERS[partitioner],
-                # retries after the broker died must not duplicate records
-                "enable.idempotence": True,
                 "delivery.report.only.error": True,
-                "on_delivery": lambda error, _: self._undelivered.append(error.str()),
-            }
+            },
+            on_delivery=lambda error, _: self._undelivered.append(str(error)),
         )
 
     def produce(

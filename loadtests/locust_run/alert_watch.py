@@ -2,16 +2,16 @@
 
 import time
 from collections import deque
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from loadtests.locust_run import identity
 from loadtests.locust_run.errors import LoadTestError
 from loadtests.locust_run.native import NativeThread
-from streaming_job.log import topic_reader
+from streaming_job.log import clients, topic_reader
+from streaming_job.log.clients import Brokers
 
 TIMEOUT_S = 10.0
 POLL_S = 0.1
@@ -31,11 +31,11 @@ class Seen(NamedTuple):
 class AlertWatch:
     """Thread that reads alerts."""
 
-    def __init__(self, client: Mapping[str, Any], topic: str, lane_prefix: str) -> None:
+    def __init__(self, brokers: Brokers, topic: str, lane_prefix: str) -> None:
         """Connect, and choose the present end of the topic as the position to read from.
 
         Args:
-            client: Kafka settings.
+            brokers: where to connect.
             topic: topic of the alerts.
             lane_prefix: prefix of the lane's transaction_ids.
 
@@ -43,19 +43,7 @@ class AlertWatch:
             LoadTestError: no such topic, or the broker does not answer.
         """
         self._lane_prefix = lane_prefix
-        self._consumer = Consumer(
-            {
-                "log_level": 2,
-                **client,
-                "group.id": "fraud-loadtest",  # never joined
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "error",
-                # short waits, because this consumer measures latency
-                "fetch.wait.max.ms": 5,
-                "fetch.error.backoff.ms": 5,
-            }
-        )
+        self._consumer = clients.reader(brokers, "fraud-loadtest", fixed=clients.MEASURING)
         try:
             partitions = topic_reader.partitions(self._consumer, topic, TIMEOUT_S)
             assigned = []

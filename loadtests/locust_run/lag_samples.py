@@ -1,13 +1,12 @@
 """Sampler of the job's lag: the number of transactions that the job's consumer group has not committed."""
 
 import time
-from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 from loadtests.locust_run.errors import LoadTestError
 from loadtests.locust_run.native import NativeThread, sleep
-from streaming_job.log import topic_reader
+from streaming_job.log import clients, topic_reader
 from streaming_job.settings import JobSettings
 
 INTERVAL_S = 0.5
@@ -23,14 +22,7 @@ class LagSamples:
         Raises:
             LoadTestError: no such topic, or the broker does not answer.
         """
-        client: dict[str, Any] = {
-            "log_level": 2,
-            **settings.kafka,
-            "bootstrap.servers": settings.bootstrap_servers,
-            "group.id": settings.job_id,  # never joined, only queried
-            "enable.auto.commit": False,
-        }
-        self._consumer = Consumer(client)
+        self._consumer = clients.reader(settings, settings.job_id)
         topic = settings.topics.transactions
         try:
             partitions = topic_reader.partitions(self._consumer, topic, TIMEOUT_S)

@@ -58,14 +58,14 @@ class Lane:
         self._warm_up_us = int(plan.warm_up_s * 1e6)
         self._start_ns = 0
         self._since_report = SinceReport()
-        client = {**settings.kafka, "bootstrap.servers": settings.bootstrap_servers}
         self._tape = Tape(Path(plan.directory).resolve() / f"tape-{share.lane}")
         self._tape.start(plan, share, int(time.time() * 1000))
         with suppress(PermissionError):  # only root may do this; new threads inherit the priority
             os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
-        self._watch = AlertWatch(client, settings.topics.fraud_alerts, identity.prefix(share))
+        self._watch = AlertWatch(settings, settings.topics.fraud_alerts, identity.prefix(share))
         self._sender = Sender(
-            {**client, "partitioner": PARTITIONERS[settings.partitioner]},
+            settings,
+            PARTITIONERS[settings.partitioner],
             settings.topics.transactions,
             self._tape,
             events=events_of(plan, share),

@@ -2,17 +2,17 @@
 
 import time
 from collections import deque
-from collections.abc import Mapping
 from itertools import repeat
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError
 
 from loadtests.locust_run.errors import LoadTestError
 from loadtests.locust_run.native import NativeThread, sleep
 from loadtests.locust_run.tape import Segment, Tape
+from streaming_job.log import clients
+from streaming_job.log.clients import Brokers
 
 INTENDED_AT = "intended_at"
 """Record header with the intended sending time, microseconds since 1970-01-01 UTC, decimal."""
@@ -24,19 +24,7 @@ GRACE_S = 1.0
 SETTLE_S = 0.05
 """Time for the last acknowledgements before `acknowledged_at_end` is read, seconds."""
 FLUSH_S = 10.0
-PRODUCER: dict[str, Any] = {
-    "enable.idempotence": True,
-    "linger.ms": 1,
-    "batch.size": 512 * 1024,
-    "batch.num.messages": 20_000,
-    "compression.type": "lz4",
-    "queue.buffering.max.messages": 200_000,
-    "queue.buffering.max.kbytes": 256 * 1024,
-    # a success report per record would cost more than the record
-    "delivery.report.only.error": True,
-    "message.timeout.ms": 30_000,
-    "log_level": 2,
-}
+PRODUCER = {**clients.BULK, "queue.buffering.max.messages": 200_000, "message.timeout.ms": 30_000}
 
 
 class Sender:
@@ -44,7 +32,8 @@ class Sender:
 
     def __init__(
         self,
-        client: Mapping[str, Any],
+        brokers: Brokers,
+        partitioner: str,
         topic: str,
         tape: Tape,
         *,
@@ -55,7 +44,8 @@ class Sender:
         """Create the producer.
 
         Args:
-            client: Kafka settings: addresses, security, partitioner.
+            brokers: where to connect.
+            partitioner: librdkafka's name of the partitioner.
             topic: topic of the transactions.
             tape: the encoded transactions.
             events: number of transactions on the tape; for a replay the maximum.
@@ -64,7 +54,9 @@ class Sender:
         """
         self._topic, self._tape, self._end_us = topic, tape, int(end_s * 1e6)
         self._measured_from_us = measured_from_us
-        self._producer = Producer({**PRODUCER, **client, "on_delivery": self._undelivered})
+        self._producer = clients.producer(
+            brokers, tuning=PRODUCER, fixed={"partitioner": partitioner}, on_delivery=self._undelivered
+        )
         self.thread = NativeThread(self._run)
         self._start_ns = self._start_wall_us = 0
         self.events = events

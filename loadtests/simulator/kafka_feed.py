@@ -5,9 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from itertools import repeat
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    AdminClient,
     ConfigResource,
     ResourceType,
 )
@@ -15,24 +14,17 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from feature_store.errors import FraudError
 from loadtests.simulator.pacing import Clock, Pace, SystemClock, paced
 from loadtests.simulator.timeline import Records
+from streaming_job.log import clients
+from streaming_job.log.clients import Address, AdminClient, describe
 
 _FLUSH_S = 60.0
 ANSWER_S = 10.0
 
 _PRODUCER = {
-    # the partitioner of Java's client: a Java producer puts a card into the same partition
-    "partitioner": "murmur2_random",
-    "enable.idempotence": True,
+    **clients.BULK,
     "linger.ms": 2,
-    "batch.size": 512 * 1024,
-    "batch.num.messages": 20_000,
-    "compression.type": "lz4",
     # the largest malformed record is a megabyte
     "message.max.bytes": 2 * 1024 * 1024,
-    "queue.buffering.max.messages": 500_000,
-    "queue.buffering.max.kbytes": 256 * 1024,
-    # reports of success, one per record, would cost more than the records
-    "delivery.report.only.error": True,
     "message.timeout.ms": 120_000,
 }
 _TRANSACTION = {"transaction.timeout.ms": 600_000}
@@ -63,17 +55,13 @@ class KafkaFeed:
                 otherwise the broker sets timestamps.
             clock: default: the system clock.
         """
-        self._client: dict[str, str | int | float | bool] = {
-            "bootstrap.servers": bootstrap_servers,
-            "log_level": 2,
-            **(kafka or {}),
-        }
+        self._brokers = Address(bootstrap_servers, kafka or {})
         self._archive, self._clock = archive, clock or SystemClock()
         self._stopped = threading.Event()
         self._fault: KafkaError | None = None
-        self._transactional = "transactional.id" in self._client
-        defaults = _PRODUCER | _TRANSACTION if self._transactional else _PRODUCER
-        self._producer = Producer({**defaults, **self._client, "on_delivery": self._undelivered})
+        self._transactional = "transactional.id" in self._brokers.kafka
+        tuning = _PRODUCER | _TRANSACTION if self._transactional else _PRODUCER
+        self._producer = clients.producer(self._brokers, tuning=tuning, on_delivery=self._undelivered)
         self.sent: Counter[str] = Counter()
         """Records given to the producer, by topic; all delivered once `run` has returned."""
         self.behind_ms = 0.0
@@ -127,13 +115,13 @@ class KafkaFeed:
         Raises:
             FeedError: no broker answers, a topic must be created or changed, or its settings cannot be read.
         """
-        admin = AdminClient(self._client)
+        admin = clients.admin(self._brokers)
         try:
             existing = admin.list_topics(timeout=ANSWER_S).topics
         except KafkaException as error:
-            brokers = self._client["bootstrap.servers"]
+            servers = self._brokers.bootstrap_servers
             raise FeedError(
-                f"no Kafka at {brokers} ({_text(error)}); start it with `fraud stack up`"
+                f"no Kafka at {servers} ({describe(error)}); start it with `fraud stack up`"
             ) from error
         for topic in topics:
             if topic not in existing:
@@ -147,8 +135,8 @@ class KafkaFeed:
             settings = admin.describe_configs([resource], request_timeout=ANSWER_S)[resource].result()
         except KafkaException as error:
             raise FeedError(
-                f"the configuration of topic {topic} cannot be read: {_text(error)}; check the brokers and "
-                "the permissions"
+                f"the configuration of topic {topic} cannot be read: {describe(error)}; check the brokers "
+                "and the permissions"
             ) from error
         if settings["message.timestamp.type"].value != "CreateTime":
             raise FeedError(
@@ -179,7 +167,7 @@ class KafkaFeed:
                 sent += 1
         except KafkaException as error:
             raise FeedError(
-                f"Kafka refused a record for {topic}: {_text(error)}; see the broker's log"
+                f"Kafka refused a record for {topic}: {describe(error)}; see the broker's log"
             ) from error
         finally:
             self.sent[topic] += sent
@@ -202,7 +190,7 @@ class KafkaFeed:
             self._producer.begin_transaction()
         except KafkaException as error:
             raise FeedError(
-                f"no Kafka transaction could be begun: {_text(error)}; check the broker"
+                f"no Kafka transaction could be begun: {describe(error)}; check the broker"
             ) from error
 
     def _commit(self) -> None:
@@ -210,7 +198,7 @@ class KafkaFeed:
             self._producer.commit_transaction(_FLUSH_S)
         except KafkaException as error:
             raise FeedError(
-                f"the Kafka transaction was not committed: {_text(error)}; see the broker's log, "
+                f"the Kafka transaction was not committed: {describe(error)}; see the broker's log, "
                 "then start again"
             ) from error
 
@@ -219,7 +207,3 @@ class KafkaFeed:
         self._poll()
         if unsent:
             raise FeedError(f"{unsent} records are still unsent after {_FLUSH_S:.0f} s; check the broker")
-
-
-def _text(error: KafkaException) -> str:
-    return str(error.args[0].str()) if error.args and isinstance(error.args[0], KafkaError) else str(error)

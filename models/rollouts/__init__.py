@@ -2,5 +2,5 @@
 
 Modules: `events` (the records; `reading` reads them), `state` (phases, champions, plan), `machine` (which
 events are accepted, and the state after them), `authority` (which events count as promotions), `membership`
-(the cards of a canary), `policy_file` (policies in YAML), `publishing` (writes events).
+(the cards of a canary), `policy_file` (policies in YAML).
 """

@@ -7,13 +7,11 @@ from typing import Any
 
 from confluent_kafka import (
     TIMESTAMP_LOG_APPEND_TIME,
-    Consumer,
     IsolationLevel,
     KafkaException,
     TopicPartition,
 )
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented names of the module
-    AdminClient,
     ListOffsetsResultInfo,
     OffsetSpec,
 )
@@ -21,7 +19,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented 
 from service.background import Background
 from service.health.lag import Lag, PartitionLag
 from service.health.waiting import PartitionId, Waiting
-from service.settings import ServiceSettings, describe
+from service.settings import ServiceSettings
+from streaming_job.log import clients
+from streaming_job.log.clients import AdminClient, Consumer, describe
 from streaming_job.transaction.written import Mark
 
 TIMEOUT_S = 5.0
@@ -84,20 +84,13 @@ class LagWatch(Background):
 
         The next call makes new clients, which have no stale metadata of the brokers.
         """
-        admin = AdminClient(self._settings.client())
-        consumer = Consumer(
-            self._settings.client(
-                **{
-                    "group.id": self._settings.job_id,  # only to query the group's offsets; never joined
-                    "enable.auto.commit": False,
-                    "allow.auto.create.topics": False,
-                    "auto.offset.reset": "earliest",
-                    # records of an open transaction count as waiting, too
-                    "isolation.level": "read_uncommitted",
-                    "fetch.message.max.bytes": 4096,  # only the first record is needed, not the backlog
-                    "queued.max.messages.kbytes": 64,
-                }
-            )
+        admin = clients.admin(self._settings)
+        consumer = clients.reader(
+            self._settings,
+            self._settings.job_id,
+            committed_only=False,  # records of an open transaction count as waiting, too
+            # only the first record is needed, not the backlog
+            tuning={"fetch.message.max.bytes": 4096, "queued.max.messages.kbytes": 64},
         )
         try:
             while not self._stop.is_set():

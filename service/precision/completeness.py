@@ -9,16 +9,15 @@ records of a time that another topic still covers, counts are wrong, not only sm
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented names of the module
-    AdminClient,
     ConfigResource,
     ResourceType,
 )
 
 from service.precision.errors import UnreadError
-from service.settings import describe
 from streaming_job.log import topic_reader
+from streaming_job.log.clients import AdminClient, Consumer, describe
 
 RETENTION_MS, RETENTION_BYTES = "retention.ms", "retention.bytes"
 

@@ -13,22 +13,22 @@ from typing import Any
 
 import orjson
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from feature_store.catalogue import HOUR_MS
 from service.precision.completeness import Part, complete_since, parts_since
 from service.precision.errors import UnreadError
 from service.precision.labelled_cards import LabelledCards
 from service.precision.trial import LabelCounts, LabelledTrial
-from service.settings import ServiceSettings, describe
+from service.settings import ServiceSettings
 from streaming_job.contracts import Contract
 from streaming_job.decode import labels
 from streaming_job.decode.strict import Rejected
-from streaming_job.log import topic_reader
+from streaming_job.log import clients, topic_reader
+from streaming_job.log.clients import describe
 
 log = logging.getLogger(__name__)
 POLL_S = 0.2
-FETCH_WAIT_MS = "200"
+FETCH_WAIT_MS = 200
 """How long the broker waits for a record before it answers that there is none."""
 AT_ONCE = 500
 """Maximal number of records per read."""
@@ -60,11 +60,9 @@ class TrialTopics:
         self._behind: set[tuple[str, int]] = set()
         """Partitions that have not been read to their end."""
         self._cards = LabelledCards(trial)
-        kafka = {"fetch.wait.max.ms": FETCH_WAIT_MS, **settings.kafka}
+        tuning = {"fetch.wait.max.ms": FETCH_WAIT_MS}
         try:
-            self._reader = topic_reader.consumer(
-                settings.bootstrap_servers, kafka, f"{settings.job_id}-precision"
-            )
+            self._reader = clients.reader(settings, f"{settings.job_id}-precision", tuning=tuning)
         except KafkaException as fault:
             raise self._unread(fault) from fault
 
@@ -125,7 +123,7 @@ class TrialTopics:
 
     def _begin(self, parts: Sequence[Part]) -> None:
         # Step 1
-        admin = AdminClient(self._settings.client())
+        admin = clients.admin(self._settings)
         since = complete_since(admin, self._reader, parts, self._trial.since, self._now_ms)
         self._cards = LabelledCards(replace(self._trial, since=since))
         self._behind = {(part.topic, part.partition) for part in parts}

@@ -3,14 +3,15 @@
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Message, TopicPartition
 
 from service.settings import ServiceSettings
 from service.topic_follower import TopicFollower
+from streaming_job.log.clients import Consumer
 
 SHOWN = 50
 """Alerts kept of each partition, so the newest SHOWN of all partitions are among them."""
-FETCH_WAIT_MS = "200"
+FETCH_WAIT_MS = 200
 """How long the broker waits for an alert before it answers that there is none."""
 
 
@@ -24,7 +25,7 @@ class AlertFeed(TopicFollower):
             settings: brokers and topics.
         """
         topic = settings.topics.fraud_alerts
-        super().__init__(settings, topic, "alerts", {"fetch.wait.max.ms": FETCH_WAIT_MS})
+        super().__init__(settings, topic, "alerts", FETCH_WAIT_MS)
         self._shown: Mapping[int, deque[tuple[int, bytes]]] = {}
         """Partition -> its newest alerts, each as (Kafka timestamp in ms, value)."""
 

@@ -4,8 +4,7 @@ import logging
 from collections.abc import Sequence
 
 import orjson
-from confluent_kafka import Consumer, Message, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Message, TopicCollection, TopicPartition
 
 from service.quality.counts import Alert, Label, alert_of
 from service.quality.outcomes import Outcomes, Read
@@ -14,10 +13,11 @@ from service.topic_follower import TopicFollower
 from streaming_job.contracts import Contract
 from streaming_job.decode import labels
 from streaming_job.decode.strict import Rejected
-from streaming_job.log import topic_reader
+from streaming_job.log import clients, topic_reader
+from streaming_job.log.clients import Consumer
 
 log = logging.getLogger(__name__)
-FETCH_WAIT_MS = "500"
+FETCH_WAIT_MS = 500
 """How long the broker waits for a record before it answers that there is none."""
 
 
@@ -35,12 +35,12 @@ class Reader(TopicFollower):
             what: a plural noun for the records.
             outcomes: counts the records.
         """
-        super().__init__(settings, topic, what, {"fetch.wait.max.ms": FETCH_WAIT_MS})
+        super().__init__(settings, topic, what, FETCH_WAIT_MS)
         self._outcomes = outcomes
         self._read = Read(topic, "", 0, {})
 
     def _begin(self, reader: Consumer) -> Sequence[TopicPartition]:
-        admin = AdminClient(self._settings.client())
+        admin = clients.admin(self._settings)
         described = admin.describe_topics(
             TopicCollection([self._topic]), request_timeout=topic_reader.TIMEOUT_S
         )

@@ -12,7 +12,8 @@ from service.rollouts.requests import GUARD, Actor
 from service.rollouts.writing import Line
 from service.security.audit import Entry, next_record
 from service.security.audit_log import AuditLog, NoAuditError
-from service.settings import ServiceSettings, describe
+from service.settings import ServiceSettings
+from streaming_job.log.clients import describe
 
 log = logging.getLogger(__name__)
 DONE = "done"

@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 import orjson
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaException, Message, TopicPartition
 
 from feature_store.kernels.hashing import hash_string
 from models.rollouts import machine, membership
 from models.rollouts.state import Decides, Line, Plan
 from service.rollouts.errors import UnansweredError, UnknownError
 from service.rollouts.history import History
-from service.settings import ServiceSettings, describe
-from streaming_job.log import topic_reader
+from service.settings import ServiceSettings
+from streaming_job.log import clients, topic_reader
+from streaming_job.log.clients import Consumer, describe
 from streaming_job.log.partitioner import KeyGroups
 
 MOST_RECORDS = 2_000_000
@@ -48,7 +49,7 @@ def explain(
         UnansweredError: the brokers do not answer, or one of the limits of the search was reached.
     """
     topics, deadline = settings.topics, clock() + MOST_S
-    reader = topic_reader.consumer(settings.bootstrap_servers, settings.kafka, f"{settings.job_id}-{CLIENT}")
+    reader = clients.reader(settings, f"{settings.job_id}-{CLIENT}")
     search = _Search(reader, card_id, transaction_id, since_ms, lambda: clock() > deadline)
     try:
         shadows = search.values(topics.shadow_alerts)

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Message, TopicPartition
 
 from service.rollouts.history import History, Record
 from service.settings import ServiceSettings
 from service.topic_follower import TopicFollower
 from streaming_job.log import topic_reader
+from streaming_job.log.clients import Consumer
 
 
 class RolloutReader(TopicFollower):

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from service.rollouts.errors import StaleError, UnansweredError
 from service.rollouts.history import History, Record
-from service.settings import ServiceSettings, describe
-from streaming_job.log import topic_reader
+from service.settings import ServiceSettings
+from streaming_job.log import clients, topic_reader
+from streaming_job.log.clients import describe
 from streaming_job.progress.reader import BLIND, newest_by_group
 
 RUNNING_S = 60.0
@@ -60,7 +61,7 @@ def job(settings: ServiceSettings) -> Job:
         UnansweredError: the brokers do not answer, or the topic cannot be read.
     """
     topic = settings.topics.job_progress
-    reader = topic_reader.consumer(settings.bootstrap_servers, settings.kafka, f"{settings.job_id}-rollouts")
+    reader = clients.reader(settings, f"{settings.job_id}-rollouts")
     try:
         # a running job's records are among the last
         return Job(newest_by_group(reader, topic, settings.job_id, first_within=BLIND))
@@ -88,8 +89,7 @@ def history(settings: ServiceSettings, set_aside: Mapping[int, str], since: Hist
     try:
         # wait first, so that the reading includes everything written before this call
         _await_transactions(settings, TopicPartition(topic, 0))
-        name = f"{settings.job_id}-rollouts"
-        reader = topic_reader.consumer(settings.bootstrap_servers, settings.kafka, name)
+        reader = clients.reader(settings, f"{settings.job_id}-rollouts")
         try:
             records = [
                 Record(message.offset() or 0, message.timestamp()[1], message.value() or b"")
@@ -104,7 +104,7 @@ def history(settings: ServiceSettings, set_aside: Mapping[int, str], since: Hist
 
 def _await_transactions(settings: ServiceSettings, partition: TopicPartition) -> None:
     """Wait until no open transaction hides records at the end of the partition."""
-    admin = AdminClient(settings.client())
+    admin = clients.admin(settings)
     deadline = time.monotonic() + PATIENCE_S
     while True:
         committed, written = (

@@ -12,12 +12,14 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException
 
 from service.rollouts.errors import DeskError
 from service.rollouts.requests import Actor
 from service.security.audit import Entry, next_record
-from service.settings import ServiceSettings, describe
+from service.settings import ServiceSettings
+from streaming_job.log import clients
+from streaming_job.log.clients import Producer, describe
 
 log = logging.getLogger(__name__)
 REFUSED = "refused"
@@ -102,9 +104,7 @@ class Refusals:
         try:
             if self._producer is None:
                 # no time limit: later records of the chain may have been sent when an earlier one expires
-                self._producer = Producer(
-                    self._settings.client(**{"enable.idempotence": True, "message.timeout.ms": 0})
-                )
+                self._producer = clients.producer(self._settings, tuning={"message.timeout.ms": 0})
             self._producer.poll(0)  # the outcome of earlier records
             if self._previous is None:
                 if not self._chain:

@@ -7,11 +7,13 @@ the commit fails and nothing is written. So every event is written by a desk tha
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
 from models.rollouts.events import Event
 from service.rollouts.errors import FencedError, UnansweredError
-from service.settings import ServiceSettings, describe
+from service.settings import ServiceSettings
+from streaming_job.log import clients
+from streaming_job.log.clients import describe
 
 TIMEOUT_S = 30.0
 FENCED = (
@@ -48,13 +50,10 @@ class RolloutWriter:
         """
         self._settings = settings
         try:
-            self._producer = Producer(
-                settings.client(
-                    **{
-                        "transactional.id": transactional_id(settings.job_id),
-                        "transaction.timeout.ms": int(TIMEOUT_S * 1000),
-                    }
-                )
+            self._producer = clients.producer(
+                settings,
+                tuning={"transaction.timeout.ms": int(TIMEOUT_S * 1000)},
+                fixed={"transactional.id": transactional_id(settings.job_id)},
             )
             self._producer.init_transactions(TIMEOUT_S)
         except KafkaException as fault:

@@ -13,8 +13,9 @@ from confluent_kafka import KafkaException
 from service.security import audit
 from service.security.audit import AuditError, Verification
 from service.security.audit_log import AuditLog, Stored
-from service.settings import ServiceSettings, describe
+from service.settings import ServiceSettings
 from streaming_job import environment
+from streaming_job.log.clients import describe
 from streaming_job.masking import safe
 
 SHOWN = 5

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaException, Message, TopicPartition
 
 from service.security.audit import AuditError
 from service.settings import ServiceSettings
-from streaming_job.log import topic_reader
+from streaming_job.log import clients, topic_reader
+from streaming_job.log.clients import Consumer
 
 PARTITION = 0
 PER_RECORD = 4
@@ -113,8 +114,7 @@ class _Reading:
     """A consumer as a context manager, closed at the end."""
 
     def __init__(self, settings: ServiceSettings) -> None:
-        name = f"{settings.job_id}-audit"
-        self._reader = topic_reader.consumer(settings.bootstrap_servers, settings.kafka, name)
+        self._reader = clients.reader(settings, f"{settings.job_id}-audit")
 
     def __enter__(self) -> Consumer:
         return self._reader

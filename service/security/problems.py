@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from feature_store.errors import FraudError
 from service.security.headers import SAFE
-from service.settings import describe
+from streaming_job.log.clients import describe
 
 MEDIA_TYPE = "application/problem+json"
 LONGEST_PATH = 256

@@ -7,7 +7,7 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from streaming_job.dead_letters.letter import Letter, LetterError
 from streaming_job.dead_letters.settings import LetterSettings
-from streaming_job.log import topic_reader
+from streaming_job.log import clients, topic_reader
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def find(settings: LetterSettings, letter_filter: LetterFilter) -> Iterator[Lett
         LetterError: the topic cannot be read, or contains a record that is no dead letter.
     """
     topic = settings.topics.dead_letters
-    reader = topic_reader.consumer(settings.bootstrap_servers, settings.kafka, "fraud-dead-letters")
+    reader = clients.reader(settings, "fraud-dead-letters")
     try:
         for partition in topic_reader.partitions(reader, topic):
             if letter_filter.partition not in (None, partition):

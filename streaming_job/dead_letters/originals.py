@@ -3,15 +3,16 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from streaming_job.dead_letters.letter import Letter, LetterError
 from streaming_job.dead_letters.settings import LetterSettings
-from streaming_job.log import topic_reader
+from streaming_job.log import clients, topic_reader
+from streaming_job.log.clients import Consumer
 
 NO_SUCH_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
-AT_ONCE = {"fetch.wait.max.ms": "5", "fetch.error.backoff.ms": "5"}
-"""Client settings that keep a fetch from waiting for new records, which by default takes half a second."""
+BACKOFF = {"fetch.error.backoff.ms": 5}
+"""Client setting: the wait after a fetch at an offset that is gone, which by default is half a second."""
 MAX_NAMED = 10
 """Maximum number of letters that an error names."""
 
@@ -32,9 +33,7 @@ def with_payloads(settings: LetterSettings, letters: Iterable[Letter]) -> Iterat
                 yield letter
                 continue
             if reader is None:
-                reader = topic_reader.consumer(
-                    settings.bootstrap_servers, {**settings.kafka, **AT_ONCE}, "fraud-dead-letters"
-                )
+                reader = clients.reader(settings, "fraud-dead-letters", fixed=BACKOFF)
             record = _fetch(reader, letter)
             yield letter if record is None else _fill(letter, record)
     except KafkaException as fault:

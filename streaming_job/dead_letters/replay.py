@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 from models.rollouts import reading
 from streaming_job.contracts import Contract, ContractError, Reason
@@ -26,7 +26,8 @@ from streaming_job.dead_letters.letter import Letter, LetterError
 from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.decode import card_numbers, labels, profiles, strict
 from streaming_job.decode.strict import Rejected
-from streaming_job.log import topic_reader, topic_writer
+from streaming_job.log import clients, topic_reader, topic_writer
+from streaming_job.log.clients import Producer
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 
 HEADER = "dead_letter"
@@ -138,15 +139,8 @@ def send(
 
 
 def _producer(settings: LetterSettings, name: str) -> Producer:
-    producer = Producer(
-        {
-            "log_level": 0,
-            "enable.sparse.connections": False,  # connected to the coordinator at once
-            **settings.kafka,
-            "bootstrap.servers": settings.bootstrap_servers,
-            "transactional.id": name,
-            "message.max.bytes": MAX_MESSAGE_BYTES,
-        }
+    producer = clients.producer(
+        settings, fixed={"transactional.id": name, "message.max.bytes": MAX_MESSAGE_BYTES}
     )
     producer.init_transactions(TIMEOUT_S)
     return producer
@@ -155,7 +149,7 @@ def _producer(settings: LetterSettings, name: str) -> Producer:
 def _sent_before(settings: LetterSettings) -> set[str]:
     """Return the names of the letters that have a note."""
     topic = settings.topics.dead_letter_replays
-    reader = topic_reader.consumer(settings.bootstrap_servers, settings.kafka, "fraud-dead-letters")
+    reader = clients.reader(settings, "fraud-dead-letters")
     try:
         return {
             (message.key() or b"").decode(errors="replace")

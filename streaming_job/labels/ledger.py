@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 from feature_store.errors import FraudError
 from streaming_job.contracts import Contract, ContractError, validate
 from streaming_job.dead_letters.settings import LetterSettings
-from streaming_job.log import topic_reader, topic_writer
+from streaming_job.log import clients, topic_reader, topic_writer
+from streaming_job.log.clients import Address, Producer
 
 TIMEOUT_S = 60.0
 MAX_FAULTS = 5
@@ -74,12 +75,8 @@ class Ledger:
             topic: topic of the labels.
         """
         self._topic = topic
-        self._config = {
-            "log_level": 0,
-            # connect to all brokers at the start, so also to the coordinator
-            "enable.sparse.connections": False,
-            **kafka,
-            "bootstrap.servers": bootstrap_servers,
+        self._brokers = Address(bootstrap_servers, kafka)
+        self._fixed = {
             # the replay of dead letters uses the same one, so all labels of a card are in one partition
             "partitioner": "murmur2_random",
             # unique, so that ledgers do not fence each other; all producers of a ledger share it, so that the
@@ -121,7 +118,7 @@ class Ledger:
 
     def _open(self) -> Producer:
         if self._producer is None:
-            producer = Producer(self._config)
+            producer = clients.producer(self._brokers, fixed=self._fixed)
             # fails at once if the topic does not exist; a producer would wait for it
             topic_reader.partitions(producer, self._topic)
             producer.init_transactions(TIMEOUT_S)
@@ -144,7 +141,7 @@ def of_card(settings: LetterSettings, card_id: str) -> Iterator[dict[str, Any]]:
     Raises:
         LedgerUnansweredError: a topic cannot be read.
     """
-    reader = topic_reader.consumer(settings.bootstrap_servers, settings.kafka, "fraud-labels")
+    reader = clients.reader(settings, "fraud-labels")
     try:
         for topic in (settings.topics.labels, settings.topics.chargebacks):
             for partition in topic_reader.partitions(reader, topic):

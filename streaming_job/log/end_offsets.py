@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, TopicPartition
 
-from streaming_job.log import topic_reader
+from streaming_job.log import clients, topic_reader
+from streaming_job.log.clients import Address
 from streaming_job.log.errors import PATIENCE_S, LogError, LogUnavailableError
 from streaming_job.log.records import Offsets
 from streaming_job.runtime.pauses import pause
@@ -58,8 +59,8 @@ class EndOffsets:
             topics: the topics to look up.
             committed: False: an end is the high watermark, which lies beyond open transactions.
         """
-        servers = client["bootstrap.servers"]
-        self._reader = topic_reader.consumer(servers, client, "end-offsets", committed=committed)
+        brokers = Address(client["bootstrap.servers"], client)
+        self._reader = clients.reader(brokers, "end-offsets", committed_only=committed)
         self._topics = tuple(topics)
         self._partitions: dict[str, list[int]] = {}
         self._looked_up: dict[str, float] = {}

@@ -2,10 +2,11 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+from streaming_job.log.clients import AdminClient, Consumer, Producer
 
 TIMEOUT_S = 15.0
 POLL_S = 0.2
@@ -14,36 +15,6 @@ STEPS_BACK = (10, 1_000, 100_000)
 offsets may be those of transaction markers."""
 RETRIED = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 """Errors that the client reports while it reconnects by itself."""
-
-
-def consumer(
-    bootstrap_servers: str, kafka: Mapping[str, str], name: str, *, committed: bool = True
-) -> Consumer:
-    """Return a consumer that joins no group, and by default reads committed records only.
-
-    Args:
-        bootstrap_servers: Kafka brokers.
-        kafka: more client settings (librdkafka names).
-        name: group id, for the brokers' logs.
-        committed: False: it also sees records of open and of aborted transactions.
-    """
-    return Consumer(
-        {
-            "log_level": 0,  # errors are raised
-            # librdkafka reports the end of a partition only after an empty fetch, which takes this time
-            "fetch.wait.max.ms": 10,
-            # a client that connects to brokers one by one, when it needs them, waits before each
-            "enable.sparse.connections": False,
-            **kafka,
-            "bootstrap.servers": bootstrap_servers,
-            "group.id": name,  # never joined: partitions are assigned
-            "isolation.level": "read_committed" if committed else "read_uncommitted",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-            "allow.auto.create.topics": False,
-        }
-    )
 
 
 def partitions(

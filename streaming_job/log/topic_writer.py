@@ -1,6 +1,6 @@
 """The writing of records in a tool's Kafka transaction; for the job's own see streaming_job/transaction."""
 
-from confluent_kafka import Producer
+from streaming_job.log.clients import Producer
 
 
 def produce(

@@ -5,9 +5,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import orjson
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Message, TopicPartition
 
 from streaming_job.log import topic_reader
+from streaming_job.log.clients import Consumer
 from streaming_job.progress.totals import Totals
 
 log = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ def newest_by_group(
     records since.
 
     Args:
-        reader: a consumer that joined no group (`topic_reader.consumer`); its assignment changes.
+        reader: a consumer that joined no group (`clients.reader`); its assignment changes.
         topic: topic of the progress.
         job_id: id of the job.
         groups: the groups to find; None means all groups of the job.

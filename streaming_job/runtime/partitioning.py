@@ -2,14 +2,13 @@
 
 import threading
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException, TopicPartition
 
-from streaming_job.log import topic_reader
+from streaming_job.log import clients, topic_reader
+from streaming_job.log.clients import Consumer
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.runtime.checkpoint import Fixed
 from streaming_job.runtime.preconditions import TIMEOUT_S, StartUpError
@@ -27,13 +26,8 @@ def count_partitions(settings: JobSettings) -> int:
     Raises:
         StartUpError: no such topic, or the brokers do not answer.
     """
-    client: dict[str, Any] = {
-        "log_level": 0,
-        **settings.kafka,
-        "bootstrap.servers": settings.bootstrap_servers,
-    }
     try:
-        return len(topic_reader.partitions(AdminClient(client), settings.topics.transactions, TIMEOUT_S))
+        return len(topic_reader.partitions(clients.admin(settings), settings.topics.transactions, TIMEOUT_S))
     except KafkaException as fault:
         raise StartUpError(
             f"the partitions of {settings.topics.transactions} cannot be counted ({fault.args[0].str()}); "
@@ -158,7 +152,7 @@ def require_partitioner(settings: JobSettings, partitions: int) -> None:
 def _sample(settings: JobSettings, partitions: int) -> tuple[list[bytes], list[int]]:
     """Return keys of the newest records, and their partitions."""
     topic = settings.topics.transactions
-    reader = topic_reader.consumer(settings.bootstrap_servers, settings.kafka, f"{settings.job_id}-start")
+    reader = clients.reader(settings, f"{settings.job_id}-start")
     try:
         keys: list[bytes] = []
         key_partitions: list[int] = []

@@ -2,11 +2,9 @@
 
 import logging
 from collections.abc import Mapping
-from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are its documented names
-    AdminClient,
     ConfigResource,
     OffsetSpec,
     ResourceType,
@@ -15,6 +13,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are it
 
 from feature_store.errors import FraudError
 from streaming_job.decide.rollout_history import NoRolloutError
+from streaming_job.log import clients
+from streaming_job.log.clients import AdminClient
 from streaming_job.runtime.topic_comparison import Actual, at_start
 from streaming_job.settings import JobSettings
 
@@ -38,14 +38,7 @@ def require_inputs(settings: JobSettings) -> None:
         NoRolloutError: no model has been rolled out yet.
     """
     faults: list[KafkaError] = []
-    # no log output: errors are raised below
-    client: dict[str, Any] = {
-        "log_level": 0,
-        **settings.kafka,
-        "bootstrap.servers": settings.bootstrap_servers,
-        "error_cb": faults.append,
-    }
-    admin = AdminClient(client)
+    admin = clients.admin(settings, faults.append)
     try:
         existing = admin.list_topics(timeout=TIMEOUT_S).topics
         needed = {*settings.topics.job_topics, *settings.tables}

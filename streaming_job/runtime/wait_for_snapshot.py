@@ -11,11 +11,12 @@ import threading
 import time
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 from streaming_job.decode import snapshots
 from streaming_job.decode.strict import Rejected, parse_object
-from streaming_job.log import topic_reader
+from streaming_job.log import clients, topic_reader
+from streaming_job.log.clients import Consumer
 from streaming_job.runtime.preconditions import StartUpError
 from streaming_job.settings import JobSettings
 
@@ -60,7 +61,7 @@ def wait_for_snapshot(settings: JobSettings, stop: threading.Event) -> None:
     topic = settings.topics.profiles
     end = time.monotonic() + settings.wait_for_snapshot_s
     last_log = -LOG_S
-    reader = topic_reader.consumer(settings.bootstrap_servers, settings.kafka, f"{settings.job_id}-bootstrap")
+    reader = clients.reader(settings, f"{settings.job_id}-bootstrap")
     try:
         while not (state := _look(reader, topic)).loaded:
             if time.monotonic() > end:

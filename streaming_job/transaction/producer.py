@@ -13,6 +13,7 @@ from functools import partial
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from feature_store.errors import FraudError
+from streaming_job.log.clients import COMMON
 from streaming_job.runtime import pauses
 from streaming_job.settings import JobSettings
 from streaming_job.transaction.caller import Caller
@@ -39,12 +40,6 @@ RETRY_BACKOFF_MS = 200
 UNDISTURBED_S = 0.75 * RETRY_BACKOFF_MS / 1000
 """If a transaction took less than this, none of its requests can have been repeated."""
 FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
-CLIENT = {
-    "log_level": "2",  # errors are raised
-    # with sparse connections a client waits 50 ms before it connects to each further broker
-    "enable.sparse.connections": "false",
-}
-"""Settings of all clients of a group's output; the operator's settings override them."""
 
 
 class SinkError(FraudError):
@@ -104,7 +99,7 @@ class TransactionalProducer:
     def _connected(self) -> Producer:
         client = Producer(
             {
-                **CLIENT,
+                **COMMON,
                 **self._settings.kafka,
                 "bootstrap.servers": self._settings.bootstrap_servers,
                 "transactional.id": self._id,

@@ -12,15 +12,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from feature_store.errors import FraudError
-from streaming_job.log import topic_reader
+from streaming_job.log import clients, topic_reader
+from streaming_job.log.clients import Consumer
 from streaming_job.log.records import Offsets, PartitionId
 from streaming_job.progress.reader import BLIND, newest_by_group
 from streaming_job.runtime.pauses import look, pause
 from streaming_job.settings import JobSettings
-from streaming_job.transaction.producer import CALL_TIMEOUT_S, CLIENT, SinkError, describe
+from streaming_job.transaction.producer import CALL_TIMEOUT_S, SinkError, describe
 
 log = logging.getLogger(__name__)
 
@@ -167,19 +168,10 @@ class WrittenReader:
         self._job_id, self._topic = settings.job_id, settings.topics.job_progress
         self._group, self._own = group, own
         self._open_at_most_s = settings.transaction_timeout_ms / 1000 + CALL_TIMEOUT_S
-        client = CLIENT | settings.kafka
         # reads committed offsets after open transactions have ended
-        self._settled = topic_reader.consumer(settings.bootstrap_servers, client, settings.job_id)
+        self._settled = clients.reader(settings, settings.job_id)
         # reads committed offsets at once, without those in an open transaction
-        self._running = Consumer(
-            {
-                **client,
-                "bootstrap.servers": settings.bootstrap_servers,
-                "group.id": settings.job_id,
-                "enable.auto.commit": False,
-                "isolation.level": "read_uncommitted",
-            }
-        )
+        self._running = clients.reader(settings, settings.job_id, committed_only=False)
 
     def running(self, known: Mapping[str, Any] | None = None, *, stable: bool = False) -> Written:
         """Return what the group has written; unless `stable`, an open transaction may hide the newest of it.

@@ -22,9 +22,9 @@ from loadtests.faults.installation import Installation, trained
 from loadtests.faults.relay import Relay
 from loadtests.oracle import Kind
 from loadtests.oracle.membership import is_member, salt_of
+from loadtests.simulator.rollouts import publish
 from models.policy import Policy
 from models.rollouts.events import CANARY, Challenger, Event, Type
-from models.rollouts.publishing import publish
 from service.rollouts.desk import Desk
 from service.rollouts.requests import Actor, Step
 from service.settings import ServiceSettings

@@ -14,9 +14,9 @@ from deploy.local.stack import Endpoints
 from harness.records import transaction
 from loadtests.faults.installation import Installation
 from loadtests.faults.job_process import JobProcess
+from loadtests.simulator.rollouts import publish
 from models.policy import Policy
 from models.rollouts.events import installation
-from models.rollouts.publishing import publish
 from streaming_job.contracts.topics import Topics
 
 NAME = "cdc"

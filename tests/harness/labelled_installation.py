@@ -22,9 +22,9 @@ from harness.labelled_world import labelled_world
 from loadtests.faults.errors import FaultError
 from loadtests.faults.installation import Installation, trained
 from loadtests.oracle import Record
+from loadtests.simulator.rollouts import publish
 from models.policy import Policy
 from models.rollouts.events import installation
-from models.rollouts.publishing import publish
 from streaming_job.contracts.topics import Topics
 
 SEED, CARDS, MERCHANTS = 0, 40, 8

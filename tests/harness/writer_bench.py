@@ -16,7 +16,8 @@ from streaming_job.contracts import Reason
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.record import DeadLetter
 from streaming_job.group.settings_in_force import SINCE
-from streaming_job.log import topic_reader
+from streaming_job.log import clients
+from streaming_job.log.clients import Address
 from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import Alert
 from streaming_job.progress.totals import Totals
@@ -139,7 +140,7 @@ class WriterBench:
     def _stable(self, topic: str, partitions: tuple[int, ...]) -> list[TopicPartition]:
         """Committed offsets; waits for the latest commit, which readers see with a delay."""
         # the consumer asks for stable offsets: the broker answers once no transaction on them is open
-        consumer = topic_reader.consumer(self.servers, {}, self.settings.job_id)
+        consumer = clients.reader(Address(self.servers), self.settings.job_id)
         try:
             result: list[TopicPartition] = consumer.committed(
                 [TopicPartition(topic, part) for part in partitions], 30.0

@@ -21,7 +21,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from deploy.local.stack import Endpoints
-from streaming_job.log import end_offsets, follower, message_batch, table_follower, topic_reader
+from streaming_job.log import clients, end_offsets, follower, message_batch, table_follower, topic_reader
+from streaming_job.log.clients import Address
 from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.errors import LogError, LogUnavailableError
 from streaming_job.log.ffi import LibraryError
@@ -121,7 +122,7 @@ def read(
 
 
 def as_confluent_kafka_reads(brokers: dict[str, str], places: Offsets) -> dict[PartitionId, list[Row]]:
-    consumer = topic_reader.consumer(brokers["bootstrap.servers"], {}, "test")
+    consumer = clients.reader(Address(brokers["bootstrap.servers"]), "test")
     try:
         rows = {
             partition: [

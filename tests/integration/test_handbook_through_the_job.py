@@ -21,6 +21,7 @@ from loadtests.simulator.chargebacks import Chargebacks
 from loadtests.simulator.kafka_feed import KafkaFeed
 from loadtests.simulator.pacing import Pace
 from loadtests.simulator.replay import Replay
+from loadtests.simulator.rollouts import publish
 from loadtests.simulator.timeline import timeline
 from models import loading, registry
 from models.algorithms import Learner
@@ -30,7 +31,6 @@ from models.evaluation.run import assess, fit
 from models.policy import Policy
 from models.registry import ModelRef
 from models.rollouts.events import installation
-from models.rollouts.publishing import publish
 from models.rounding import rounded
 
 pytestmark = [pytest.mark.integration, only_thorough, pytest.mark.timeout(1_800)]

@@ -3,13 +3,13 @@
 import json
 import sys
 
-from confluent_kafka import Producer
-
 from deploy.local.ports import HOST, free_port
 from loadtests.faults.http_servers import running
 from loadtests.gamedays.day import Gameday
 from loadtests.gamedays.scene import Scene
 from loadtests.gamedays.sight import Expected, Sign
+from streaming_job.log import clients
+from streaming_job.log.clients import Address
 
 BEHIND_S = 10
 
@@ -26,7 +26,7 @@ def _provoke(scene: Scene) -> None:
     scene.watchers.add_audit(f"{HOST}:{port}")
     topic = installed.topics.fraud_alerts
     alert = installed.read(topic)[-1]
-    producer = Producer({"bootstrap.servers": scene.stack.bootstrap_servers})
+    producer = clients.producer(Address(scene.stack.bootstrap_servers))
     producer.produce(topic, alert.value, alert.key, alert.partition, headers=list(alert.headers))
     producer.flush()
     scene.note(f"alert {json.loads(alert.value or b'')['alert_id']} is on the topic a second time")

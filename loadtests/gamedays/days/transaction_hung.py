@@ -2,11 +2,11 @@
 
 import json
 
-from confluent_kafka import Producer
-
 from loadtests.gamedays.day import Gameday
 from loadtests.gamedays.scene import Scene
 from loadtests.gamedays.sight import Expected, Sign
+from streaming_job.log import clients
+from streaming_job.log.clients import Address, Producer
 
 NAME = "gameday-foreign-producer"
 TIMEOUT_S = 30.0
@@ -14,14 +14,9 @@ TIMEOUT_S = 30.0
 
 def _producer(scene: Scene) -> Producer:
     """Create a producer with the transactional.id NAME; an open transaction under this id is aborted."""
-    producer = Producer(
-        {
-            "bootstrap.servers": scene.stack.bootstrap_servers,
-            "transactional.id": NAME,
-            "transaction.timeout.ms": 900_000,
-            "log_level": 0,
-        }
-    )
+    brokers = Address(scene.stack.bootstrap_servers)
+    fixed: clients.Settings = {"transactional.id": NAME, "transaction.timeout.ms": 900_000}
+    producer = clients.producer(brokers, fixed=fixed)
     producer.init_transactions(TIMEOUT_S)
     return producer
 

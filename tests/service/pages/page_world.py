@@ -15,10 +15,10 @@ from harness.job_writer import Job
 from harness.memory_rollouts import ref
 from harness.rollout_records import challenger, event, proposed
 
+from loadtests.simulator.rollouts import publish
 from models.guards.policy import Guards
 from models.policy import Policy
 from models.rollouts.events import Type, installation
-from models.rollouts.publishing import publish
 from service.app import create_app
 from service.security import tokens
 from service.security.roles import Role

@@ -18,10 +18,10 @@ from harness.shadow_alert_records import shadow_alert
 from typer.testing import CliRunner
 
 from deploy.local.stack import Endpoints
+from loadtests.simulator.rollouts import publish
 from models.guards.verdict import recomputed
 from models.policy import Policy
 from models.rollouts.events import Type, installation
-from models.rollouts.publishing import publish
 from service.app import create_app
 from service.rollouts import reading
 from service.rollouts.commands import app

@@ -12,9 +12,9 @@ from harness.memory_rollouts import ADA, BOB, START, KnownModels, proposal, ref
 from trial_progress import COUNTS, trial_progress
 
 from deploy.local.stack import Endpoints
+from loadtests.simulator.rollouts import publish
 from models.policy import Policy
 from models.rollouts.events import Type, installation
-from models.rollouts.publishing import publish
 from models.rollouts.state import Phase
 from service.rollouts import reading
 from service.rollouts.desk import Desk
@@ -29,7 +29,7 @@ from service.security.audit_log import AuditLog, require_topics
 from service.settings import ServiceSettings
 from streaming_job.contracts.topics import Topics
 from streaming_job.decide.rollout_history import RolloutHistory, RolloutRecord, Verdict
-from streaming_job.log import topic_reader
+from streaming_job.log import clients, topic_reader
 
 pytestmark = pytest.mark.integration
 
@@ -67,7 +67,7 @@ def step(kind: Type, key: str, **more: Any) -> Step:
 
 def refusals_by_the_job(settings: ServiceSettings) -> list[str]:
     """Dead letters that the job would write when it folds the topic."""
-    reader = topic_reader.consumer(settings.bootstrap_servers, {}, "test")
+    reader = clients.reader(settings, "test")
     try:
         records = [
             RolloutRecord(message.timestamp()[1], message.offset() or 0, message.value(), message.key())

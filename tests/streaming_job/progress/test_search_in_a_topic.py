@@ -9,7 +9,8 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from deploy.local.stack import Endpoints
 from streaming_job.contracts.topics import Topics
-from streaming_job.log import topic_reader
+from streaming_job.log import clients
+from streaming_job.log.clients import Address
 from streaming_job.progress.reader import STEPS_BACK, newest_by_group
 from tests.streaming_job.progress.test_reader import progress
 
@@ -35,7 +36,7 @@ def test_feature_counts_of_an_earlier_window_of_the_search_are_kept(
     for record in records:
         producer.produce(topic, orjson.dumps(record), b"job")
     assert producer.flush(30) == 0
-    reader = topic_reader.consumer(stack.bootstrap_servers, {}, "test")
+    reader = clients.reader(Address(stack.bootstrap_servers), "test")
     try:
         newest = newest_by_group(reader, topic, "job")
     finally:

@@ -7,11 +7,11 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from deploy.local.stack import Endpoints
+from loadtests.simulator.rollouts import publish
 from models.errors import ModelError
 from models.policy import Policy
 from models.registry import ModelRef
 from models.rollouts.events import installation
-from models.rollouts.publishing import publish
 from streaming_job.contracts.topics import Topics
 
 pytestmark = pytest.mark.integration
@@ -52,7 +52,7 @@ def test_a_replay_sets_the_time_from_which_the_rollout_decides(stack: Endpoints,
 
 
 def test_a_missing_broker_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("models.rollouts.publishing.DELIVERY_TIMEOUT_S", 1.0)
+    monkeypatch.setattr("loadtests.simulator.rollouts.DELIVERY_TIMEOUT_S", 1.0)
     ref = ModelRef("card-fraud", "1", "models:/card-fraud/1", "ab" * 32, ("amount:1",))
     with pytest.raises(ModelError, match="is not known to be written"):
         publish(installation(ref, Policy(0.5, 6), "r1", "test", 1_000), "127.0.0.1:1", "model-rollouts")

@@ -2,8 +2,12 @@
 
 from collections.abc import Sequence
 
+from confluent_kafka import KafkaException
+
 from models.errors import ModelError
 from models.rollouts.events import Event
+from streaming_job.log import clients
+from streaming_job.log.clients import Address
 
 DELIVERY_TIMEOUT_S = 30.0
 
@@ -29,8 +33,6 @@ def publish(
         ModelError: the client refuses its settings, or an event is refused or not acknowledged in time.
         ContractError: a field breaks the contract.
     """
-    from confluent_kafka import KafkaException, Producer
-
     failures: list[str] = []
 
     def delivered(error: object, _record: object) -> None:
@@ -40,16 +42,8 @@ def publish(
     target = f"topic {topic} at {bootstrap_servers}"
     values = [event.to_json() for event in events]
     try:
-        producer = Producer(
-            {
-                "acks": "all",
-                "enable.idempotence": True,
-                "message.timeout.ms": int(DELIVERY_TIMEOUT_S * 1000),
-                "log_level": 2,  # failures are raised below
-                **(kafka or {}),
-                "bootstrap.servers": bootstrap_servers,
-            }
-        )
+        tuning = {"message.timeout.ms": int(DELIVERY_TIMEOUT_S * 1000)}
+        producer = clients.producer(Address(bootstrap_servers, kafka or {}), tuning=tuning)
         for event, value in zip(events, values, strict=True):
             producer.produce(
                 topic,
