@@ -8,7 +8,7 @@ from pathlib import Path
 import deploy
 from deploy.demo.options import DemoError
 from deploy.demo.state import Run
-from deploy.local import processes
+from deploy.local import launch, processes
 from deploy.local.processes import Server
 
 JOB, SIDECAR, TRAINING, PROMETHEUS = "job", "sidecar", "training", "prometheus"
@@ -103,7 +103,7 @@ def check(data_dir: Path, run: Run) -> None:
 def exit_error(data_dir: Path, name: str) -> DemoError:
     """Build the error for a process that ended, with the tail of its log."""
     log = log_file(data_dir, name)
-    return DemoError(f"the {name} ended unexpectedly; {log} ends with:\n{processes.tail(log)}")
+    return DemoError(f"the {name} ended unexpectedly; {log} ends with:\n{launch.tail(log)}")
 
 
 def stop(data_dir: Path, run: Run, name: str) -> None:

@@ -6,7 +6,7 @@ from typing import Literal
 
 import psutil
 
-from deploy.local import connect, processes, state
+from deploy.local import connect, launch, processes, state
 from deploy.local.errors import StackError
 from deploy.local.state import ALL, Service
 
@@ -52,7 +52,7 @@ def check(data_dir: Path) -> None:
             log = log_file(data_dir, service)
             raise StackError(
                 f"{service} ended unexpectedly; `fraud stack up` starts it again; {log} ends with:\n"
-                f"{processes.tail(log)}"
+                f"{launch.tail(log)}"
             )
     if "connect" in current.servers:
         reason = connect.failure(current.ports)
@@ -62,7 +62,7 @@ def check(data_dir: Path) -> None:
 
 def logs(data_dir: Path, service: Service, lines: int = 100) -> str:
     """Return the last lines of a service's log; empty if it was never started."""
-    return processes.tail(log_file(data_dir.resolve(), service), lines)
+    return launch.tail(log_file(data_dir.resolve(), service), lines)
 
 
 def log_file(data_dir: Path, service: Service) -> Path:

@@ -6,7 +6,6 @@ import importlib.util
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 from xml.sax.saxutils import quoteattr
 
-from deploy.local import java
+from deploy.local import java, launch
 from deploy.local.console import Progress, silent
 from deploy.local.errors import StackError
 
@@ -192,14 +191,16 @@ def _ivy_command(descriptor: Path, ivy_cache: Path, target: Path) -> list[str]:
 def _run_ivy(command: Sequence[str], total: int, progress: Progress) -> str | None:
     """Run Ivy once; return None on success, else the reason of the failure."""
     reasons, fetched = ["Ivy gave no reason"], 0
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy:
-        assert ivy.stdout is not None
-        for line in ivy.stdout:
-            if "[SUCCESSFUL ]" in line:
-                fetched += 1
-                if fetched % 20 == 0:
-                    progress(f"{fetched} of {total} jars fetched")
-            elif re.search(r"Exception|not found|FAILED|timed out|[Ee]rror:", line):
-                reasons.append(line.strip(" \t\n:"))
+
+    def each(line: str) -> None:
+        nonlocal fetched
+        if "[SUCCESSFUL ]" in line:
+            fetched += 1
+            if fetched % 20 == 0:
+                progress(f"{fetched} of {total} jars fetched")
+        elif re.search(r"Exception|not found|FAILED|timed out|[Ee]rror:", line):
+            reasons.append(line.strip(" \t\n:"))
+
+    failed = launch.run(command, each) != 0
     # the first reason that Ivy gives is the cause; the following ones are its effects
-    return None if ivy.returncode == 0 else reasons[:2][-1]
+    return reasons[:2][-1] if failed else None

@@ -1,8 +1,10 @@
-"""Server processes: started in their own sessions, identified later by a marker, stopped reliably."""
+"""Server processes: started in their own sessions, identified later by a marker, stopped reliably.
+
+They may outlive the process that started them; a `Child` (deploy/local/child.py) ends with it.
+"""
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -11,14 +13,18 @@ from pathlib import Path
 
 import psutil
 
-from deploy.local.errors import StackError
+from deploy.local import launch
+from deploy.local.errors import ProcessError
 
 SAME_START_S = 10.0
 """Greatest difference between the recorded start time of a process and the one that psutil computes now.
 psutil computes it from the time of the boot, which moves when the clock is corrected."""
 
-LOG_LIMIT = 16 * 1024 * 1024
-"""Size in bytes from which a log is rotated (one generation) before the next start."""
+POLL_S = 0.05
+REAP_S = 0.5
+"""Time for the parent of an ended process to reap it, seconds; then it counts as gone all the same."""
+KILL_S = 10.0
+"""Time within which processes end after SIGKILL, seconds."""
 
 
 @dataclass(frozen=True)
@@ -38,21 +44,14 @@ def spawn(command: Sequence[str], *, marker: str, log: Path, cwd: Path, env: Map
     The server gets its own session, so that Ctrl-C in the terminal does not reach it.
 
     Raises:
-        StackError: the command cannot be run.
+        ProcessError: the command cannot be run.
     """
     assert marker in command, "the marker must be an argument of the command"
-    if log.exists() and log.stat().st_size > LOG_LIMIT:
-        log.replace(log.with_suffix(".log.1"))
+    child = launch.start(command, log, env, cwd=cwd, own_session=True)
     try:
-        with log.open("ab") as output:
-            child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                cwd=cwd, env=dict(env), start_new_session=True,
-            )  # fmt: skip
-        process = psutil.Process(child.pid)
-        return Server(child.pid, process.create_time(), marker)
-    except (OSError, psutil.Error) as error:
-        raise StackError(f"cannot start {command[0]} ({error}): look into {log}") from error
+        return Server(child.pid, psutil.Process(child.pid).create_time(), marker)
+    except psutil.Error as error:
+        raise ProcessError(f"{command[0]} ended at once; {log} ends with:\n{launch.tail(log)}") from error
 
 
 def running(server: Server | None) -> psutil.Process | None:
@@ -96,14 +95,12 @@ def stop(server: Server, *, gentle: signal.Signals = signal.SIGTERM, patience_s:
     process = running(server)
     if process is None:
         return False
-    family = [process, *_descendants(process)]
+    family = [process, *descendants(process)]
     with suppress(psutil.NoSuchProcess):
         process.send_signal(gentle)
     psutil.wait_procs([process], timeout=patience_s)
-    for member in family:  # those that still run
-        with suppress(psutil.NoSuchProcess):
-            member.kill()
-    _reap(server, family, 10.0)
+    kill_all(family)
+    running(server)  # leaves no zombie
     return True
 
 
@@ -116,27 +113,52 @@ def send(server: Server, number: signal.Signals) -> bool:
     process = running(server)
     if process is None:
         return False
-    family = [process, *_descendants(process)] if number == signal.SIGKILL else [process]
-    for member in family:
-        with suppress(psutil.NoSuchProcess):
-            member.send_signal(number)
     if number == signal.SIGKILL:
-        _reap(server, family, 10.0)
+        kill_all([process, *descendants(process)])
+        running(server)  # leaves no zombie
+        return True
+    with suppress(psutil.NoSuchProcess):
+        process.send_signal(number)
     return True
 
 
-def _descendants(process: psutil.Process) -> list[psutil.Process]:
+def descendants(process: psutil.Process) -> list[psutil.Process]:
+    """Return the processes that a process and its descendants started; empty if it has ended."""
     try:
         return list(process.children(recursive=True))
     except psutil.NoSuchProcess:
         return []
 
 
-def _reap(server: Server, family: Sequence[psutil.Process], patience_s: float) -> None:
-    _, remaining = psutil.wait_procs(list(family), timeout=patience_s)
-    if alive := [process for process in remaining if not _is_zombie(process)]:
-        raise StackError(f"process {alive[0].pid} does not end after SIGKILL: check its disk, which may hang")
-    running(server)
+def kill_all(family: Sequence[psutil.Process]) -> None:
+    """Kill those of the processes that still run with SIGKILL, and wait until they have ended.
+
+    Raises:
+        ProcessError: one of them still runs.
+    """
+    for member in family:
+        with suppress(psutil.NoSuchProcess):
+            member.kill()
+    wait_until_gone(family, KILL_S)
+
+
+def wait_until_gone(family: Sequence[psutil.Process], patience_s: float) -> None:
+    """Wait until processes have ended.
+
+    Raises:
+        ProcessError: one of them still runs.
+    """
+    end = time.monotonic() + patience_s
+    remaining = list(family)
+    while True:
+        _, remaining = psutil.wait_procs(remaining, REAP_S)
+        alive = [process for process in remaining if not _is_zombie(process)]
+        if not alive:
+            return
+        if time.monotonic() > end:
+            raise ProcessError(
+                f"process {alive[0].pid} still runs after {patience_s:.0f} s: kill it, and check its disk"
+            )
 
 
 def _is_zombie(process: psutil.Process) -> bool:
@@ -148,26 +170,23 @@ def _is_zombie(process: psutil.Process) -> bool:
 
 
 def wait_until(ready: Callable[[], bool], *, server: Server, name: str, log: Path, deadline_s: float) -> None:
+    """Wait until a server is ready, as `wait_until_ready`."""
+    wait_until_ready(ready, lambda: running(server) is not None, name=name, log=log, deadline_s=deadline_s)
+
+
+def wait_until_ready(
+    ready: Callable[[], bool], runs: Callable[[], bool], *, name: str, log: Path, deadline_s: float
+) -> None:
     """Wait until `ready()` returns true.
 
     Raises:
-        StackError: the server ended, or the deadline passed; the message has the tail of its log.
+        ProcessError: the process ended, or the deadline passed; the message has the tail of its log.
     """
     end = time.monotonic() + deadline_s
     while not ready():
-        if running(server) is None:
-            raise StackError(f"{name} ended while it started; look into {log}, which ends with:\n{tail(log)}")
-        if time.monotonic() > end:
-            raise StackError(f"{name} is not ready after {deadline_s:.0f} s; {log} ends with:\n{tail(log)}")
-        time.sleep(0.05)
-
-
-def tail(log: Path, lines: int = 15) -> str:
-    """Return the last lines of a log, indented; empty if there is no log."""
-    try:
-        with log.open("rb") as file:
-            file.seek(max(0, log.stat().st_size - 16_384))
-            text = file.read().decode(errors="replace")
-    except FileNotFoundError:
-        return ""
-    return "\n".join("    " + line for line in text.splitlines()[-lines:])
+        problem = "" if runs() else "ended while it started"
+        if not problem and time.monotonic() > end:
+            problem = f"is not ready after {deadline_s:.0f} s"
+        if problem:
+            raise ProcessError(f"{name} {problem}; {log} ends with:\n{launch.tail(log)}")
+        time.sleep(POLL_S)

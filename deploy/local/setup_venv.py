@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from deploy.local import preflight
+from deploy.local import launch, preflight
 from deploy.local.console import Progress, to_stderr
 from feature_store.errors import FraudError
 
@@ -177,15 +177,13 @@ def _run(
 ) -> None:
     """Run pip or venv."""
     output: list[str] = []
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
-    ) as running:
-        assert running.stdout is not None
-        for line in running.stdout:
-            output.append(line)
-            if install_progress is not None:
-                install_progress.line(line)
-    if running.returncode != 0:
+
+    def each(line: str) -> None:
+        output.append(line)
+        if install_progress is not None:
+            install_progress.line(line)
+
+    if launch.run(command, each, environment) != 0:
         raise SetupError(f"cannot create the virtual environment: {explain(''.join(output))}")
 
 

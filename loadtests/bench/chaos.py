@@ -14,6 +14,7 @@ from pathlib import Path
 import psycopg
 
 from deploy.local import stack
+from deploy.local.errors import ProcessError
 from loadtests.bench.measure import Figure, Result, settings_of
 from loadtests.bench.rig import empty
 from loadtests.faults import kills, proxy
@@ -99,7 +100,7 @@ def _kill(scene: kills.Scene, count: int, end: float, say: Say) -> Iterator[Figu
         begun = time.monotonic()
         try:
             kills.KILLS[name](scene)
-        except FaultError as fault:
+        except (FaultError, ProcessError) as fault:
             raise FaultError(f"kill {number}, {name}: {fault}") from fault
         seconds[name].append(time.monotonic() - begun)
         if seconds:

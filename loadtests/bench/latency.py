@@ -42,7 +42,7 @@ def measure(rig: Rig, live: Live, say: Say) -> Iterator[Result]:
     rig.catch_up(say)
     reader = AlertReader(rig.installed.stack.bootstrap_servers, rig.installed.topics.fraud_alerts)
     reader.start()
-    usage = JobUsage(rig.job.process.pid)
+    usage = JobUsage(rig.job.pid)
     begin, end = _feed(rig, live, usage, say)
     rig.catch_up(say)
     reader.stop()

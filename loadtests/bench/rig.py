@@ -1,7 +1,6 @@
 """The measured system: embedded stack, champion, profiles, and the job as a child process."""
 
 import json
-import os
 import shutil
 import sys
 import time
@@ -13,8 +12,9 @@ from typing import Any, NamedTuple
 
 from deploy.demo import training
 from deploy.demo.training import Champion
-from deploy.local import processes, stack, state
+from deploy.local import stack, state
 from deploy.local import topics as broker
+from deploy.local.child import Child, stop
 from deploy.local.stack import Endpoints
 from deploy.local.state import ALL, Service
 from feature_store.errors import FraudError
@@ -116,10 +116,9 @@ class Rig:
         """Check that the job still runs.
 
         Raises:
-            BenchError: it does not.
+            ProcessError: it does not.
         """
-        if not self.job.runs:
-            raise BenchError(f"the job ended; its log ends with:\n{self.job.log[-3000:]}")
+        self.job.check()
 
     @contextmanager
     def feeding(self, rate: float, for_s: float) -> Iterator[None]:
@@ -130,21 +129,13 @@ class Rig:
             for_s: length of the simulation, seconds; it ends with the context at the latest.
         """
         directory = self.plan.data_dir
-        log = directory / "logs" / "simulator.log"
-        mark = f"card-fraud.bench-feed={directory}"
-        command, secret = simulator(self.plan, self.installed.stack, rate, for_s, mark)
-        feed = processes.spawn(command, marker=mark, log=log, cwd=Path.cwd(), env={**os.environ, **secret})
+        command, secret = simulator(self.plan, self.installed.stack, rate, for_s)
+        feed = Child("the simulator", command, directory / "logs" / "simulator.log", secret)
         try:
-            processes.wait_until(
-                lambda: bool(self.installed.lag()),
-                server=feed,
-                name="the simulator",
-                log=log,
-                deadline_s=FEED_TIMEOUT_S,
-            )
+            feed.wait_until(lambda: bool(self.installed.lag()), FEED_TIMEOUT_S)
             yield
         finally:
-            processes.stop(feed, patience_s=FEED_TIMEOUT_S)
+            stop([feed], FEED_TIMEOUT_S)
 
     def catch_up(self, say: Say) -> None:
         """Wait until the job has committed everything sent.
@@ -159,12 +150,10 @@ class Rig:
         return [Commit.of(json.loads(record.value or b"")) for record in self.installed.progress()]
 
 
-def simulator(
-    plan: Plan, servers: Endpoints, rate: float, for_s: float, mark: str
-) -> tuple[list[str], dict[str, str]]:
+def simulator(plan: Plan, servers: Endpoints, rate: float, for_s: float) -> tuple[list[str], dict[str, str]]:
     """Return the simulator's command line, and its secrets as variables, hidden from other users."""
     command = [
-        sys.executable, "-X", mark, "-m", "deploy.cli", "simulate",
+        sys.executable, "-m", "deploy.cli", "simulate",
         "--bootstrap-servers", servers.bootstrap_servers,
         "--rate", str(rate), "--cards", str(plan.cards), "--seed", str(plan.seed), "--for", f"{for_s}s",
     ]  # fmt: skip

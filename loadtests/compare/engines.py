@@ -1,22 +1,17 @@
 """The compared engines: this project as it comes, the others both as they come and tuned for low latency."""
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from deploy.local import java, kafka
+from deploy.local.child import Child
 from loadtests.compare.errors import CompareError
 from loadtests.compare.kafka_streams.build import build
 from loadtests.compare.quix import venv
-from loadtests.faults.job_process import wait_until_gone
 from streaming_job.contracts.topics import Topics
 from streaming_job.settings import Arrival, JobSettings
 
@@ -94,74 +89,7 @@ def chosen(names: str) -> list[Variant]:
     return [variant for variant in VARIANTS if variant.name in selected]
 
 
-def _session(process: psutil.Process) -> int | None:
-    """Return the id of a process's session; None if the process has ended."""
-    try:
-        return os.getsid(process.pid)
-    except ProcessLookupError:
-        return None
-
-
-class Engine:
-    """An engine's process and its children; a context manager that kills them."""
-
-    def __init__(self, command: list[str], environment: Mapping[str, str], log: Path) -> None:
-        """Start the engine.
-
-        Args:
-            command: command line.
-            environment: additional variables.
-            log: file for its output.
-        """
-        self._log = log
-        with log.open("wb") as output:
-            self._process = subprocess.Popen(
-                command, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=output,
-                stderr=subprocess.STDOUT, start_new_session=True,
-            )  # fmt: skip
-
-    def __enter__(self) -> "Engine":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        # by session: the children of a process that has ended have another parent
-        family = [process for process in psutil.process_iter() if _session(process) == self._process.pid]
-        self._process.kill()
-        self._process.wait()
-        for process in family:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-        wait_until_gone(family)
-
-    @property
-    def pid(self) -> int:
-        """Process id of the engine's root process."""
-        return self._process.pid
-
-    def check(self) -> None:
-        """Check that the engine runs.
-
-        Raises:
-            CompareError: it ended.
-        """
-        if self._process.poll() is not None:
-            log_end = self._log.read_text(errors="replace")[-3000:]
-            raise CompareError(f"the engine ended; its log {self._log} ends with:\n{log_end}")
-
-    def stop(self, patience_s: float = 90.0) -> None:
-        """Stop the engine gracefully.
-
-        Raises:
-            CompareError: it does not end.
-        """
-        self._process.terminate()
-        try:
-            self._process.wait(patience_s)
-        except subprocess.TimeoutExpired:
-            raise CompareError(f"the engine does not stop; see {self._log}") from None
-
-
-def launch(variant: Variant, deployment: Deployment, say: Say) -> Engine:
+def launch(variant: Variant, deployment: Deployment, say: Say) -> Child:
     """Build an engine if needed, and start it.
 
     Raises:
@@ -171,7 +99,7 @@ def launch(variant: Variant, deployment: Deployment, say: Say) -> Engine:
     kind = variant.name.partition("-")[0]
     command, environment = {OURS: _ours, STREAMS: _streams, QUIX: _quix}[kind](variant, deployment, say)
     say(f"starting {variant.title}")
-    return Engine(command, environment, deployment.directory / "engine.log")
+    return Child("the engine", command, deployment.directory / "engine.log", environment)
 
 
 def _ours(variant: Variant, deployment: Deployment, say: Say) -> tuple[list[str], dict[str, str]]:

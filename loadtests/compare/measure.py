@@ -8,17 +8,19 @@ import numpy.typing as npt
 
 from deploy.local import state
 from deploy.local import topics as broker
+from deploy.local.child import Child
 from loadtests.bench.alert_reader import AlertReader
 from loadtests.bench.job_usage import JobUsage
 from loadtests.bench.rig import Rig, Say
 from loadtests.compare.alerts import Alerts
-from loadtests.compare.engines import Deployment, Engine, Variant, launch
+from loadtests.compare.engines import Deployment, Variant, launch
 from loadtests.compare.errors import CompareError
 from loadtests.compare.feed import Feed
 from loadtests.compare.position import Position
 from loadtests.compare.tape import Load, Tape
 from streaming_job.contracts.topics import Topics
 
+STOP_S = 90.0
 PATIENCE_S = 180.0
 """Time limit without any progress, seconds."""
 POLL_S = 0.01
@@ -97,7 +99,7 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
         behind = position.behind(targets)
         _wait_until_committed(engine, position, targets, f"{variant.title}: the rest", say)
         live.engine_usage.measure_memory()
-        engine.stop()
+        engine.terminate(STOP_S)
     position.close()
     reader.stop()
     alerts = Alerts.of(reader)
@@ -125,7 +127,7 @@ class _Live:
     """Sampler of the processes at the steady rate: near the end of the warm-up, and after the last send."""
 
     def __init__(
-        self, engine: Engine, engine_usage: JobUsage, broker_usage: JobUsage, load: Load, title: str, say: Say
+        self, engine: Child, engine_usage: JobUsage, broker_usage: JobUsage, load: Load, title: str, say: Say
     ) -> None:
         self.engine_usage, self.broker_usage = engine_usage, broker_usage
         self._engine, self._load, self._title, self._say = engine, load, title, say
@@ -147,12 +149,12 @@ class _Live:
 
 
 def _wait_until_committed(
-    engine: Engine, position: Position, targets: list[int], subject: str, say: Say
+    engine: Child, position: Position, targets: list[int], subject: str, say: Say
 ) -> None:
     """Wait until the engine has committed everything up to `targets`.
 
     Raises:
-        CompareError: it ended, or makes no progress.
+        FraudError: it ended, or makes no progress.
     """
     least, since, last_report = sum(targets) + 1, time.monotonic(), 0.0
     while remaining := position.behind(targets):

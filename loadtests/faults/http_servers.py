@@ -1,22 +1,18 @@
 """HTTP servers as child processes: the sidecar, and any other command that serves."""
 
-import os
-import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from deploy.local.child import Child, stop
 from deploy.local.ports import HOST, free_port
-from loadtests.faults.errors import FaultError
 
 TIMEOUT_S = 10.0
 START_S = 180.0
 END_S = 20.0
-POLL_S = 0.2
 
 
 def get(url: str) -> str:
@@ -43,28 +39,14 @@ def running(command: Sequence[str], log: Path, environment: Mapping[str, str], r
         ready: URL that answers once the process is ready.
 
     Raises:
-        FaultError: it does not start.
+        ProcessError: it does not start.
     """
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=output,
-            stderr=subprocess.STDOUT, start_new_session=True,
-        )  # fmt: skip
+    server = Child(f"the server at {ready}", command, log, environment)
     try:
-        end = time.monotonic() + START_S
-        while not _answers(ready):
-            if process.poll() is not None or time.monotonic() > end:
-                raise FaultError(f"no server answers at {ready}; see {log}")
-            time.sleep(POLL_S)
+        server.wait_until(lambda: _answers(ready), START_S)
         yield
     finally:
-        process.terminate()
-        try:
-            process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        stop([server], END_S)
 
 
 @contextmanager
@@ -76,7 +58,7 @@ def sidecar(log: Path, environment: Mapping[str, str]) -> Iterator[str]:
         environment: additional variables, which must include the FRAUD_... variables of the job.
 
     Raises:
-        FaultError: it does not start.
+        ProcessError: it does not start.
     """
     port = free_port()
     url = f"http://{HOST}:{port}/"

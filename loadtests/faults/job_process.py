@@ -1,9 +1,6 @@
 """The job as an operator runs it: a child process with settings in its environment."""
 
-import os
 import re
-import signal
-import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -11,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from loadtests.faults.errors import FaultError
+from deploy.local.child import Child
 from streaming_job.runtime.failpoints import VARIABLE, Step
 
 DAEMON = "streaming_job.runtime.workers.daemon"
@@ -20,7 +17,7 @@ PATIENCE_S = 300.0
 """Time limit for starts, stops and commits on a busy machine, seconds."""
 
 
-class JobProcess:
+class JobProcess(Child):
     """A `fraud job run` process; a context manager that kills it and all its descendants."""
 
     def __init__(
@@ -36,41 +33,18 @@ class JobProcess:
         self._crash_points = directory / "crash-points"
         self._crash_points.mkdir(parents=True, exist_ok=True)
         number = len(list(directory.glob("job-*.log")))
-        self._log = directory / f"job-{number}.log"
-        with self._log.open("wb") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "deploy.cli", "job", "run"],
-                env={**os.environ, **environment, VARIABLE: str(self._crash_points)},
-                cwd=release, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )  # fmt: skip
-
-    def __enter__(self) -> "JobProcess":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.kill()
-
-    @property
-    def log(self) -> str:
-        """Its output so far."""
-        return self._log.read_text(errors="replace")
-
-    @property
-    def runs(self) -> bool:
-        """Whether it still runs."""
-        return self.process.poll() is None
+        super().__init__(
+            "the job",
+            [sys.executable, "-m", "deploy.cli", "job", "run"],
+            directory / f"job-{number}.log",
+            {**environment, VARIABLE: str(self._crash_points)},
+            cwd=release,
+        )
 
     @property
     def error(self) -> str:
         """The last error message that it printed; empty without one."""
         return next((line for line in reversed(self.log.splitlines()) if line.startswith("error: ")), "")
-
-    def descendants(self) -> list[psutil.Process]:
-        """Return the JVM, Spark's worker daemon, the workers and the residents."""
-        with suppress(psutil.NoSuchProcess):
-            return list(psutil.Process(self.process.pid).children(recursive=True))
-        return []
 
     def workers(self) -> list[psutil.Process]:
         """Return Spark's Python workers and the residents, without the daemon that forks them."""
@@ -89,35 +63,6 @@ class JobProcess:
                 if name in " ".join(process.cmdline()).split():
                     matches.append(process)
         return matches
-
-    def kill(self) -> None:
-        """Kill the driver and all its descendants with SIGKILL, and wait until they have ended."""
-        family = self.descendants()
-        self._kill_driver()
-        for process in family:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-        wait_until_gone(family)
-
-    def kill_driver_only(self) -> list[psutil.Process]:
-        """Kill only the driver's Python process with SIGKILL; returns the processes that it leaves behind."""
-        family = self.descendants()
-        self._kill_driver()
-        return family
-
-    def _kill_driver(self) -> None:
-        if self.runs:
-            os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait(PATIENCE_S)
-
-    def terminate(self) -> int:
-        """Stop the job gracefully with SIGTERM; returns the exit code."""
-        self.process.send_signal(signal.SIGTERM)
-        return self.exit_code()
-
-    def exit_code(self) -> int:
-        """Wait until the process ends; returns its exit code."""
-        return self.process.wait(PATIENCE_S)
 
     def arm(self, step: Step) -> None:
         """Make the next process that reaches the step hang there."""
@@ -139,14 +84,3 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
     with suppress(psutil.NoSuchProcess):
         return list(process.children())
     return []
-
-
-def wait_until_gone(processes: list[psutil.Process]) -> None:
-    """Wait until processes have ended.
-
-    Raises:
-        FaultError: some still run.
-    """
-    _, alive = psutil.wait_procs(processes, timeout=PATIENCE_S)
-    if alive:
-        raise FaultError(f"processes still run after {PATIENCE_S:.0f} s: {alive}; kill them")

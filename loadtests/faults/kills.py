@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deploy.local import stack
+from deploy.local.processes import wait_until_gone
 from deploy.local.state import Service
 from loadtests.faults.errors import FaultError
-from loadtests.faults.job_process import wait_until_gone
+from loadtests.faults.job_process import PATIENCE_S
 from loadtests.faults.relay import Relay
 from streaming_job.runtime.failpoints import Step
 
@@ -32,7 +33,7 @@ def job_at(step: Step) -> Callable[["Scene"], None]:
     def kill(scene: "Scene") -> None:
         relay = scene.relay
         hanging = relay.hang_at(step)
-        assert step in IN_WORKER or hanging.pid == relay.job.process.pid
+        assert step in IN_WORKER or hanging.pid == relay.job.pid
         relay.job.kill()
         relay.restart()
 
@@ -47,9 +48,9 @@ def driver_only(scene: "Scene") -> None:
     """
     relay = scene.relay
     relay.hang_at(scene.chance.choice(IN_WORKER))
-    family = relay.job.kill_driver_only()
+    family = relay.job.kill_alone()
     relay.restart()
-    wait_until_gone(family)
+    wait_until_gone(family, PATIENCE_S)
 
 
 def jvm(scene: "Scene") -> None:

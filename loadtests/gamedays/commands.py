@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from deploy.demo.environment import forget_callers_settings
+from deploy.local.errors import ProcessError
 from loadtests.bench.saying import stop_on_signals
 from loadtests.faults.errors import FaultError
 from loadtests.gamedays import page, run
@@ -89,7 +90,7 @@ def _run_until_failure(
         typer.echo(f"\n{day.name}: {day.symptom}")
         try:
             run.run(day, system)
-        except FaultError as fault:
+        except (FaultError, ProcessError) as fault:
             typer.echo(f"FAILED {day.name}: {fault}", err=True)
             return days[number:], [f"{day.name}: {fault}"]
         if write is not None:

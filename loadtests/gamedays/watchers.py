@@ -66,7 +66,7 @@ def watchers(directory: Path, environment: Mapping[str, str]) -> Iterator[Watche
         environment: FRAUD_... variables of the job.
 
     Raises:
-        FaultError: one of them does not start.
+        ProcessError: one of them does not start.
     """
     with (
         http_servers.sidecar(directory / "sidecar.log", environment) as url,

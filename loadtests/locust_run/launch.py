@@ -1,9 +1,7 @@
 """Launcher of locust's processes for one run: starts them, waits, and reads the result."""
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -11,6 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from deploy.local.child import Child, stop
 from deploy.local.ports import free_port
 from loadtests.locust_run.conductor import PROGRESS, TAPING_S
 from loadtests.locust_run.errors import LoadTestError
@@ -42,8 +41,8 @@ class LocustProcesses:
         directory.mkdir(parents=True)
         self.plan = replace(plan, directory=str(directory))
         self.directory = directory
-        self._environment = {**os.environ, **settings.variables()}
-        self.workers: list[subprocess.Popen[bytes]] = []
+        self._environment = settings.variables()
+        self.workers: list[Child] = []
         interface = ["--headless"] if web_port is None else [
             "--web-host", "127.0.0.1", "--web-port", str(web_port), "--autostart", "--autoquit", "1",
         ]  # fmt: skip
@@ -58,28 +57,17 @@ class LocustProcesses:
         join = ["--worker", "--master-host", "127.0.0.1", "--master-port", str(port)]
         self.workers = [self._spawn(f"worker-{number}", join) for number in range(workers)]
 
-    def _spawn(self, name: str, arguments: list[str]) -> subprocess.Popen[bytes]:
-        with (self.directory / f"{name}.log").open("wb") as log:
-            return subprocess.Popen(
-                [sys.executable, "-m", "locust", "-f", str(LOCUSTFILE), "--only-summary", *arguments],
-                env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-            )  # fmt: skip
+    def _spawn(self, name: str, arguments: list[str]) -> Child:
+        command = [sys.executable, "-m", "locust", "-f", str(LOCUSTFILE), "--only-summary", *arguments]
+        log = self.directory / f"{name}.log"
+        # as part of this session the processes get the terminal's signals, and so end with it
+        return Child(f"locust's {name}", command, log, self._environment, own_session=False)
 
     def __enter__(self) -> "LocustProcesses":
         return self
 
     def __exit__(self, *_: object) -> None:
-        everyone = {process.pid: process for process in (self.main, *self.workers)}
-        for process in everyone.values():
-            if process.poll() is None:
-                process.terminate()
-        end = time.monotonic() + STOP_S
-        for process in everyone.values():
-            try:
-                process.wait(max(0.1, end - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        stop(list(dict.fromkeys((self.main, *self.workers))), STOP_S)
         for tape in self.directory.glob("tape-*"):
             if tape.is_dir():
                 shutil.rmtree(tape, ignore_errors=True)
@@ -104,7 +92,7 @@ class LocustProcesses:
         plan = self.plan
         limit = TAPING_S + plan.warm_up_s + plan.for_s + plan.drain_s + SLACK_S
         end = time.monotonic() + limit
-        while self.main.poll() is None:
+        while self.main.runs:
             if time.monotonic() > end:
                 raise LoadTestError(f"locust does not end after {limit:.0f} s; see {self.directory}")
             if progress := self.progress():
@@ -112,7 +100,7 @@ class LocustProcesses:
             time.sleep(POLL_S)
         if not (self.directory / FILE).exists():
             logs = " and ".join(str(path) for path in sorted(self.directory.glob("*.log")))
-            raise LoadTestError(f"locust had exit code {self.main.returncode} and no result; see {logs}")
+            raise LoadTestError(f"locust had exit code {self.main.ended_with} and no result; see {logs}")
         return Result.read(self.directory)
 
 

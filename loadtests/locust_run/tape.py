@@ -7,7 +7,6 @@ while `AHEAD_BYTES` are unsent; the sender deletes segments that it has sent.
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -17,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from deploy.local.child import Child
+from deploy.local.launch import tail
 from loadtests.locust_run.errors import LoadTestError
 from loadtests.locust_run.plan import Plan, Share
 
@@ -50,7 +51,7 @@ class Tape:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._writer: subprocess.Popen[bytes] | None = None
+        self._writer: Child | None = None
         self._log = directory.with_suffix(".log")
 
     def start(self, plan: Plan, share: Share, base_ms: int) -> None:
@@ -59,10 +60,7 @@ class Tape:
         self.directory.mkdir(parents=True)
         task = {"plan": plan.to_json(), "share": asdict(share), "base_ms": base_ms}
         command = [sys.executable, "-m", "loadtests.locust_run.tape_writer", str(self.directory)]
-        with self._log.open("wb") as log:
-            self._writer = subprocess.Popen(
-                [*command, json.dumps(task)], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
-            )
+        self._writer = Child("the tape's writer", [*command, json.dumps(task)], self._log, own_session=False)
 
     def is_ready(self) -> bool:
         """Return whether the tape is complete, or written as far ahead as allowed.
@@ -72,8 +70,7 @@ class Tape:
         """
         if (self.directory / END).exists():
             return True
-        if self._writer is not None and self._writer.poll() not in (None, 0):
-            raise LoadTestError(f"transactions were not encoded; see {self._log}: {_last(self._log)}")
+        self._check()
         return size(self.directory) >= AHEAD_BYTES
 
     def events(self) -> int | None:
@@ -98,8 +95,7 @@ class Tape:
             while not path.exists():
                 if (self.directory / END).exists() and not path.exists():
                     return
-                if self._writer is not None and self._writer.poll() not in (None, 0):
-                    raise LoadTestError(f"transactions were not encoded; see {self._log}")
+                self._check()
                 if not wait():
                     return
             with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
@@ -107,11 +103,14 @@ class Tape:
             path.unlink(missing_ok=True)
             number += 1
 
+    def _check(self) -> None:
+        if self._writer is not None and self._writer.ended_with:
+            raise LoadTestError(f"transactions were not encoded; {self._log} ends with:\n{tail(self._log)}")
+
     def stop(self) -> None:
         """Stop the writer and delete the remaining segments."""
-        if self._writer is not None and self._writer.poll() is None:
+        if self._writer is not None:
             self._writer.kill()
-            self._writer.wait()
         shutil.rmtree(self.directory, ignore_errors=True)
 
 
@@ -130,8 +129,3 @@ def size(directory: Path) -> int:
             except FileNotFoundError:  # sent and deleted meanwhile
                 continue
     return total
-
-
-def _last(log: Path) -> str:
-    lines = log.read_text(errors="replace").splitlines()
-    return lines[-1] if lines else "the log is empty"

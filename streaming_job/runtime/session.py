@@ -171,7 +171,7 @@ class Launch:
             # the session was stopped before, or the JVM is gone; the exit code shows other errors
             with suppress(Exception):
                 self._session.stop()
-        jvm: subprocess.Popen[bytes] = self._gateway.result().proc
+        jvm: subprocess.Popen[bytes] = self._gateway.result().proc  # noqa: TID251 - only its type
         with suppress(OSError):  # the JVM is gone
             jvm.stdin.close()  # type: ignore[union-attr]
         try:

@@ -91,7 +91,7 @@ def test_a_job_killed_at_a_step_continues_without_loss_or_repetition(scene: Scen
         scene.relay.until(lambda: AGAIN in scene.relay.job.log, "transactions decided again")
     scratch = scene.relay.installed.settings.work_dir / "tmp"
     (of_process,) = scratch.iterdir()
-    assert of_process.name.startswith(f"{scene.relay.job.process.pid}-")
+    assert of_process.name.startswith(f"{scene.relay.job.pid}-")
 
 
 def lag_by_offsets(installed: Installation) -> int:

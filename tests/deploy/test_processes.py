@@ -7,8 +7,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from deploy.local import processes
-from deploy.local.errors import StackError
+from deploy.local import launch, processes
+from deploy.local.errors import ProcessError
 from deploy.local.processes import Server
 
 pytestmark = pytest.mark.unit
@@ -82,19 +82,19 @@ def test_a_server_that_dies_at_its_start_is_reported_with_the_end_of_its_log(log
     marker = f"--marker={log}"
     command = [sys.executable, "-c", "print('no room on the moon'); raise SystemExit(3)", marker]
     server = processes.spawn(command, marker=marker, log=log, cwd=log.parent, env=os.environ)
-    with pytest.raises(StackError, match=r"(?s)kafka ended while it started.*no room on the moon"):
+    with pytest.raises(ProcessError, match=r"(?s)kafka ended while it started.*no room on the moon"):
         processes.wait_until(lambda: False, server=server, name="kafka", log=log, deadline_s=20)
 
 
 def test_a_server_that_never_becomes_ready_is_reported_at_the_deadline(log: Path) -> None:
     server = start(OBEYS, log)
-    with pytest.raises(StackError, match="not ready after 0 s"):
+    with pytest.raises(ProcessError, match="not ready after 0 s"):
         processes.wait_until(lambda: False, server=server, name="kafka", log=log, deadline_s=0.1)
     processes.stop(server)
 
 
 def test_a_large_log_is_rotated(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "LOG_LIMIT", 10)
+    monkeypatch.setattr(launch, "LOG_LIMIT", 10)
     log.write_text("from a long life before")
     processes.stop(start(OBEYS, log))
     assert log.read_text() == "ready\n"
@@ -102,5 +102,5 @@ def test_a_large_log_is_rotated(log: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_missing_program_is_a_named_error(log: Path) -> None:
-    with pytest.raises(StackError, match="cannot start /no/such/program"):
+    with pytest.raises(ProcessError, match="cannot start /no/such/program"):
         processes.spawn(["/no/such/program"], marker="/no/such/program", log=log, cwd=log.parent, env={})

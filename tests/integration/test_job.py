@@ -223,7 +223,7 @@ def test_other_users_can_reach_neither_files_nor_ports_of_the_job(
     installed: Installation, job: JobProcess
 ) -> None:
     assert open_to_others(installed) == []
-    family = [psutil.Process(job.process.pid), *job.descendants()]
+    family = [psutil.Process(job.pid), *job.descendants()]
     sockets = [socket for process in family for socket in process.net_connections("all")]
     assert_on_loopback(sockets)
     # Spark's sockets, over which Python processes receive their tasks

@@ -54,7 +54,7 @@ def test_a_job_stopped_for_two_seconds_shows_in_the_latency_tail(
 ) -> None:
     with LocustProcesses(replace(plan, for_s=12.0), without_login(installed), 1) as run:
         wait_for(running_since(run, 6.0), deadline_s=120, what="six seconds of load")
-        family = [psutil.Process(warm_job.process.pid), *warm_job.descendants()]
+        family = [psutil.Process(warm_job.pid), *warm_job.descendants()]
         for process in family:
             process.suspend()
         try:
@@ -84,7 +84,7 @@ def test_a_generator_that_cannot_keep_up_fails_the_run(
         finally:
             os.kill(run.main.pid, signal.SIGCONT)
         result = run.wait()
-        code = run.main.returncode
+        code = run.main.ended_with
     actual = failures(result, Bounds(slip_p99_ms=5.0))
     assert {line.split(":")[0] for line in actual} >= {"achieved rate", "unsent"}
     assert result.unsent > 300

@@ -8,7 +8,7 @@ from loadtests.gamedays.sight import Expected, Sign
 
 
 def _provoke(scene: Scene) -> None:
-    scene.pause(psutil.Process(scene.job.process.pid))
+    scene.pause(psutil.Process(scene.job.pid))
 
 
 DAY = Gameday(
