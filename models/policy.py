@@ -160,6 +160,13 @@ def decide(
 
     Returns:
         None if no rule fires: no alert.
+
+    >>> policy, calm = Policy(threshold=0.5, max_count_5m=6), Counts(1, 1, 1, 1, 1, 1)
+    >>> decide(policy, 0.4, calm, "active", True, 0)
+    >>> decide(policy, 0.5, calm, "active", True, 0)
+    Decision(decision='review', rules=('score',))
+    >>> decide(policy, None, calm, "blocked", True, 0)
+    Decision(decision='decline', rules=('blocked_card',))
     """
     modes = {BLOCKED_CARD: policy.blocked, CLOSED_CARD: policy.closed}
     fired = {

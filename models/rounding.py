@@ -26,5 +26,8 @@ def rounded(values: Any) -> Any:
 
     Args:
         values: float64, or float64[...]; at most 2**52 / 10**DECIMALS in magnitude.
+
+    >>> rounded(0.1 + 0.2) == rounded(0.3)
+    np.True_
     """
     return np.rint(values * _STEPS) / _STEPS

@@ -42,6 +42,14 @@ def log_wealth(only_x: ArrayLike, only_y: ArrayLike, both: ArrayLike, ratio: flo
 
     Returns:
         float64[...], rounded to DIGITS decimals; finite for finite counts. 0 without units.
+
+    With a ratio of 1, units in which both alerted change nothing. Alerts of the model under test alone refute
+    the hypothesis after a few units:
+
+    >>> log_wealth(0, 0, 1000, ratio=1.0)
+    np.float64(0.0)
+    >>> bool(log_wealth([8, 12], 0, 0, ratio=1.0)[0] > log_target(0.05))
+    True
     """
     exponents = []
     for stake in stakes(ratio).tolist():

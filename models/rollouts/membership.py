@@ -28,6 +28,10 @@ def bucket(card_hash: NDArray[np.uint64], salt: str) -> NDArray[np.int64]:
     Args:
         card_hash: low 64 bits of the hashes of the card ids (`feature_store.kernels.hashing`), shape (n,).
         salt: salt of the model line.
+
+    >>> buckets = bucket(np.arange(5, dtype=np.uint64), salt_of("card-fraud"))
+    >>> (buckets < 2_000).tolist(), (buckets < 5_000).tolist()  # a larger share only adds members
+    ([False, True, False, False, False], [True, True, False, True, False])
     """
     x = card_hash.astype(np.uint64) ^ np.uint64(hash_string(salt)[0])
     x = (x ^ (x >> np.uint64(33))) * np.uint64(0xFF51AFD7ED558CCD)

@@ -90,7 +90,12 @@ def _partitions(data, ends, is_murmur2, partitions, chosen):  # type: ignore[no-
 
 @dataclass(frozen=True)
 class KeyGroups:
-    """The mapping of cards to partitions of `transactions` and to key groups."""
+    """The mapping of cards to partitions of `transactions` and to key groups.
+
+    >>> cards = KeyGroups(Partitioner.MURMUR2, partitions=12, groups=2)
+    >>> cards.partition_of("card-1"), cards.group_of("card-1"), cards.own(1)
+    (11, 1, [1, 3, 5, 7, 9, 11])
+    """
 
     partitioner: Partitioner
     partitions: int

@@ -10,7 +10,14 @@ from numpy.typing import NDArray
 
 @dataclass
 class Histogram:
-    """Counts by upper bound; if bounds changed between releases, their union is used."""
+    """Counts by upper bound; if bounds changed between releases, their union is used.
+
+    >>> sums = Histogram()
+    >>> sums.add((1.0, 5.0), [3, 2, 1], total=12.5)
+    >>> sums.add((1.0, 2.0), [1, 0, 0], total=0.5)
+    >>> sums.cumulative()
+    [(1.0, 4), (2.0, 4), (5.0, 6), (inf, 7)]
+    """
 
     bounds: tuple[float, ...] = ()
     """Ascending upper bounds, b of them."""
