@@ -1,12 +1,10 @@
 """Options of a learner on the command line, the same for every command that fits a model."""
 
-import functools
-import inspect
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
+from feature_store.option_groups import takes
 from models.algorithms import Algorithm, Learner
 
 USUAL = Learner()
@@ -35,29 +33,5 @@ OPTIONS: dict[str, Any] = {
 AlertBudget = Annotated[
     float, typer.Option(min=0, max=1, help="Share of transactions that may become alerts")
 ]
-
-
-def takes_learner(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace the parameter `learner` of a command by the options of a learner.
-
-    Typer reads the options from the signature, so the returned command's signature has OPTIONS in place of
-    `learner`.
-    """
-
-    @functools.wraps(command)
-    def with_options(**arguments: Any) -> None:
-        learner = Learner(**{name: arguments.pop(name) for name in OPTIONS})
-        command(learner=learner, **arguments)
-
-    options = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=getattr(USUAL, name), annotation=option
-        )
-        for name, option in OPTIONS.items()
-    ]
-    parameters: list[inspect.Parameter] = []
-    for parameter in inspect.signature(command).parameters.values():
-        own = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
-        parameters += options if parameter.name == "learner" else own
-    with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return with_options
+takes_learner = takes("learner", Learner, OPTIONS)
+"""Decorator that replaces the parameter `learner` of a command by the options of a learner."""

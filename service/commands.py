@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from feature_store.errors import FraudError
-from service.rollouts.options import Kafka
+from service.rollouts.options import Kafka, Servers
 
 SHUTDOWN_S = 5
 
@@ -19,7 +19,7 @@ class ServiceError(FraudError):
 
 
 def serve(
-    bootstrap_servers: Annotated[str, typer.Option(envvar="FRAUD_BOOTSTRAP_SERVERS", help="Kafka brokers")],
+    bootstrap_servers: Servers,
     port: Annotated[int, typer.Option(help="0: any free port")] = 8000,
     host: Annotated[str, typer.Option(help="Address to listen on")] = "127.0.0.1",
     job_id: Annotated[str, typer.Option(envvar="FRAUD_JOB_ID", help="The job to watch")] = "card-fraud",

@@ -10,41 +10,37 @@ from models.tracking_option import TrackingUri
 from service.rollouts.options import (
     At,
     Challenger,
-    JobId,
+    Connection,
     Json,
-    Kafka,
     KeyOption,
-    MaxCount,
-    MissingProfile,
     Models,
     PolicyFile,
     PolicyFiles,
     Reason,
     RolloutId,
-    Servers,
-    Threshold,
+    SimplePolicy,
     actor,
-    desk,
     draft_of,
     drafts_of,
     key_of,
     print_receipt,
     say,
+    takes_connection,
+    takes_simple_policy,
 )
 
 app = typer.Typer(help="Propose, watch and steer rollouts of models.", no_args_is_help=True)
 
 
 @app.command("list")
-def list_command(
-    bootstrap_servers: Servers, job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False
-) -> None:
+@takes_connection
+def list_command(connection: Connection, as_json: Json = False) -> None:
     """List the rollouts, newest first, and the champion."""
     from service.rollouts import views
 
-    at = desk(bootstrap_servers, job_id, kafka)
-    history, job = at.desk.look()
-    overview = views.overview(history, job.groups, at.settings.topics.model_rollouts)
+    desk = connection.desk()
+    history, job = desk.look()
+    overview = views.overview(history, job.groups, desk.settings.topics.model_rollouts)
     if as_json:
         typer.echo(json.dumps(overview))
         return
@@ -65,17 +61,15 @@ def list_command(
 
 
 @app.command("show")
-def show_command(
-    rollout_id: RolloutId, bootstrap_servers: Servers, job_id: JobId = "card-fraud", kafka: Kafka = "{}",
-    as_json: Json = False,
-) -> None:  # fmt: skip
+@takes_connection
+def show_command(rollout_id: RolloutId, connection: Connection, as_json: Json = False) -> None:
     """Show a rollout: its events, whether they are applied, and the offsets from which they are in force."""
     from service.rollouts import drawing, views
 
-    at = desk(bootstrap_servers, job_id, kafka)
-    history, job = at.desk.look()
+    desk = connection.desk()
+    history, job = desk.look()
     trial = drawing.find_trial(history.line, rollout_id)
-    rollout = views.rollout(history, trial, job.groups, at.settings.topics.model_rollouts)
+    rollout = views.rollout(history, trial, job.groups, desk.settings.topics.model_rollouts)
     if as_json:
         typer.echo(json.dumps(rollout))
         return
@@ -98,103 +92,101 @@ def show_command(
 
 
 @app.command("propose")
+@takes_connection
+@takes_simple_policy
 def propose_command(
-    models: Models, bootstrap_servers: Servers, tracking_uri: TrackingUri, policy: PolicyFiles = None,
-    threshold: Threshold = None,
-    max_count_5m: MaxCount = None,
-    missing_profile: MissingProfile = None,
+    models: Models, connection: Connection, tracking_uri: TrackingUri, simple_policy: SimplePolicy,
+    policy: PolicyFiles = None,
     role: Annotated[str, typer.Option(help="Role of the first model: canary or shadow")] = "canary",
     share: Annotated[float, typer.Option(min=0.01, max=100, help="Canary's share of cards, percent")] = 10.0,
     rollout_id: Annotated[str, typer.Option(help="Unique name; default: model, version, time")] = "",
     line: Annotated[str, typer.Option(help="Model line; default: the model's name")] = "",
-    reason: Reason = "proposed from the command line", key: KeyOption = "",
-    job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False,
+    reason: Reason = "proposed from the command line", key: KeyOption = "", as_json: Json = False,
 ) -> None:  # fmt: skip
     """Check models and propose them as challengers of the champion; they decide nothing yet."""
     from service.rollouts.requests import Proposal
 
-    drafts, guards = drafts_of(
-        models, policy or (), threshold, max_count_5m, missing_profile, role, round(share * 100)
-    )
-    at = desk(bootstrap_servers, job_id, kafka, tracking_uri)
+    drafts, guards = drafts_of(models, policy or (), simple_policy, role, round(share * 100))
     proposal = Proposal(drafts, reason, key_of(key), guards, rollout_id, line)
-    print_receipt(at.desk.propose(proposal, actor()), as_json)
+    print_receipt(connection.desk(tracking_uri).propose(proposal, actor()), as_json)
 
 
 @app.command("shadow")
+@takes_connection
 def shadow_command(
-    rollout_id: RolloutId, bootstrap_servers: Servers, reason: Reason = "shadow", key: KeyOption = "",
-    at_seq: At = None, job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False,
+    rollout_id: RolloutId, connection: Connection, reason: Reason = "shadow", key: KeyOption = "",
+    at_seq: At = None, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Let the challengers score everything beside the champion; none decides."""
-    _step("shadow_started", rollout_id, bootstrap_servers, job_id, kafka, reason, key, at_seq, as_json)
+    _step("shadow_started", rollout_id, connection, reason, key, at_seq, as_json)
 
 
 @app.command("canary")
+@takes_connection
 def canary_command(
-    rollout_id: RolloutId, bootstrap_servers: Servers,
+    rollout_id: RolloutId, connection: Connection,
     share: Annotated[
         float | None, typer.Option(min=0.01, max=100, help="Percent of the cards; default: as proposed")
     ] = None,
-    challenger: Challenger = "", reason: Reason = "canary", key: KeyOption = "",
-    at_seq: At = None, job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False,
+    challenger: Challenger = "", reason: Reason = "canary", key: KeyOption = "", at_seq: At = None,
+    as_json: Json = False,
 ) -> None:  # fmt: skip
     """Let a challenger decide for its share of the cards; a larger share only adds cards."""
     more: dict[str, Any] = {"challenger": challenger, "share_bp": round((share or 0) * 100)}
-    _step("canary_set", rollout_id, bootstrap_servers, job_id, kafka, reason, key, at_seq, as_json, **more)
+    _step("canary_set", rollout_id, connection, reason, key, at_seq, as_json, **more)
 
 
 @app.command("pause")
+@takes_connection
 def pause_command(
-    rollout_id: RolloutId, bootstrap_servers: Servers, reason: Reason = "paused", key: KeyOption = "",
-    at_seq: At = None, job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False,
+    rollout_id: RolloutId, connection: Connection, reason: Reason = "paused", key: KeyOption = "",
+    at_seq: At = None, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Give every card back to the champion; challengers still score every transaction."""
-    _step("paused", rollout_id, bootstrap_servers, job_id, kafka, reason, key, at_seq, as_json)
+    _step("paused", rollout_id, connection, reason, key, at_seq, as_json)
 
 
 @app.command("resume")
+@takes_connection
 def resume_command(
-    rollout_id: RolloutId, bootstrap_servers: Servers, reason: Reason = "resumed", key: KeyOption = "",
-    at_seq: At = None, job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False,
+    rollout_id: RolloutId, connection: Connection, reason: Reason = "resumed", key: KeyOption = "",
+    at_seq: At = None, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Go on with the phase and the share from before a pause."""
-    _step("resumed", rollout_id, bootstrap_servers, job_id, kafka, reason, key, at_seq, as_json)
+    _step("resumed", rollout_id, connection, reason, key, at_seq, as_json)
 
 
 @app.command("rollback")
+@takes_connection
 def rollback_command(
-    rollout_id: RolloutId, bootstrap_servers: Servers, reason: Reason = "rolled back", key: KeyOption = "",
-    job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False,
+    rollout_id: RolloutId, connection: Connection, reason: Reason = "rolled back", key: KeyOption = "",
+    as_json: Json = False,
 ) -> None:  # fmt: skip
     """End an open rollout in any phase: the champion decides for every card."""
-    _step("rolled_back", rollout_id, bootstrap_servers, job_id, kafka, reason, key, None, as_json)
+    _step("rolled_back", rollout_id, connection, reason, key, None, as_json)
 
 
 @app.command("promote")
+@takes_connection
+@takes_simple_policy
 def promote_command(
     what: Annotated[
         str, typer.Argument(help="A rollout; or NAME/VERSION, to propose and promote it without a trial")
     ],
-    bootstrap_servers: Servers, tracking_uri: TrackingUri = "",
+    connection: Connection, simple_policy: SimplePolicy, tracking_uri: TrackingUri = "",
     policy: PolicyFile = None,
-    threshold: Threshold = None,
-    max_count_5m: MaxCount = None,
-    missing_profile: MissingProfile = None,
     rollout_id: Annotated[str, typer.Option(help="Id for NAME/VERSION; default: model, version, time")] = "",
     challenger: Challenger = "", reason: Reason = "promoted", key: KeyOption = "", at_seq: At = None,
-    job_id: JobId = "card-fraud", kafka: Kafka = "{}", as_json: Json = False,
+    as_json: Json = False,
 ) -> None:  # fmt: skip
     """Let a challenger decide for every card from now on."""
     if "/" not in what:
-        if rollout_id or any(
-            option is not None for option in (policy, threshold, max_count_5m, missing_profile)
-        ):
+        if rollout_id or policy is not None or simple_policy.is_given:
             raise typer.BadParameter(
                 "the policy and the id of an open rollout are fixed; give them with NAME/VERSION only"
             )
         more: dict[str, Any] = {"challenger": challenger}
-        _step("promoted", what, bootstrap_servers, job_id, kafka, reason, key, at_seq, as_json, **more)
+        _step("promoted", what, connection, reason, key, at_seq, as_json, **more)
         return
     if challenger or at_seq is not None:
         raise typer.BadParameter(
@@ -202,15 +194,15 @@ def promote_command(
         )
     from service.rollouts.requests import Proposal
 
-    draft, guards = draft_of(what, policy, threshold, max_count_5m, missing_profile, "canary", 10_000)
-    at = desk(bootstrap_servers, job_id, kafka, tracking_uri)
+    draft, guards = draft_of(what, policy, simple_policy, "canary", 10_000)
     proposal = Proposal((draft,), reason, key_of(key), guards, rollout_id, at_once=True)
-    print_receipt(at.desk.propose(proposal, actor()), as_json)
+    print_receipt(connection.desk(tracking_uri).propose(proposal, actor()), as_json)
 
 
 @app.command("withdraw")
+@takes_connection
 def withdraw_command(
-    rollout_id: RolloutId, bootstrap_servers: Servers,
+    rollout_id: RolloutId, connection: Connection,
     reason: Annotated[str, typer.Option(help="Reason, stored in the event")],
     from_the_beginning: Annotated[
         bool,
@@ -220,18 +212,17 @@ def withdraw_command(
             "in force and are not decided yet",
         ),
     ] = False,
-    key: KeyOption = "", at_seq: At = None, job_id: JobId = "card-fraud", kafka: Kafka = "{}",
-    as_json: Json = False,
+    key: KeyOption = "", at_seq: At = None, as_json: Json = False,
 ) -> None:  # fmt: skip
     """Withdraw a promotion: the previous champion decides again."""
     more: dict[str, Any] = {"from_the_beginning": from_the_beginning}
-    _step("withdrawn", rollout_id, bootstrap_servers, job_id, kafka, reason, key, at_seq, as_json, **more)
+    _step("withdrawn", rollout_id, connection, reason, key, at_seq, as_json, **more)
 
 
 @app.command("verdict")
+@takes_connection
 def verdict_command(
-    rollout_id: RolloutId, bootstrap_servers: Servers, job_id: JobId = "card-fraud", kafka: Kafka = "{}",
-    as_json: Json = False,
+    rollout_id: RolloutId, connection: Connection, as_json: Json = False,
     evidence: Annotated[
         Path | None, typer.Option(help="JSON file of a verdict: recompute it from its counts, and compare")
     ] = None,
@@ -242,7 +233,7 @@ def verdict_command(
     if evidence is not None:
         typer.echo(verdicts.recompute(evidence))
         return
-    assessment = desk(bootstrap_servers, job_id, kafka).desk.assess(rollout_id)
+    assessment = connection.desk().assess(rollout_id)
     if as_json:
         typer.echo(json.dumps(assessment.to_json()))
         return
@@ -251,11 +242,11 @@ def verdict_command(
 
 
 def _step(
-    kind: str, rollout_id: str, servers: str, job_id: str, kafka: str, reason: str, key: str,
-    at_seq: int | None, as_json: bool, **more: Any,
+    kind: str, rollout_id: str, connection: Connection, reason: str, key: str, at_seq: int | None,
+    as_json: bool, **more: Any,
 ) -> None:  # fmt: skip
     from models.rollouts.events import Type
     from service.rollouts.requests import Step
 
     step = Step(rollout_id, Type(kind), reason, key_of(key), at_seq, **more)
-    print_receipt(desk(servers, job_id, kafka).desk.take(step, actor()), as_json)
+    print_receipt(connection.desk().take(step, actor()), as_json)

@@ -64,7 +64,7 @@ class Desk:
             rollouts: rollout topic and audit; default: those of the settings.
             labels: returns the labelled cards of a rollout; default: reads the topics if a guard needs them.
         """
-        self._settings, self._clock = settings, clock
+        self.settings, self._clock = settings, clock
         self._rollouts = rollouts or KafkaRollouts(settings, clock)
         self._job = job or (lambda: reading.job(settings))
         self._registry = registry or ModelRegistry(settings.mlflow_tracking_uri)
@@ -110,7 +110,7 @@ class Desk:
             return self._take(step, actor)
 
     def _propose(self, proposal: Proposal, actor: Actor) -> Receipt:
-        settings = self._settings
+        settings = self.settings
         checks.require_sound(proposal)
         guards = checks.guards(proposal.guards)
         names = {challenger.model for challenger in proposal.challengers}
@@ -146,7 +146,7 @@ class Desk:
             labels = self._count_labels(history, history.line.trials[step.rollout_id])
 
         def draw(history: History, job: Job) -> tuple[Event, ...] | Receipt:
-            drawn = drawing.step(history, step, actor, self._now_ms(), self._settings.demands)
+            drawn = drawing.step(history, step, actor, self._now_ms(), self.settings.demands)
             if not isinstance(drawn, Receipt):
                 self._require_evidence(history, job, drawn[0], labels)
             return drawn
@@ -166,14 +166,14 @@ class Desk:
 
         history, job = self.look()
         draw(history, job)
-        return self._write(draw, Actor(GUARD, GUARD, self._settings.job_id), history, job)
+        return self._write(draw, Actor(GUARD, GUARD, self.settings.job_id), history, job)
 
     def _count_labels(self, history: History, trial: Trial) -> LabelCounts | None:
         """Return the labelled cards of a rollout; None if no guard needs them, or before `shadow_started`."""
         if self._labels is not None:
             return self._labels(trial)
         labelled = labelling.labelled_trial(history, trial)
-        return None if labelled is None else label_reading.read(self._settings, labelled, self._now_ms())
+        return None if labelled is None else label_reading.read(self.settings, labelled, self._now_ms())
 
     def _require_evidence(self, history: History, job: Job, event: Event, labels: LabelCounts | None) -> None:
         """For a step of JUDGED, require that no guard is breached; for a canary, also that each has data.

@@ -4,12 +4,13 @@ import getpass
 import json
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from feature_store.option_groups import takes
 from feature_store.printable import printable
 from feature_store.secret_options import from_environment, in_client_settings
 from models.errors import ModelError
@@ -17,7 +18,6 @@ from models.errors import ModelError
 if TYPE_CHECKING:
     from service.rollouts.desk import Desk
     from service.rollouts.requests import Actor, Draft, Receipt
-    from service.settings import ServiceSettings
 
 Servers = Annotated[str, typer.Option(envvar="FRAUD_BOOTSTRAP_SERVERS", help="Kafka brokers")]
 JobId = Annotated[str, typer.Option(envvar="FRAUD_JOB_ID", help="The job to which the rollouts belong")]
@@ -43,38 +43,57 @@ Reason = Annotated[str, typer.Option(help="Reason, stored in the event")]
 KeyOption = Annotated[str, typer.Option("--key", help="Idempotency key; default: a new one")]
 At = Annotated[int | None, typer.Option("--at", help="seq that the rollout must have; default: any")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object")]
-Threshold = Annotated[float | None, typer.Option(help="Instead of --policy: least score of an alert")]
-MaxCount = Annotated[
-    int | None,
-    typer.Option(help="Instead of --policy: maximum of a card's transactions in 5 min; more raise an alert"),
-]
-MissingProfile = Annotated[
-    str | None, typer.Option(help="Instead of --policy: score or review, for cards without a profile")
-]
 DEFAULT_MAX_COUNT_5M = 6
 
 
 @dataclass(frozen=True)
-class AtDesk:
-    """A desk and its settings."""
+class Connection:
+    """The brokers, and the job to which the rollouts belong."""
 
-    desk: "Desk"
-    settings: "ServiceSettings"
+    bootstrap_servers: Servers
+    job_id: JobId = "card-fraud"
+    kafka: Kafka = field(default="{}", repr=False)  # it may have passwords
+
+    def desk(self, tracking_uri: str = "") -> "Desk":
+        """Create the desk of a command."""
+        from service.rollouts.desk import Desk
+        from service.settings import ServiceSettings
+        from streaming_job.environment import client_settings
+
+        settings = ServiceSettings(
+            bootstrap_servers=self.bootstrap_servers,
+            job_id=self.job_id,
+            kafka=client_settings(self.kafka),
+            mlflow_tracking_uri=tracking_uri,
+        )
+        return Desk(settings)
 
 
-def desk(servers: str, job_id: str, kafka: str, tracking_uri: str = "") -> AtDesk:
-    """Create the desk of a command."""
-    from service.rollouts.desk import Desk
-    from service.settings import ServiceSettings
-    from streaming_job.environment import client_settings
+@dataclass(frozen=True)
+class SimplePolicy:
+    """A policy that options give instead of a file."""
 
-    settings = ServiceSettings(
-        bootstrap_servers=servers,
-        job_id=job_id,
-        kafka=client_settings(kafka),
-        mlflow_tracking_uri=tracking_uri,
+    threshold: Annotated[float | None, typer.Option(help="Instead of --policy: least score of an alert")] = (
+        None
     )
-    return AtDesk(Desk(settings), settings)
+    max_count_5m: Annotated[
+        int | None,
+        typer.Option(
+            help="Instead of --policy: maximum of a card's transactions in 5 min; more raise an alert"
+        ),
+    ] = None
+    missing_profile: Annotated[
+        str | None, typer.Option(help="Instead of --policy: score or review, for cards without a profile")
+    ] = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether any of the options is given."""
+        return self != SimplePolicy()
+
+
+takes_connection = takes("connection", Connection)
+takes_simple_policy = takes("simple_policy", SimplePolicy)
 
 
 def actor() -> "Actor":
@@ -95,36 +114,33 @@ def key_of(given: str) -> str:
 
 
 def draft_of(
-    model: str,
-    policy_file: Path | None,
-    threshold: float | None,
-    max_count_5m: int | None,
-    missing_profile: str | None,
-    role: str,
-    share_bp: int,
+    model: str, policy_file: Path | None, simple_policy: SimplePolicy, role: str, share_bp: int
 ) -> tuple["Draft", Mapping[str, Any] | None]:
     """Create a challenger's draft; return it with the guards of its policy file.
 
     Raises:
-        ModelError: neither a policy file nor a threshold is given, a file is given together with `threshold`,
-            `max_count_5m` or `missing_profile`, these three give an invalid policy, or the role is unknown.
+        ModelError: neither a policy file nor a threshold is given, a file is given together with options of a
+            policy, these give an invalid policy, or the role is unknown.
         PolicyFileError: the file is invalid.
     """
     from models.policy import SCORE, Policy
     from models.rollouts import policy_file as files
     from service.rollouts.requests import Draft
 
-    single_options = (threshold, max_count_5m, missing_profile)
     guards: Mapping[str, Any] | None = None
     if policy_file is not None:
-        if any(value is not None for value in single_options):
+        if simple_policy.is_given:
             raise ModelError("give --policy without --threshold, --max-count-5m and --missing-profile")
         policy, guards, _ = files.load(policy_file)
-    elif threshold is None:
+    elif simple_policy.threshold is None:
         raise ModelError("give --policy policy.yaml, or --threshold")
     else:
-        most = DEFAULT_MAX_COUNT_5M if max_count_5m is None else max_count_5m
-        policy = Policy(threshold, most, missing_profile or SCORE)
+        most = simple_policy.max_count_5m
+        policy = Policy(
+            simple_policy.threshold,
+            DEFAULT_MAX_COUNT_5M if most is None else most,
+            simple_policy.missing_profile or SCORE,
+        )
     if role not in ("canary", "shadow"):
         raise ModelError(f"role {role!r} is unknown; give canary or shadow")
     name = model.rpartition("/")[2]
@@ -134,9 +150,7 @@ def draft_of(
 def drafts_of(
     models: Sequence[str],
     policy_files: Sequence[Path],
-    threshold: float | None,
-    max_count_5m: int | None,
-    missing_profile: str | None,
+    simple_policy: SimplePolicy,
     role: str,
     share_bp: int,
 ) -> tuple[tuple["Draft", ...], Mapping[str, Any] | None]:
@@ -145,9 +159,7 @@ def drafts_of(
     Args:
         models: NAME/VERSION of each.
         policy_files: none, one for all models, or one for each.
-        threshold: instead of a file.
-        max_count_5m: instead of a file.
-        missing_profile: instead of a file.
+        simple_policy: instead of a file.
         role: role of the first; the others are shadows.
         share_bp: share of the cards that each decides as a canary, basis points; a shadow that becomes the
             canary later gets it, too, unless that step names another share.
@@ -165,9 +177,7 @@ def drafts_of(
     drafts: list[Draft] = []
     for number, model in enumerate(models):
         path = policy_files[min(number, len(policy_files) - 1)] if policy_files else None
-        draft, own = draft_of(
-            model, path, threshold, max_count_5m, missing_profile, "shadow" if number else role, share_bp
-        )
+        draft, own = draft_of(model, path, simple_policy, "shadow" if number else role, share_bp)
         if guards is not None and own is not None and own != guards:
             raise ModelError(f"{path} has other guards than the files before it; a rollout has one set")
         guards = guards if own is None else own

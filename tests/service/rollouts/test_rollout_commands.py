@@ -26,7 +26,7 @@ from models.train import train
 from service.rollouts import reading
 from service.rollouts.commands import app
 from service.rollouts.errors import DeskError
-from service.rollouts.options import drafts_of
+from service.rollouts.options import SimplePolicy, drafts_of
 from service.settings import ServiceSettings
 from streaming_job.contracts.topics import Topics
 
@@ -178,12 +178,12 @@ def test_models_of_one_rollout_share_one_set_of_guards(
     paths = [Path(policy_file(tmp_path / f"{n}.yaml", 0.5, text)) for n, text in enumerate(guards)]
     models = [f"card-fraud/{number}" for number in range(1, files + 1)]
     if match is None:
-        drafts, result = drafts_of(models, paths, None, None, None, "canary", 1_000)
+        drafts, result = drafts_of(models, paths, SimplePolicy(), "canary", 1_000)
         assert result == {"alpha": 0.05}
         assert [draft.name for draft in drafts] == ["v1", "v2"]
         return
     with pytest.raises(ModelError, match=match):
-        drafts_of(models, paths, None, None, None, "canary", 1_000)
+        drafts_of(models, paths, SimplePolicy(), "canary", 1_000)
 
 
 @pytest.mark.parametrize(

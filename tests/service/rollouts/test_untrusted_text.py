@@ -19,8 +19,7 @@ from models.errors import ModelError
 from models.rollouts.events import Type
 from service.rollouts import commands
 from service.rollouts.model_registry import ModelRegistry
-from service.rollouts.options import AtDesk
-from service.settings import ServiceSettings
+from service.rollouts.options import Connection
 
 pytestmark = pytest.mark.unit
 
@@ -37,8 +36,7 @@ def test_a_terminal_gets_no_control_characters_of_an_event(monkeypatch: pytest.M
     log = MemoryRollouts()
     desk_of(log).propose(proposal(), ADA)
     log.put(replace(event(Type.SHADOW_STARTED, "r2", 2), reason=EVIL, actor=EVIL[:20]))
-    at = AtDesk(desk_of(log), ServiceSettings(bootstrap_servers="none"))
-    monkeypatch.setattr(commands, "desk", lambda *_: at)
+    monkeypatch.setattr(Connection, "desk", lambda _: desk_of(log))
     for command in (["show", "r2"], ["list"], ["verdict", "r2"]):
         shown = CliRunner().invoke(commands.app, [*command, "--bootstrap-servers", "none"])
         assert shown.exit_code == 0, shown.output
