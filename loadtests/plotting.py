@@ -6,16 +6,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 SIZE = (8.0, 3.0)
 """Inches."""
 BLUE, RED, GREEN, ORANGE, GREY = "#1f5fa8", "#c0392b", "#2e8b57", "#d98e04", "#8a8a8a"
-PERCENTILES = tuple(np.round(100 - np.logspace(2, -2, 41), 4).tolist())
-"""Percentiles of a curve: ten for each tenfold decrease of the share above them."""
 mpl.rcParams["svg.hashsalt"] = "fraud"  # the same figures give the same bytes
 
 
@@ -37,11 +33,6 @@ def figure(x: str, y: str) -> Iterator[tuple[Any, Callable[[], str]]]:
         return text[text.index("<svg") :]
 
     yield axes, svg
-
-
-def latency_curve(latencies_ms: NDArray[np.float64]) -> list[tuple[float, float]]:
-    """Return (percentile, ms) at PERCENTILES."""
-    return list(zip(PERCENTILES, np.percentile(latencies_ms, PERCENTILES).tolist(), strict=True))
 
 
 def latency_plot(lines: Iterable[tuple[Sequence[tuple[float, float]], dict[str, Any]]], of: str) -> str:

@@ -15,14 +15,14 @@ from deploy.demo.bring_up import System
 from deploy.demo.feed import Load
 from deploy.demo.memory import MemorySampler
 from deploy.demo.merchant_watch import MerchantWatch
-from deploy.demo.options import DemoError, Options
+from deploy.demo.options import Options
 from deploy.demo.sidecar_client import SidecarClient
 from deploy.demo.state import Run
 from deploy.demo.summary import Measured
 from deploy.demo.tour import Tour
 from deploy.demo.view import Moment
 from deploy.demo.waiting import wait
-from deploy.demo.watch import AlertWatch, Percentiles
+from deploy.demo.watch import DemoAlerts, Percentiles
 from deploy.local import stack
 from service.health.groups import partitions
 
@@ -54,7 +54,7 @@ class Session:
         self._merchants: MerchantWatch | None = None
         if options.merchant_labels and options.replay is not None:
             self._merchants = MerchantWatch(options.replay, self._print_line)
-        self._alerts = AlertWatch(
+        self._alerts = DemoAlerts(
             system.settings.bootstrap_servers, system.settings.topics.fraud_alerts, self._merchants
         )
         self._load = self._make_load()
@@ -103,6 +103,7 @@ class Session:
                     self._decided,
                     lambda: self._show(live, DRAINING),
                 )
+                self._alerts.finish()
                 self._show(live, DRAINING)
             return self._measured()
         finally:
@@ -125,8 +126,7 @@ class Session:
     def _check(self, now: float) -> None:
         children.check(self._options.data_dir, self._run)
         self._load.check()
-        if self._alerts.fault is not None:
-            raise DemoError(self._alerts.fault)
+        self._alerts.update()
         if self._tour is not None and self._tour.fault is not None:
             raise self._tour.fault
         if now - self._checked >= CHECK_S:
@@ -179,7 +179,7 @@ class Session:
             dead_letters=totals.dead_letters,
             duplicates=totals.counts["duplicates"],
             late=totals.counts["late"],
-            recent=Percentiles.of(self._alerts.recent),
+            recent=Percentiles.of(self._alerts.recent_us),
             profile_changes=self._load.profile_changes,
             memory=self._memory.now,
             commits=commits,

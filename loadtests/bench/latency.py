@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loadtests.bench.alert_reader import AlertReader
 from loadtests.bench.job_usage import JobUsage
 from loadtests.bench.measure import Circumstance, Figure, Result
 from loadtests.bench.rig import BenchError, Rig, Say
-from loadtests.plotting import latency_curve
+from loadtests.rig import histograms
+from loadtests.rig.watch import AlertWatch, Seen, arrival_latencies_us
+from streaming_job.log.clients import Address
 
 PERCENTILES = (50, 90, 99, 99.9)
 PHASES = (
@@ -40,14 +41,14 @@ def measure(rig: Rig, live: Live, say: Say) -> Iterator[Result]:
     """
     rig.start_job()
     rig.catch_up(say)
-    reader = AlertReader(rig.installed.stack.bootstrap_servers, rig.installed.topics.fraud_alerts)
-    reader.start()
+    watch = AlertWatch(Address(rig.installed.stack.bootstrap_servers), rig.installed.topics.fraud_alerts)
+    watch.start()
     usage = JobUsage(rig.job.pid)
     begin, end = _feed(rig, live, usage, say)
     rig.catch_up(say)
-    reader.stop()
+    alerts = watch.finish()
     rig.stop_job()
-    yield from _figures(rig, reader, live, begin, end)
+    yield from _figures(rig, alerts, live, begin, end)
     yield Figure("job cpu", usage.cores(), "cores", (), "driver, JVM and workers, in the measured time")
     yield Figure(
         "memory", usage.peak_memory / 2**20, "MiB", (),
@@ -93,15 +94,16 @@ def _wait(rig: Rig, end: float, doing: Callable[[float], None]) -> None:
         time.sleep(min(1.0, remaining))
 
 
-def _figures(rig: Rig, reader: AlertReader, live: Live, begin: float, end: float) -> Iterator[Result]:
-    latencies = reader.latencies(begin, end)
-    if not latencies.size:
+def _figures(rig: Rig, alerts: list[Seen], live: Live, begin: float, end: float) -> Iterator[Result]:
+    latency = histograms.of(arrival_latencies_us(alerts, begin, end))
+    count = latency.get_total_count()
+    if not count:
         raise BenchError("no alert was received in the measured time; give a higher --rate or a longer --for")
-    yield Circumstance("latency_curve", latency_curve(latencies))
+    yield Circumstance("latency_curve", histograms.curve(latency))
     for percentile in PERCENTILES:
         yield Figure(
-            f"p{percentile:g}", float(np.percentile(latencies, percentile)), "ms", (),
-            f"arrival of the transaction to receipt of its alert; {latencies.size:,} alerts",
+            f"p{percentile:g}", histograms.percentile_ms(latency, percentile) or 0.0, "ms", (),
+            f"arrival of the transaction to receipt of its alert; {count:,} alerts",
         )  # fmt: skip
     commits = [commit for commit in rig.commits() if begin <= commit.written_at < end and commit.decided]
     events = sum(commit.decided for commit in commits)

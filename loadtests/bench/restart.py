@@ -5,11 +5,12 @@ import statistics
 import time
 from collections.abc import Iterator
 
-from loadtests.bench.alert_reader import AlertReader
 from loadtests.bench.history import History
 from loadtests.bench.measure import Figure
 from loadtests.bench.rig import BenchError, Rig, Say
 from loadtests.faults.job_process import PATIENCE_S
+from loadtests.rig.watch import AlertWatch
+from streaming_job.log.clients import Address
 
 MEANWHILE = 20_000
 """Transactions that arrive while no job runs; some of them alert."""
@@ -55,33 +56,35 @@ def measure(rig: Rig, events: int, rounds: int, say: Say) -> Iterator[Figure]:
 def _killed_live(rig: Rig, say: Say) -> float:
     """Return the seconds from the SIGKILL of a job under load to the first alert of the next one."""
     installed = rig.installed
-    reader = AlertReader(installed.stack.bootstrap_servers, installed.topics.fraud_alerts)
-    reader.start()
+    watch = AlertWatch(Address(installed.stack.bootstrap_servers), installed.topics.fraud_alerts)
+    watch.start()
     with rig.feeding(LIVE_RATE, 2 * PATIENCE_S):
         say(f"{LIVE_RATE:,} transactions a second, then a SIGKILL")
-        _wait_for_alert(rig, reader, time.time())
+        _wait_for_alert(rig, watch, time.time())
         time.sleep(SETTLE_S)
         begin = time.time()
         rig.kill_job()
         rig.start_job()
         # at first, alerts that the killed job committed may still reach the reader: they do not count
-        first = _wait_for_alert(rig, reader, begin + POLLED_S)
-    reader.stop()
+        first = _wait_for_alert(rig, watch, begin + POLLED_S)
+    watch.finish()
     rig.catch_up(say)
     return first - begin
 
 
-def _wait_for_alert(rig: Rig, reader: AlertReader, after: float) -> float:
-    """Wait for the first alert received at or after a time; returns its time of receipt.
+def _wait_for_alert(rig: Rig, watch: AlertWatch, after: float) -> float:
+    """Wait for the first alert received at or after a time, and return its time of receipt.
 
     Both times are seconds since 1970-01-01 UTC.
     """
-    while not reader.received or reader.received[-1] / 1000 < after:
+    while True:
+        received = next((alert.at_ns / 1e9 for alert in watch.take() if alert.at_ns / 1e9 >= after), None)
+        if received is not None:
+            return received
         rig.check()
         if time.time() - after > PATIENCE_S:
             raise BenchError(f"no alert in {PATIENCE_S:.0f} s; see {rig.installed.directory}")
         time.sleep(POLL_S)
-    return next(received / 1000 for received in reader.received if received / 1000 >= after)
 
 
 def _restarted(rig: Rig, lost: bool, say: Say) -> float:
@@ -90,12 +93,12 @@ def _restarted(rig: Rig, lost: bool, say: Say) -> float:
     rig.kill_job()
     if lost:
         shutil.rmtree(installed.settings.work_dir)
-    reader = AlertReader(installed.stack.bootstrap_servers, installed.topics.fraud_alerts)
-    reader.start()
+    watch = AlertWatch(Address(installed.stack.bootstrap_servers), installed.topics.fraud_alerts)
+    watch.start()
     installed.send(MEANWHILE)
     begin = time.time()
     rig.start_job()
-    first = _wait_for_alert(rig, reader, begin)
-    reader.stop()
+    first = _wait_for_alert(rig, watch, begin)
+    watch.finish()
     rig.catch_up(say)
     return first - begin

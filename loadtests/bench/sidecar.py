@@ -11,11 +11,13 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from loadtests.bench.alert_reader import AlertReader
 from loadtests.bench.measure import Figure
 from loadtests.bench.rig import BenchError, Rig, Say
 from loadtests.faults import http_servers
+from loadtests.rig import histograms
+from loadtests.rig.watch import AlertWatch, arrival_latencies_us
 from service import priority
+from streaming_job.log.clients import Address
 
 PATHS = ("/metrics", "/v1/status")
 ANSWER_S = 10.0
@@ -78,8 +80,8 @@ def measure(rig: Rig, requests: RequestLoad, say: Say) -> Iterator[Figure]:
     """
     rig.start_job()
     rig.catch_up(say)
-    reader = AlertReader(rig.installed.stack.bootstrap_servers, rig.installed.topics.fraud_alerts)
-    reader.start()
+    watch = AlertWatch(Address(rig.installed.stack.bootstrap_servers), rig.installed.topics.fraud_alerts)
+    watch.start()
     latencies_ms: dict[str, list[float]] = {path: [] for path in PATHS}
     stretches: list[tuple[bool, float, float]] = []
     settings, log = rig.installed.settings, rig.plan.data_dir / "logs" / "sidecar.log"
@@ -109,7 +111,7 @@ def measure(rig: Rig, requests: RequestLoad, say: Say) -> Iterator[Figure]:
             stretches.append((with_requests, 1000 * begin, 1000 * time.time()))
             rig.check()
     rig.catch_up(say)
-    reader.stop()
+    alerts = watch.finish()
     rig.stop_job()
     for path, times in latencies_ms.items():
         for percentile in (50, 99):
@@ -119,16 +121,18 @@ def measure(rig: Rig, requests: RequestLoad, say: Say) -> Iterator[Figure]:
             )
             yield Figure(f"{path} p{percentile}", float(np.percentile(times, percentile)), "ms", (), detail)
     for with_requests in (False, True):
-        latencies = np.concatenate(
-            [reader.latencies(*times) for had_requests, *times in stretches if had_requests is with_requests]
-        )
+        latency = histograms.empty()
+        for had_requests, *times in stretches:
+            if had_requests is with_requests:
+                histograms.record(latency, arrival_latencies_us(alerts, *times))
+        count = latency.get_total_count()
         kind = "with" if with_requests else "without"
-        if not latencies.size:
+        if not count:
             raise BenchError(f"no alert was received {kind} requests; give a higher --rate or a longer --for")
         for percentile in (50, 99):
             name = f"job's p{percentile} {kind} requests"
             yield Figure(
-                name, float(np.percentile(latencies, percentile)), "ms", (), f"{latencies.size:,} alerts"
+                name, histograms.percentile_ms(latency, percentile) or 0.0, "ms", (), f"{count:,} alerts"
             )
 
 

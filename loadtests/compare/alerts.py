@@ -1,13 +1,14 @@
 """The alerts of an engine's run."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import orjson
 
-from loadtests.bench.alert_reader import AlertReader
+from loadtests.rig.watch import Seen
 
 
 @dataclass(frozen=True)
@@ -22,14 +23,14 @@ class Alerts:
     """Times of receipt, ms since 1970-01-01 UTC."""
 
     @staticmethod
-    def of(reader: AlertReader) -> "Alerts":
-        """Parse the alerts of a reader."""
-        rows = [orjson.loads(value) for value in reader.values]
+    def of(received: Sequence[Seen]) -> "Alerts":
+        """Parse received alerts."""
+        rows = [orjson.loads(value) for value, _ in received]
         return Alerts(
             [row["transaction_id"] for row in rows],
             [row["score"] for row in rows],
             np.array([row["arrival_time"] for row in rows], dtype=np.int64),
-            np.array(reader.received),
+            np.array([at_ns for _, at_ns in received], dtype=np.float64) / 1e6,
         )
 
     def __len__(self) -> int:

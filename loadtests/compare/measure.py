@@ -9,7 +9,6 @@ import numpy.typing as npt
 from deploy.local import state
 from deploy.local import topics as broker
 from deploy.local.child import Child
-from loadtests.bench.alert_reader import AlertReader
 from loadtests.bench.job_usage import JobUsage
 from loadtests.bench.rig import Rig, Say
 from loadtests.compare.alerts import Alerts
@@ -18,7 +17,9 @@ from loadtests.compare.errors import CompareError
 from loadtests.compare.feed import Feed
 from loadtests.compare.position import Position
 from loadtests.compare.tape import Load, Tape
+from loadtests.rig.watch import AlertWatch
 from streaming_job.contracts.topics import Topics
+from streaming_job.log.clients import Address
 
 STOP_S = 90.0
 PATIENCE_S = 180.0
@@ -74,8 +75,8 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
     broker.create(servers, topics, replay=True)
     feed = Feed(servers, topics.transactions, tape)
     feed.at_once(load.prime)
-    reader = AlertReader(servers, topics.fraud_alerts)
-    reader.start()
+    watch = AlertWatch(Address(servers), topics.fraud_alerts)
+    watch.start()
     position = Position(servers, deployment.group, topics.transactions)
     kafka = state.load(rig.plan.data_dir).servers["kafka"]
     with launch(variant, deployment, say) as engine:
@@ -101,8 +102,7 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
         live.engine_usage.measure_memory()
         engine.terminate(STOP_S)
     position.close()
-    reader.stop()
-    alerts = Alerts.of(reader)
+    alerts = Alerts.of(watch.finish())
     due = start * 1_000 + alerts.arrivals - tape.live_start_ms
     measured = due >= (start + load.warm_up_s) * 1_000
     if not measured.any():

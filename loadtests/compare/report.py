@@ -4,13 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
 from loadtests.compare.agreement import agreement
 from loadtests.compare.measure import Run
-from loadtests.plotting import latency_curve
-
-PERCENTILES = (50.0, 90.0, 99.0, 99.9)
+from loadtests.rig import histograms
 
 
 def rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
@@ -20,14 +16,15 @@ def rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 def _row(run: Run, first: Run) -> dict[str, Any]:
     compared = agreement(run.alerts, first.alerts)
+    latency = histograms.of(1_000 * run.latencies_ms)
     return {
         "engine": run.variant.name,
         "title": run.variant.title,
         "settings": dict(run.variant.settings),
         "backlog_per_s": run.backlog_per_s,
         "backlog_cpu_us": run.backlog_cpu_us,
-        "latency_ms": {f"p{at:g}": float(np.percentile(run.latencies_ms, at)) for at in PERCENTILES},
-        "latency_curve": latency_curve(run.latencies_ms),
+        "latency_ms": histograms.percentiles_ms(latency),
+        "latency_curve": histograms.curve(latency),
         "measured_alerts": len(run.latencies_ms),
         "cores": run.cores,
         "broker_cores": run.broker_cores,

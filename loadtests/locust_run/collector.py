@@ -6,13 +6,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from loadtests.locust_run import histograms
-from loadtests.locust_run.histograms import HistogramLog
 from loadtests.locust_run.lane import FAILED, READY, RUNNING, SENT
 from loadtests.locust_run.plan import Plan
 from loadtests.locust_run.rate_profile import RateProfile
 from loadtests.locust_run.result import HISTOGRAMS, Result
 from loadtests.locust_run.transactions import rates
+from loadtests.rig import histograms
+from loadtests.rig.histograms import HistogramLog
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Collector:
         """Newest report by lane."""
         self.heard: dict[int, float] = {}
         """Time of the newest report by lane, from `now` of `add`."""
-        self.latency, self.slip = histograms.empty(), histograms.empty()
+        self.latency, self.arrival, self.slip = (histograms.empty() for _ in range(3))
         self.alerts = 0
         self._seconds: dict[int, Second] = defaultdict(Second)
         self._sent: dict[int, dict[int, int]] = defaultdict(dict)
@@ -60,6 +60,7 @@ class Collector:
         latency, slip = (histograms.merged([report[name]]) for name in ("latency", "slip"))
         second = self._seconds[int(at)]
         self.latency.add(latency)
+        self.arrival.add(histograms.merged([report["arrival"]]))
         self.slip.add(slip)
         second.latency.add(latency)
         second.slip.add(slip)
@@ -116,6 +117,7 @@ class Collector:
             float(report["cpu_s"]) / float(report["ended_s"]) for report in reports if report["ended_s"]
         )
         result.latency_ms = histograms.percentiles_ms(self.latency)
+        result.arrival_ms = histograms.percentiles_ms(self.arrival)
         result.latencies = self.latency.get_total_count()
         result.latency_curve = histograms.curve(self.latency)
         result.slip_ms = histograms.percentiles_ms(self.slip)

@@ -15,12 +15,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from loadtests.locust_run import histograms
 from loadtests.locust_run.collector import Collector
 from loadtests.locust_run.lag_samples import LagSamples
 from loadtests.locust_run.plan import Plan, Share
 from loadtests.locust_run.result import Result
 from loadtests.locust_run.sender import FLUSH_S, GRACE_S
+from loadtests.rig import histograms
 from streaming_job.settings import JobSettings
 
 REPORT_S = 1.0

@@ -5,7 +5,7 @@ import time
 from confluent_kafka import KafkaException, TopicPartition
 
 from loadtests.locust_run.errors import LoadTestError
-from loadtests.locust_run.native import NativeThread, sleep
+from loadtests.rig.native import NativeThread, sleep
 from streaming_job.log import clients, topic_reader
 from streaming_job.settings import JobSettings
 

@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 
+from feature_store.errors import FraudError
 from loadtests.faults.record_producer import PARTITIONERS
-from loadtests.locust_run import histograms, identity
-from loadtests.locust_run.alert_watch import AlertWatch, Seen
-from loadtests.locust_run.errors import LoadTestError
+from loadtests.locust_run import identity
 from loadtests.locust_run.plan import Plan, Share
 from loadtests.locust_run.sender import Sender
 from loadtests.locust_run.tape import Tape
 from loadtests.locust_run.transactions import events_of
+from loadtests.rig import histograms
+from loadtests.rig.watch import AlertWatch, Seen, arrival_latencies_us
 from streaming_job.settings import JobSettings
 
 TAPING, READY, RUNNING, SENT, FAILED = "taping", "ready", "running", "sent", "failed"
@@ -36,6 +38,8 @@ class SinceReport:
 
     latency: Any = field(default_factory=histograms.empty)
     """HdrHistogram, microseconds from intended sending to the alert, without the warm-up."""
+    arrival: Any = field(default_factory=histograms.empty)
+    """HdrHistogram, microseconds from the transaction's arrival to the alert, without the warm-up."""
     slip: Any = field(default_factory=histograms.empty)
     """HdrHistogram, microseconds from intended to actual sending, with the warm-up."""
     alerts: int = 0
@@ -57,12 +61,16 @@ class Lane:
         self.state, self.error = TAPING, ""
         self._warm_up_us = int(plan.warm_up_s * 1e6)
         self._start_ns = 0
+        self._start_ms = 0.0
+        self._epoch_ns = 0
+        """1970-01-01 UTC to the zero of the monotonic clock, nanoseconds."""
         self._since_report = SinceReport()
         self._tape = Tape(Path(plan.directory).resolve() / f"tape-{share.lane}")
         self._tape.start(plan, share, int(time.time() * 1000))
         with suppress(PermissionError):  # only root may do this; new threads inherit the priority
             os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
-        self._watch = AlertWatch(settings, settings.topics.fraud_alerts, identity.prefix(share))
+        self._watch = AlertWatch(settings, settings.topics.fraud_alerts, clock_ns=time.monotonic_ns)
+        self._prefix = identity.prefix(share)
         self._sender = Sender(
             settings,
             PARTITIONERS[settings.partitioner],
@@ -82,7 +90,7 @@ class Lane:
                 self.state = READY
             if self.state == RUNNING and self._sender.thread.ended:
                 self.state = SENT
-        except LoadTestError as fault:
+        except FraudError as fault:
             self.state, self.error = FAILED, str(fault)
 
     def begin(self, start_s: float) -> None:
@@ -92,20 +100,29 @@ class Lane:
         gc.freeze()  # objects that live as long as the run are not traversed again
         now_s, now_ns = time.time(), time.monotonic_ns()
         self._start_ns = now_ns + int((start_s - now_s) * 1e9)
+        self._start_ms = start_s * 1_000
+        self._epoch_ns = int(now_s * 1e9) - now_ns
         self._watch.start()
         self._sender.begin(self._start_ns, int(start_s * 1e6))
         self.state = RUNNING
 
     def take_alerts(self) -> list[tuple[float, int]]:
         """Return (latency in ms, bytes) of each new alert, and add it to the next report."""
-        alerts: list[Seen] = []
-        while self._watch.seen:
-            alerts.append(self._watch.seen.popleft())
-        latencies = [(seen.at_ns - self._start_ns) // 1_000 - seen.due_us for seen in alerts]
-        measured = [us for us, seen in zip(latencies, alerts, strict=True) if seen.due_us >= self._warm_up_us]
-        histograms.record(self._since_report.latency, np.array(measured, dtype=np.int64))
-        self._since_report.alerts += len(alerts)
-        return [(us / 1_000, seen.size) for us, seen in zip(latencies, alerts, strict=True)]
+        latencies = []
+        measured = []
+        for alert in self._watch.take():
+            sent = identity.decode(orjson.loads(alert.value)["transaction_id"], self._prefix)
+            if sent is None:  # another lane's
+                continue
+            latencies.append(((alert.at_ns - self._start_ns) // 1_000 - sent.due_us, len(alert.value)))
+            if sent.due_us >= self._warm_up_us:
+                measured.append((latencies[-1][0], Seen(alert.value, alert.at_ns + self._epoch_ns)))
+        report = self._since_report
+        histograms.record(report.latency, np.array([us for us, _ in measured], dtype=np.int64))
+        arrived = [alert for _, alert in measured]
+        histograms.record(report.arrival, arrival_latencies_us(arrived, self._start_ms))
+        report.alerts += len(latencies)
+        return [(us / 1_000, size) for us, size in latencies]
 
     def report(self) -> dict[str, Any]:
         """Return the lane's state and totals, and measurements since the last report, in msgpack's types."""
@@ -129,6 +146,7 @@ class Lane:
             "unsent": sender.unsent,
             "alerts": measured.alerts,
             "latency": measured.latency.encode(),
+            "arrival": measured.arrival.encode(),
             "slip": measured.slip.encode(),
         }
 
@@ -143,5 +161,5 @@ class Lane:
     def stop(self) -> None:
         """Stop the threads and the tape; returns at once."""
         self._sender.thread.stop()
-        self._watch.thread.stop()
+        self._watch.stop()
         self._tape.stop()

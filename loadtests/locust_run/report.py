@@ -80,6 +80,11 @@ class Report:
             ("achieved", f"{result.achieved_rate:,.1f} transactions/s"),
             ("sent", f"{result.acknowledged:,} of {result.events:,}; unsent {result.unsent:,}"),
             *((f"latency {name}", f"{ms:,.1f} ms") for name, ms in result.latency_ms.items()),
+            *(
+                (f"arrival to alert {name}", f"{ms:,.1f} ms")
+                for name, ms in result.arrival_ms.items()
+                if name in ("p50", "p99")
+            ),
             ("latency of", f"{result.latencies:,} alerts, from intended sending to receipt (read_committed)"),
             ("generator's slip p99", _or("not measured", result.slip_ms.get("p99"), "{:,.2f} ms")),
             ("generator's CPU cores", f"{result.generator_cores:.2f} by {result.workers} workers"),

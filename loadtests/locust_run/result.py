@@ -29,6 +29,9 @@ class Result:
     """Alerts received by the workers' consumers, with those of the warm-up."""
     latency_ms: dict[str, float] = field(default_factory=dict)
     """Percentiles of the time from intended sending to the receipt of the alert."""
+    arrival_ms: dict[str, float] = field(default_factory=dict)
+    """Percentiles of the time from the transaction's arrival (its Kafka timestamp) to the receipt of the
+    alert: the latency that `fraud bench` and `fraud demo` report."""
     latencies: int = 0
     """Number of measured latencies."""
     slip_ms: dict[str, float] = field(default_factory=dict)

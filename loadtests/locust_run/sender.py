@@ -9,8 +9,8 @@ import numpy.typing as npt
 from confluent_kafka import KafkaError
 
 from loadtests.locust_run.errors import LoadTestError
-from loadtests.locust_run.native import NativeThread, sleep
 from loadtests.locust_run.tape import Segment, Tape
+from loadtests.rig.native import NativeThread, sleep
 from streaming_job.log import clients
 from streaming_job.log.clients import Brokers
 

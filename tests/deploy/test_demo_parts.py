@@ -171,7 +171,10 @@ def test_tables_are_loaded_when_every_key_group_reports_it(groups: dict[int, dic
 
 def test_percentiles_without_values_are_unknown():
     assert Percentiles.of([]) is None
-    assert Percentiles.of([1.0, 2.0, 3.0]) == Percentiles(2.0, pytest.approx(2.98), 3)
+    hundred = [1_000 * number for number in range(1, 101)]
+    assert Percentiles.of(hundred) == Percentiles(
+        pytest.approx(50, rel=1e-3), pytest.approx(99, rel=1e-3), 100
+    )
 
 
 def test_the_report_has_the_documented_fields(tmp_path: Path):

@@ -2,12 +2,11 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 
 from loadtests.bench.plots import plots
 from loadtests.bench.rig import BenchError
-from loadtests.plotting import latency_curve
+from loadtests.rig import histograms
 
 pytestmark = pytest.mark.unit
 
@@ -17,7 +16,7 @@ def report(**figures: float) -> dict[str, Any]:
 
 
 def test_each_plot_shows_the_reports_that_have_its_figures_by_name() -> None:
-    live = {**report(p50=10.0), "latency_curve": latency_curve(np.array([5.0, 10.0, 500.0]))}
+    live = {**report(p50=10.0), "latency_curve": histograms.curve(histograms.of([5_000, 10_000, 500_000]))}
     backlog = report(calibration=1_000_000.0, throughput=450_000.0)
     engine = {"figures": [{"name": f"kernel, {cards:,} cards", "value": 700.0} for cards in (1_000, 100_000)]}
     drawn = plots({"2,000 a second": live, "with profiles": backlog, "today": engine})

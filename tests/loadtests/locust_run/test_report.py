@@ -4,10 +4,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from loadtests.locust_run import histograms, locust_stats
+from loadtests.locust_run import locust_stats
 from loadtests.locust_run.collector import Collector
 from loadtests.locust_run.lane import RUNNING, SENT
 from loadtests.locust_run.peak import Peak, Probe
@@ -15,19 +14,20 @@ from loadtests.locust_run.plan import Plan
 from loadtests.locust_run.report import Report
 from loadtests.locust_run.result import HISTOGRAMS, Result
 from loadtests.locust_run.verdict import Audit, Bounds
+from loadtests.rig import histograms
 
 pytestmark = pytest.mark.unit
 
 
 def said(lane: int, at_s: float, latencies_us: list[int], **change: Any) -> dict[str, Any]:
     """A worker's report."""
-    latency, slip = histograms.empty(), histograms.empty()
-    histograms.record(latency, np.array(latencies_us, dtype=np.int64))
-    histograms.record(slip, np.array([500] * 10, dtype=np.int64))
+    latency, slip = histograms.of(latencies_us), histograms.of([500] * 10)
+    arrival = histograms.of([us - 1_000 for us in latencies_us])
     return {
         "lane": lane, "state": RUNNING, "error": "", "at_s": at_s, "events": 110, "sent": 0, "cpu_s": 0.0,
         "sent_measured": 0, "acknowledged": 0, "acknowledged_at_end": 0, "ended_s": 0.0, "unsent": 0,
-        "alerts": len(latencies_us), "latency": latency.encode(), "slip": slip.encode(), **change,
+        "alerts": len(latencies_us), "latency": latency.encode(), "slip": slip.encode(),
+        "arrival": arrival.encode(), **change,
     }  # fmt: skip
 
 
@@ -52,6 +52,7 @@ def test_reports_of_workers_become_one_result(tmp_path: Path) -> None:
     assert (result.events, result.acknowledged, result.alerts_seen, result.latencies) == (220, 220, 240, 240)
     assert result.latency_ms["p50"] == pytest.approx(10.0, rel=1e-3)
     assert result.latency_ms["p99"] == pytest.approx(90.0, rel=1e-3)
+    assert result.arrival_ms["p50"] == pytest.approx(9.0, rel=1e-3)
     assert result.offered_rate == pytest.approx(20.0, rel=0.05)
     assert result.achieved_rate == pytest.approx(20.0, rel=0.1)
     assert [row["sent"] for row in result.seconds[:3]] == [18, 18, 18]

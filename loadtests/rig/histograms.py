@@ -21,6 +21,13 @@ def empty() -> HdrHistogram:
     return HdrHistogram(LOWEST_US, HIGHEST_US, DIGITS)
 
 
+def of(microseconds: npt.ArrayLike) -> HdrHistogram:
+    """Create a histogram of values, shape (n,)."""
+    histogram = empty()
+    record(histogram, np.asarray(microseconds, dtype=np.int64))
+    return histogram
+
+
 def record(histogram: HdrHistogram, microseconds: npt.NDArray[np.int64]) -> None:
     """Record values, shape (n,), with one call per distinct value."""
     values, counts = np.unique(np.clip(microseconds, LOWEST_US, HIGHEST_US), return_counts=True)

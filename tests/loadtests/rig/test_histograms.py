@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loadtests.locust_run import histograms
+from loadtests.rig import histograms
 
 pytestmark = pytest.mark.unit
 values = st.lists(st.integers(1, 10_000_000), min_size=1, max_size=200)

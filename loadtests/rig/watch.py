@@ -1,0 +1,148 @@
+"""Receipt of alerts: the consumer by which every tool measures latency, and the latency that all report.
+
+The latency of an alert is the time from its transaction's arrival, which is the transaction's Kafka
+timestamp, to the receipt of the alert by a `read_committed` consumer as a bank would run one. A load test
+also measures from the intended sending time. Transactions that arrive during the warm-up are left out.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import numpy as np
+import orjson
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from numpy.typing import NDArray
+
+from feature_store.errors import FraudError
+from loadtests.rig.native import NativeThread, sleep
+from streaming_job.log import clients, topic_reader
+from streaming_job.log.clients import Brokers
+
+TIMEOUT_S = 10.0
+POLL_S = 0.1
+JOIN_S = 0.01
+FATAL = (KafkaError._AUTO_OFFSET_RESET, KafkaError.UNKNOWN_TOPIC_OR_PART)
+"""Errors after which alerts would be missing; all others are of brokers that restart."""
+
+
+class WatchError(FraudError):
+    """The alerts cannot be read."""
+
+
+class Seen(NamedTuple):
+    """A received alert."""
+
+    value: bytes
+    at_ns: int
+    """Time of receipt, by the watch's clock."""
+
+
+class AlertWatch:
+    """Thread that consumes alerts and does nothing else, so that it notes each receipt at once.
+
+    It is a thread of the operating system, also where gevent has replaced Python's threads. It survives
+    restarts of brokers, which show as latency.
+    """
+
+    def __init__(
+        self,
+        brokers: Brokers,
+        topic: str,
+        *,
+        from_beginning: bool = False,
+        clock_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        """Connect, and choose the position to read from.
+
+        Args:
+            brokers: where to connect.
+            topic: topic of the alerts.
+            from_beginning: whether to read the whole topic, and not only alerts written from now on.
+            clock_ns: clock of the receipts, nanoseconds.
+
+        Raises:
+            WatchError: no such topic, or the broker does not answer.
+        """
+        self._clock_ns = clock_ns
+        self._consumer = clients.reader(brokers, "fraud-watch", fixed=clients.MEASURING)
+        try:
+            assigned = []
+            for partition in topic_reader.partitions(self._consumer, topic, TIMEOUT_S):
+                # read the offsets now: "latest" would be resolved later and skip alerts in between
+                low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)
+                assigned.append(TopicPartition(topic, partition, low if from_beginning else high))
+            self._consumer.assign(assigned)
+        except KafkaException as fault:
+            self._consumer.close()
+            raise WatchError(
+                f"alerts on {topic} cannot be read: {clients.describe(fault)}; check topic and brokers"
+            ) from fault
+        self._thread = NativeThread(self._run)
+        self.seen: deque[Seen] = deque()
+        """Received alerts in the order of receipt; `take` removes them."""
+
+    def start(self) -> None:
+        """Start to read."""
+        self._thread.start()
+
+    def check(self) -> None:
+        """Check that the thread works.
+
+        Raises:
+            WatchError: the thread failed.
+        """
+        if self._thread.fault is not None:
+            raise WatchError(f"reading alerts failed: {self._thread.fault!r}") from self._thread.fault
+
+    def take(self) -> list[Seen]:
+        """Return the alerts received since the last call, and forget them."""
+        return [self.seen.popleft() for _ in range(len(self.seen))]
+
+    def stop(self) -> None:
+        """Request the end; returns at once."""
+        self._thread.stop()
+
+    def finish(self) -> list[Seen]:
+        """Read the remaining alerts, end the thread, and return all alerts since the last `take`.
+
+        Raises:
+            WatchError: the thread failed.
+        """
+        self.stop()
+        while not self._thread.ended:
+            sleep(JOIN_S)
+        self.check()
+        return self.take()
+
+    def _run(self) -> None:
+        try:
+            while True:
+                message = self._consumer.poll(POLL_S)  # returns with the first record; consume would wait
+                now = self._clock_ns()
+                if message is None:
+                    if self._thread.stopped:
+                        return
+                elif (error := message.error()) is None:
+                    self.seen.append(Seen(message.value() or b"", now))
+                elif error.fatal() or error.code() in FATAL:
+                    raise KafkaException(error)
+        finally:
+            self._consumer.close()
+
+
+def arrival_latencies_us(
+    alerts: Iterable[Seen], from_ms: float, to_ms: float = float("inf")
+) -> NDArray[np.int64]:
+    """Return the latencies, microseconds, of the alerts whose transactions arrived in an interval.
+
+    Args:
+        alerts: alerts whose receipt was noted by `time.time_ns`.
+        from_ms: first arrival to include, ms since 1970-01-01 UTC: the end of the warm-up.
+        to_ms: first arrival to leave out, the same unit.
+    """
+    rows = [(orjson.loads(alert.value)["arrival_time"], alert.at_ns) for alert in alerts]
+    arrivals, received = np.array(rows, dtype=np.int64).reshape(-1, 2).T
+    chosen = (arrivals >= from_ms) & (arrivals < to_ms)
+    return received[chosen] // 1_000 - arrivals[chosen] * 1_000
