@@ -8,6 +8,7 @@ from deploy.demo.state import Run
 from deploy.demo.training import Champion
 from deploy.local import processes
 from deploy.local.console import Progress
+from deploy.local.waiting import Patience
 from loadtests.simulator.replay import Replay
 from loadtests.simulator.rollouts import publish
 from models.policy import Policy
@@ -35,14 +36,11 @@ def wait_for_champion(options: Options, run: Run, doing: Progress) -> Champion:
         DemoError: the training failed, or takes too long.
     """
     result = training.file_of(options.data_dir, training.CHAMPION)
-    begin = time.monotonic()
+    patience = Patience(TRAINING_S, POLL_S)
+    log = children.log_file(options.data_dir, children.TRAINING)
     while processes.running(run.children.get(children.TRAINING)) is not None:
         doing("training")
-        if time.monotonic() - begin > TRAINING_S:
-            raise DemoError(
-                f"no model after {TRAINING_S:.0f} s; see {children.log_file(options.data_dir, 'training')}"
-            )
-        time.sleep(POLL_S)
+        patience.wait(lambda: DemoError(f"no model after {TRAINING_S:.0f} s; see {log}"))
     run.children.pop(children.TRAINING, None)
     champion = training.load(result)
     if champion is None:

@@ -14,6 +14,7 @@ from deploy.demo import training
 from deploy.demo.options import DemoError
 from deploy.demo.sidecar_client import SidecarClient
 from deploy.demo.training import BETTER, TRIGGER_HAPPY, Champion
+from deploy.local.waiting import Patience
 from feature_store.errors import FraudError
 
 T = TypeVar("T")
@@ -192,12 +193,15 @@ class Tour:
             )
 
     def _until(self, condition: Callable[[], T | None], description: str) -> T:
-        end = time.monotonic() + PATIENCE_S
-        while not (result := condition()):
-            if self._stop.wait(POLL_S):
+        def pause(seconds: float) -> None:
+            if self._stop.wait(seconds):
                 raise _StoppedError
-            if time.monotonic() > end:
-                raise DemoError(f"no {description} within {PATIENCE_S:.0f} s; see the sidecar's log")
+
+        patience = Patience(PATIENCE_S, POLL_S, pause=pause)
+        while not (result := condition()):
+            patience.wait(
+                lambda: DemoError(f"no {description} within {PATIENCE_S:.0f} s; see the sidecar's log")
+            )
         return result
 
 

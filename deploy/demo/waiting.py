@@ -1,6 +1,5 @@
 """Waiting for a condition, with a deadline for signs of life."""
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -8,6 +7,7 @@ from deploy.demo import children
 from deploy.demo.options import DemoError, Options
 from deploy.demo.state import Run
 from deploy.local.console import Progress
+from deploy.local.waiting import Patience
 from service.health.lag_watch import LagWatch
 from service.progress_reader import ProgressReader
 
@@ -82,12 +82,8 @@ def wait(
     Raises:
         DemoError: the sign of life has not changed for `PATIENCE_S`.
     """
-    last_sign, changed_at = sign_of_life(), time.monotonic()
+    error = DemoError(f"{failure}: nothing happened for {PATIENCE_S:.0f} s; see the logs directory")
+    patience = Patience(PATIENCE_S, POLL_S)
     while not condition():
         check()
-        sign = sign_of_life()
-        if sign != last_sign:
-            last_sign, changed_at = sign, time.monotonic()
-        if time.monotonic() - changed_at > PATIENCE_S:
-            raise DemoError(f"{failure}: nothing happened for {PATIENCE_S:.0f} s; see the logs directory")
-        time.sleep(POLL_S)
+        patience.wait(lambda: error, sign_of_life())

@@ -5,16 +5,17 @@ They may outlive the process that started them; a `Child` (deploy/local/child.py
 
 import os
 import signal
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
 
 from deploy.local import launch
 from deploy.local.errors import ProcessError
+from deploy.local.waiting import Patience
 
 SAME_START_S = 10.0
 """Greatest difference between the recorded start time of a process and the one that psutil computes now.
@@ -148,17 +149,12 @@ def wait_until_gone(family: Sequence[psutil.Process], patience_s: float) -> None
     Raises:
         ProcessError: one of them still runs.
     """
-    end = time.monotonic() + patience_s
-    remaining = list(family)
-    while True:
-        _, remaining = psutil.wait_procs(remaining, REAP_S)
-        alive = [process for process in remaining if not _is_zombie(process)]
-        if not alive:
-            return
-        if time.monotonic() > end:
-            raise ProcessError(
-                f"process {alive[0].pid} still runs after {patience_s:.0f} s: kill it, and check its disk"
-            )
+    patience = Patience(patience_s, 0.0)  # wait_procs pauses
+    alive = family
+    while alive := [process for process in psutil.wait_procs(alive, REAP_S)[1] if not _is_zombie(process)]:
+        pid = alive[0].pid
+        text = f"process {pid} still runs after {patience_s:.0f} s: kill it, and check its disk"
+        patience.wait(partial(ProcessError, text))
 
 
 def _is_zombie(process: psutil.Process) -> bool:
@@ -182,11 +178,12 @@ def wait_until_ready(
     Raises:
         ProcessError: the process ended, or the deadline passed; the message has the tail of its log.
     """
-    end = time.monotonic() + deadline_s
+
+    def error(problem: str) -> ProcessError:
+        return ProcessError(f"{name} {problem}; {log} ends with:\n{launch.tail(log)}")
+
+    patience = Patience(deadline_s, POLL_S)
     while not ready():
-        problem = "" if runs() else "ended while it started"
-        if not problem and time.monotonic() > end:
-            problem = f"is not ready after {deadline_s:.0f} s"
-        if problem:
-            raise ProcessError(f"{name} {problem}; {log} ends with:\n{launch.tail(log)}")
-        time.sleep(POLL_S)
+        if not runs():
+            raise error("ended while it started")
+        patience.wait(lambda: error(f"is not ready after {deadline_s:.0f} s"))

@@ -1,7 +1,7 @@
 """Creation of the project's topics with their settings; existing topics are altered, or only compared."""
 
-import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -16,11 +16,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are it
 )
 
 from deploy.local.errors import StackError
+from deploy.local.waiting import Patience
 from streaming_job.contracts.topics import Topics
 from streaming_job.log import clients, topic_reader
 from streaming_job.log.clients import Address, AdminClient
 from streaming_job.runtime.topic_comparison import Actual, of_topic
 
+POLL_S = 0.02
 REQUEST_S = 30.0
 
 
@@ -97,18 +99,15 @@ def _wait_for_broker(
     Returns:
         The metadata of all topics, by name.
     """
-    end = time.monotonic() + REQUEST_S
+    patience = Patience(REQUEST_S, POLL_S)
     pending = list(wanted)
     while True:
         known: dict[str, TopicMetadata] = client.list_topics(timeout=REQUEST_S).topics
         pending = [name for name in pending if name not in known or not _matches(client, name, wanted[name])]
         if not pending:
             return known
-        if time.monotonic() > end:
-            raise StackError(
-                f"the broker does not apply the settings of {', '.join(pending)}: look into its log"
-            )
-        time.sleep(0.02)
+        text = f"the broker does not apply the settings of {', '.join(pending)}: look into its log"
+        patience.wait(partial(StackError, text))
 
 
 def _matches(client: AdminClient, name: str, config: Mapping[str, str | None]) -> bool:

@@ -5,6 +5,7 @@ import statistics
 import time
 from collections.abc import Iterator
 
+from deploy.local.waiting import Patience
 from loadtests.bench.history import History
 from loadtests.bench.measure import Figure
 from loadtests.bench.rig import BenchError, Rig, Say
@@ -77,14 +78,13 @@ def _wait_for_alert(rig: Rig, watch: AlertWatch, after: float) -> float:
 
     Both times are seconds since 1970-01-01 UTC.
     """
+    patience = Patience(PATIENCE_S, POLL_S)
     while True:
         received = next((alert.at_ns / 1e9 for alert in watch.take() if alert.at_ns / 1e9 >= after), None)
         if received is not None:
             return received
         rig.check()
-        if time.time() - after > PATIENCE_S:
-            raise BenchError(f"no alert in {PATIENCE_S:.0f} s; see {rig.installed.directory}")
-        time.sleep(POLL_S)
+        patience.wait(lambda: BenchError(f"no alert in {PATIENCE_S:.0f} s; see {rig.installed.directory}"))
 
 
 def _restarted(rig: Rig, lost: bool, say: Say) -> float:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from deploy.local import topics as broker
 from deploy.local.child import Child, stop
 from deploy.local.stack import Endpoints
 from deploy.local.state import ALL, Service
+from deploy.local.waiting import Patience
 from feature_store.errors import FraudError
 from loadtests.bench.history import SPAN_S
 from loadtests.faults.installation import POLL_S, Installation
@@ -261,9 +263,8 @@ def _in_shadow(models: Sequence[Champion], champion: Champion, now_ms: int) -> t
 def _wait_for_profiles(system: Rig, say: Say) -> None:
     installed = system.installed
     rows = int(installed.world.cards.has_profile.sum())
-    end = time.monotonic() + PATIENCE_S
+    patience = Patience(PATIENCE_S, POLL_S)
     while (arrived := installed.count(installed.topics.profiles)) < rows:
-        say(f"{arrived:,} of {rows:,} profiles are on their topic")
-        if time.monotonic() > end:
-            raise BenchError(f"{arrived:,} of {rows:,} profiles arrived; see `fraud stack logs connect`")
-        time.sleep(POLL_S)
+        text = f"{arrived:,} of {rows:,} profiles are on their topic"
+        say(text)
+        patience.wait(partial(BenchError, f"only {text}; see `fraud stack logs connect`"))

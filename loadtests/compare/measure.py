@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +10,7 @@ import numpy.typing as npt
 from deploy.local import state
 from deploy.local import topics as broker
 from deploy.local.child import Child
+from deploy.local.waiting import Patience
 from loadtests.bench.job_usage import JobUsage
 from loadtests.bench.rig import Rig, Say
 from loadtests.compare.alerts import Alerts
@@ -156,15 +158,13 @@ def _wait_until_committed(
     Raises:
         FraudError: it ended, or makes no progress.
     """
-    least, since, last_report = sum(targets) + 1, time.monotonic(), 0.0
+    patience, least, last_report = Patience(PATIENCE_S, POLL_S), sum(targets) + 1, 0.0
     while remaining := position.behind(targets):
         now = time.monotonic()
-        if remaining < least:
-            least, since = remaining, now
+        least = min(least, remaining)
         if now > last_report + SAY_S:
             last_report = now
             say(f"{subject}, {remaining:,} to go")
         engine.check()
-        if now > since + PATIENCE_S:
-            raise CompareError(f"{subject}: no progress for {PATIENCE_S:.0f} s, {remaining:,} to go")
-        time.sleep(POLL_S)
+        text = f"{subject}: no progress for {PATIENCE_S:.0f} s, {remaining:,} to go"
+        patience.wait(partial(CompareError, text), least)

@@ -1,6 +1,5 @@
 """Permissions of the users of the guarded listener: the embedded broker's listener with authentication."""
 
-import time
 from collections.abc import Iterable
 
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
@@ -12,6 +11,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from deploy.local.waiting import Patience
 from loadtests.faults.errors import FaultError
 from streaming_job.log import clients
 from streaming_job.log.clients import Address
@@ -55,11 +55,11 @@ def grant(bootstrap_servers: str, component: Component, permissions: Iterable[Pe
     for result in admin.create_acls(wanted).values():
         result.result(TIMEOUT_S)
     # the controller has accepted them; the broker learns of them a little later
-    deadline = time.monotonic() + TIMEOUT_S
+    patience = Patience(TIMEOUT_S, POLL_S)
     while not set(wanted) <= set(admin.describe_acls(_all_of(component)).result(TIMEOUT_S)):
-        if time.monotonic() > deadline:
-            raise FaultError(f"the broker does not apply the permissions of {component}; see its log")
-        time.sleep(POLL_S)
+        patience.wait(
+            lambda: FaultError(f"the broker does not apply the permissions of {component}; see its log")
+        )
 
 
 def _all_of(component: Component) -> AclBindingFilter:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
+from deploy.local.waiting import Patience
 from loadtests.audit.topic_log import TopicLog
 from loadtests.audit.verify import Verdict, verify
 from loadtests.faults.acls import grant
@@ -209,16 +210,18 @@ class Installation:
         Raises:
             FaultError: the job ended, or makes no progress.
         """
-        least, since = math.inf, time.monotonic()
+
+        def error(state: str) -> FaultError:
+            return FaultError(f"the job {state}, behind by {lag}; its log ends with: {job.log[-3000:]}")
+
+        patience, least = Patience(PATIENCE_S, POLL_S), math.inf
         while lag := self.lag():
             remaining = sum(lag.values())
             say(f"{remaining:,} records to go")
-            if remaining < least:
-                least, since = remaining, time.monotonic()
-            if not job.runs or time.monotonic() - since > PATIENCE_S:
-                state = "makes no progress" if job.runs else "ended"
-                raise FaultError(f"the job {state}, behind by {lag}; its log ends with: {job.log[-3000:]}")
-            time.sleep(POLL_S)
+            if not job.runs:
+                raise error("ended")
+            least = min(least, remaining)
+            patience.wait(lambda: error("makes no progress"), least)
 
     def ends(self, topic: str) -> dict[int, int]:
         """Return the last stable offset of each partition."""

@@ -1,7 +1,6 @@
 """A job and its successors on one checkpoint, with transactions and profile changes to keep it busy."""
 
 import random
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -9,6 +8,7 @@ from typing import TypeVar
 import psutil
 import psycopg
 
+from deploy.local.waiting import Patience
 from loadtests.audit.verify import Verdict
 from loadtests.faults.errors import FaultError
 from loadtests.faults.installation import Installation
@@ -76,14 +76,15 @@ class Relay:
         Raises:
             FaultError: the job ended first, or the condition is not true in time.
         """
-        end = time.monotonic() + PATIENCE_S
+
+        def error(limit: str) -> FaultError:
+            return FaultError(f"not within {limit}: {what}; the job's log ends with: {self.job.log[-3000:]}")
+
+        patience = Patience(PATIENCE_S, POLL_S)
         while not (value := condition()):
-            if not self.job.runs or time.monotonic() > end:
-                limit = f"{PATIENCE_S:.0f} s" if self.job.runs else "the life of the job"
-                raise FaultError(
-                    f"not within {limit}: {what}; the job's log ends with: {self.job.log[-3000:]}"
-                )
-            time.sleep(POLL_S)
+            if not self.job.runs:
+                raise error("the life of the job")
+            patience.wait(lambda: error(f"{PATIENCE_S:.0f} s"))
         return value
 
     def change_profiles(self, chance: random.Random, changes: int = 20) -> None:

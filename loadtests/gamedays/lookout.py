@@ -1,9 +1,9 @@
 """Polls sidecar, Prometheus and the continuous audit every second; writes changes to the journal."""
 
 import threading
-import time
 from collections.abc import Callable, Collection
 
+from deploy.local.waiting import Patience
 from loadtests.faults.errors import FaultError
 from loadtests.gamedays.journal import Journal
 from loadtests.gamedays.sight import FIRING, Expected, Sight
@@ -60,13 +60,13 @@ class Lookout:
         Raises:
             FaultError: it does not hold in time, or the polling thread died.
         """
-        end = time.monotonic() + patience_s
+        patience = Patience(patience_s, EVERY_S / 4)
         while not condition():
             if not self._thread.is_alive():
                 raise FaultError("the polling thread of the game day died; see the traceback above")
-            if time.monotonic() > end:
-                raise FaultError(f"not seen within {patience_s:.0f} s: {description()}; see the log above")
-            self._stop.wait(EVERY_S / 4)
+            patience.wait(
+                lambda: FaultError(f"not seen within {patience_s:.0f} s: {description()}; see the log above")
+            )
 
     def _run(self) -> None:
         while not self._stop.wait(EVERY_S):

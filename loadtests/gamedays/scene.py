@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ import psutil
 
 from deploy.local import stack
 from deploy.local.stack import Endpoints
+from deploy.local.waiting import Patience
 from loadtests.faults.errors import FaultError
 from loadtests.faults.http_servers import get
 from loadtests.faults.installation import Installation, world
@@ -116,11 +116,9 @@ class Scene:
         Raises:
             FaultError: it is not true in time.
         """
-        end = time.monotonic() + PATIENCE_S
+        patience = Patience(PATIENCE_S, POLL_S)
         while not (value := condition()):
-            if time.monotonic() > end:
-                raise FaultError(f"not within {PATIENCE_S:.0f} s: {what}")
-            time.sleep(POLL_S)
+            patience.wait(lambda: FaultError(f"not within {PATIENCE_S:.0f} s: {what}"))
         return value
 
     def caught_up(self) -> None:

@@ -3,7 +3,6 @@
 import json
 import shutil
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from deploy.local.child import Child, stop
 from deploy.local.ports import free_port
+from deploy.local.waiting import Patience
 from loadtests.locust_run.conductor import PROGRESS, TAPING_S
 from loadtests.locust_run.errors import LoadTestError
 from loadtests.locust_run.plan import Plan
@@ -91,13 +91,13 @@ class LocustProcesses:
         """
         plan = self.plan
         limit = TAPING_S + plan.warm_up_s + plan.for_s + plan.drain_s + SLACK_S
-        end = time.monotonic() + limit
+        patience = Patience(limit, POLL_S)
         while self.main.runs:
-            if time.monotonic() > end:
-                raise LoadTestError(f"locust does not end after {limit:.0f} s; see {self.directory}")
             if progress := self.progress():
                 say(status_line(progress))
-            time.sleep(POLL_S)
+            patience.wait(
+                lambda: LoadTestError(f"locust does not end after {limit:.0f} s; see {self.directory}")
+            )
         if not (self.directory / FILE).exists():
             logs = " and ".join(str(path) for path in sorted(self.directory.glob("*.log")))
             raise LoadTestError(f"locust had exit code {self.main.ended_with} and no result; see {logs}")

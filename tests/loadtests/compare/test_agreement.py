@@ -63,7 +63,7 @@ def test_table_and_plots_name_every_engine_and_its_difference() -> None:
         "engines": rows,
     }
     table = report.markdown(content).splitlines()
-    assert table[2].startswith("| this project | 1,000 | 50 | 500.5 |")
+    assert table[2].startswith("| this project | 1,000 | 50 | 500.2 |")
     assert table[3].split(" | ")[-2] == "1 / 0 / 0"
     assert [row["agrees"] for row in rows] == [True, False]
     for plot in (plots.latency, plots.throughput):
