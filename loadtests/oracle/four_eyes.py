@@ -73,7 +73,5 @@ def has_weak_guards(proposal: Event) -> bool:
 
 def is_approved(event: Event, proposal: Event) -> bool:
     """Return whether an event names its actor as the approver, and somebody else has made the proposal."""
-    if event.version == 1:
-        return False
     actor, approved_by, _reason = event.attribution
     return bool(actor == approved_by and actor != proposal.attribution[0])

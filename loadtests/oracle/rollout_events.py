@@ -1,6 +1,6 @@
-"""Decoder of rollout events: version 2 of the contract, and the two kinds of record of version 1.
+"""Decoder of rollout events.
 
-Plain `if`s that follow the text of the contracts, written independently of the job's decoder. Every violation
+Plain `if`s that follow the text of the contract, written independently of the job's decoder. Every violation
 has the same reason in its dead letter, so kinds of violations are not distinguished.
 """
 
@@ -14,9 +14,10 @@ from models.errors import ModelError
 from models.policy import Policy
 from models.registry import ModelRef
 
-MOST_WHOLE, MOST_64 = 2**53 - 1, 2**64 - 1
+MOST_WHOLE = 2**53 - 1
 MOST_TIME = 99_999_999_999_999
 MOST_CHALLENGERS = 4
+SCHEMA_VERSION = 2
 TYPES = {
     "proposed", "shadow_started", "canary_set", "paused", "resumed", "breached", "rolled_back", "promoted",
     "withdrawn",
@@ -44,16 +45,14 @@ class Candidate(NamedTuple):
 class Event(NamedTuple):
     """One step of a rollout, without its time; a repetition must be equal in every field."""
 
-    version: int
-    """Contract version: 1 or 2."""
     type: str
     rollout_id: str
     seq: int
-    """Number within the rollout, from 1; 0 for version 1, which has no numbers."""
+    """Number within the rollout, from 1."""
     key: str
-    """Idempotency key of the request; empty for version 1."""
-    attribution: tuple[Any, ...]
-    """Actor, approver and reason; for version 1: creator and, of a withdrawal, reason."""
+    """Idempotency key of the request."""
+    attribution: tuple[str, str | None, str]
+    """Actor, approver and reason."""
     champion: str | None = None
     """Of `proposed`: digest of the champion in force, None without one."""
     any_champion: bool = False
@@ -73,8 +72,8 @@ class Event(NamedTuple):
     """Of `proposed`: are two people needed? And the greatest share of an operator; None: as before."""
 
 
-def read(value: bytes) -> tuple[Event, ...]:
-    """Decode the events of a record; a rollout of version 1 becomes two events, proposed and promoted.
+def read(value: bytes) -> Event:
+    """Decode the event of a record.
 
     Raises:
         BrokenError: the record breaks its contract.
@@ -82,17 +81,12 @@ def read(value: bytes) -> tuple[Event, ...]:
     try:
         row = json.loads(value.decode())
         _require(isinstance(row, dict))
-        if "withdraws" in row:
-            events = _withdrawal(row)
-        elif _is(row.get("schema_version"), 1):
-            events = _rollout(row)
-        else:
-            events = _event(row)
+        event = _event(row)
         # refuse lone surrogates and integers over 64 bits: Python reads them, but no output can contain them
-        orjson.dumps([_written(event) for event in events])
+        orjson.dumps(_written(event))
     except (ValueError, TypeError, OverflowError, RecursionError, KeyError, ModelError) as fault:
         raise BrokenError(str(fault)) from fault
-    return events
+    return event
 
 
 def _written(event: Event) -> list[Any]:
@@ -103,8 +97,10 @@ def _written(event: Event) -> list[Any]:
     return [*event._replace(candidates=()), candidates]
 
 
-def _event(row: dict[str, Any]) -> tuple[Event, ...]:
-    _require(_is(row["schema_version"], 2) and isinstance(row["type"], str) and row["type"] in TYPES)
+def _event(row: dict[str, Any]) -> Event:
+    version = row["schema_version"]
+    _require(not isinstance(version, bool) and version == SCHEMA_VERSION)
+    _require(isinstance(row["type"], str) and row["type"] in TYPES)
     kind, seq = row["type"], _whole(row["seq"], 1)
     _require(_whole(row["expected_seq"], 0) == seq - 1)
     approved_by = row["approved_by"]
@@ -114,7 +110,7 @@ def _event(row: dict[str, Any]) -> tuple[Event, ...]:
         _text(row["reason"], 0, 1000),
     )
     _whole(row["created_at"], 0, MOST_TIME)
-    event = Event(2, kind, _text(row["rollout_id"]), seq, _text(row["idempotency_key"]), attribution)
+    event = Event(kind, _text(row["rollout_id"]), seq, _text(row["idempotency_key"]), attribution)
     # every field present is checked; only those of the event's type count
     fields = _fields(row)
     fields_of_type = {
@@ -132,7 +128,7 @@ def _event(row: dict[str, Any]) -> tuple[Event, ...]:
         names = [candidate.name for candidate in event.candidates]
         _require(len(set(names)) == len(names))
         _require(sum(candidate.role == "canary" for candidate in event.candidates) <= 1)
-    return (event,)
+    return event
 
 
 def _fields(row: dict[str, Any]) -> dict[str, Any]:
@@ -168,32 +164,6 @@ def _fields(row: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _rollout(row: dict[str, Any]) -> tuple[Event, ...]:
-    _require(row["role"] == "champion")
-    policy = row["policy"]
-    _require(isinstance(policy, dict))
-    # version 1 knew only these fields of a policy
-    fields = {
-        name: policy[name] for name in ("threshold", "max_count_5m", "missing_profile") if name in policy
-    }
-    attribution = (row["created_by"],)
-    _require(isinstance(row["created_by"], str))
-    _whole(row["created_at"], 0, MOST_TIME)
-    only = Candidate("challenger", "canary", 10_000, _model(row["model"]), _policy(fields, MOST_64))
-    name = _text(row["rollout_id"])
-    proposed = Event(1, "proposed", name, 0, "", attribution, None, True, (only,), line=only.model.name)
-    return proposed, Event(1, "promoted", name, 0, "", attribution, challenger=only.name)
-
-
-def _withdrawal(row: dict[str, Any]) -> tuple[Event, ...]:
-    _require(_is(row["schema_version"], 1) and isinstance(row["from_the_beginning"], bool))
-    _require(isinstance(row["created_by"], str))
-    _whole(row["created_at"], 0, MOST_TIME)
-    attribution = (row["created_by"], _text(row["reason"], 1, 1000))
-    name = _text(row["withdraws"])
-    return (Event(1, "withdrawn", name, 0, "", attribution, from_the_beginning=row["from_the_beginning"]),)
-
-
 def _candidate(row: Any) -> Candidate:
     _require(isinstance(row, dict) and row["role"] in ("shadow", "canary"))
     return Candidate(
@@ -214,13 +184,13 @@ def _model(row: Any) -> ModelRef:
     return ModelRef(**texts, features=tuple(features))
 
 
-def _policy(row: Any, most: int = MOST_WHOLE) -> Policy:
+def _policy(row: Any) -> Policy:
     _require(isinstance(row, dict))
     threshold = row["threshold"]
     _require(isinstance(threshold, int | float) and not isinstance(threshold, bool))
     fields: dict[str, Any] = {
         "threshold": float(threshold),
-        "max_count_5m": _whole(row["max_count_5m"], 1, most),
+        "max_count_5m": _whole(row["max_count_5m"], 1),
     }
     for name in OPTIONAL_COUNTS:
         if row.get(name) is not None:
@@ -236,10 +206,6 @@ def _policy(row: Any, most: int = MOST_WHOLE) -> Policy:
 def _require(condition: bool) -> None:
     if not condition:
         raise ValueError
-
-
-def _is(value: Any, version: int) -> bool:
-    return not isinstance(value, bool) and bool(value == version)
 
 
 def _text(value: Any, least: int = 1, most: int = 64) -> str:

@@ -38,8 +38,6 @@ class RolloutLog:
         self._events: list[Event] = []
         self._times: list[int] = []
         """Time from which each event is in force, ms, monotone."""
-        self._names: set[str] = set()
-        """Ids of all proposed rollouts, refused ones included."""
         self._plans: list[Plan | None] = [None]
         """Plan in force after the first n events, by n."""
 
@@ -78,22 +76,16 @@ class RolloutLog:
         if len(record.value) > decode.MAX_RECORD_BYTES:
             return Reason.RECORD_TOO_LARGE
         try:
-            events = read(record.value)
+            event = read(record.value)
         except BrokenError:
             return Reason.INVALID_VALUE
-        first, state = events[0], State(self._events)
-        if state.repeats(first):
+        state = State(self._events)
+        if state.repeats(event):
             return None
-        reason = state.fault(first)
-        if reason is Reason.UNKNOWN_ROLLOUT and first.version == 1 and first.rollout_id in self._names:
-            return None  # withdraws a refused rollout: no effect
-        if first.type == "proposed":
-            self._names.add(first.rollout_id)
-        reason = reason or self._unusable(record.offset, first)
+        reason = state.fault(event) or self._unusable(record.offset, event)
         if reason is None:
-            self._events += events
-            known_from = max([record.timestamp, *self._times[-1:]])
-            self._times += [known_from] * len(events)
+            self._events.append(event)
+            self._times.append(max([record.timestamp, *self._times[-1:]]))
         return reason
 
     def _unusable(self, offset: int, event: Event) -> Reason | None:

@@ -27,7 +27,7 @@ AFTER = {
     "promoted": TRIED | {"proposed"},
     "withdrawn": {"promoted"},
 }
-"""Phases in which an event of version 2 is accepted, by its type; a withdrawn rollout may also be withdrawn
+"""Phases in which an event is accepted, by its type; a withdrawn rollout may also be withdrawn
 again, from the beginning (see `_conflicts`)."""
 
 
@@ -41,8 +41,6 @@ class Scorer(NamedTuple):
     policy: Policy
     challenger: str = ""
     """Name of the challenger; empty for the champion."""
-    version: int = 2
-    """Contract version of the event that made the model champion: 1 or 2; of a challenger always 2."""
 
 
 class Plan(NamedTuple):
@@ -101,17 +99,13 @@ class State:
 
     def _move(self, event: Event, is_void: bool) -> None:
         if event.type == "proposed":
-            if self.open is not None:
-                self.rollouts[self.open].phase = "rolled_back"
-            previous = self.rollouts.get(event.rollout_id)
-            seq = 1 if previous is None else previous.seq + 1
             self.rollouts[event.rollout_id] = _Rollout(
-                event.candidates, event.line, seq, event, events={event.key: event}
+                event.candidates, event.line, event.seq, event, events={event.key: event}
             )
             self.demands = self.demands.after_proposal(event)
             return
         rollout = self.rollouts[event.rollout_id]
-        rollout.seq = event.seq if event.version == 2 else rollout.seq + 1
+        rollout.seq = event.seq
         rollout.events[event.key] = event
         if event.type == "shadow_started":
             rollout.phase = "shadow"
@@ -125,9 +119,7 @@ class State:
             rollout.phase = event.type
         if event.type == "promoted" and not is_void:
             best = next(c for c in rollout.candidates if c.name == event.challenger)
-            self.champions.append(
-                Scorer(event.rollout_id, rollout.seq, best.model, best.policy, version=event.version)
-            )
+            self.champions.append(Scorer(event.rollout_id, event.seq, best.model, best.policy))
         if event.type == "promoted":
             self.demands = self.demands.after_promotion(rollout.proposal)
         if event.type == "withdrawn":
@@ -140,12 +132,10 @@ class State:
             digest = self.champions[-1].model.digest if self.champions else None
             fits = event.any_champion or event.champion == digest
             free = rollout is None and self.open is None and event.seq == 1
-            if event.version == 1:  # promoted at once, by one person
-                return Reason.SECOND_PERSON_MISSING if self.demands.four_eyes else None
             return None if fits and free else Reason.ROLLOUT_CONFLICT
         if rollout is None:
             return Reason.UNKNOWN_ROLLOUT
-        if event.version == 2 and self._conflicts(event, rollout):
+        if self._conflicts(event, rollout):
             return Reason.ROLLOUT_CONFLICT
         if event.type == "withdrawn" and {c.rollout_id for c in self.champions} == {event.rollout_id}:
             return Reason.LAST_ROLLOUT
@@ -188,7 +178,7 @@ class State:
     def repeats(self, event: Event) -> bool:
         """Return whether an equal event with the same idempotency key was accepted."""
         rollout = self.rollouts.get(event.rollout_id)
-        return event.version == 2 and rollout is not None and rollout.events.get(event.key) == event
+        return rollout is not None and rollout.events.get(event.key) == event
 
     def plan(self) -> Plan | None:
         """Return the plan in force; None without a champion."""

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -124,8 +124,6 @@ class Event:
     from_the_beginning: bool = False
     """withdrawn: whether the withdrawal also covers transactions that arrived under the rollout and are not
     decided yet."""
-    schema_version: int = field(default=SCHEMA_VERSION, kw_only=True)
-    """1 if read from a record of the first version: `machine` accepts such an event in every phase."""
 
     @property
     def expected_seq(self) -> int:

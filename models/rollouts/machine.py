@@ -8,12 +8,8 @@
                  withdrawn: again from withdrawn, with from_the_beginning
     rolled_back is accepted in every phase that is not final.
 
-Events of the first version are accepted in every phase, because that version had no such rules. Even so, an
-event other than `proposed` is refused if its rollout does not exist, and a withdrawal if no promoted rollout
-would be left.
-
-Where the log demands four eyes, an event of any version that counts as a promotion (`authority`) is refused
-without a second person.
+A withdrawal is refused if no promoted rollout would be left. Where the log demands four eyes, an event that
+counts as a promotion (`authority`) is refused without a second person.
 """
 
 from collections.abc import Mapping
@@ -67,11 +63,9 @@ def apply(line: Line, event: Event) -> Line:
 
 
 def is_repetition(line: Line, event: Event) -> bool:
-    """Return whether an accepted event has the same idempotency key and content; false for version 1."""
+    """Return whether an accepted event has the same idempotency key and content."""
     trial = line.trials.get(event.rollout_id)
-    if trial is None or event.schema_version == 1:
-        return False
-    return trial.keys.get(event.idempotency_key) == event.content
+    return trial is not None and trial.keys.get(event.idempotency_key) == event.content
 
 
 def require_allowed(line: Line, event: Event) -> None:
@@ -82,18 +76,14 @@ def require_allowed(line: Line, event: Event) -> None:
     """
     trial = line.trials.get(event.rollout_id)
     if event.type is Type.PROPOSED:
-        if event.schema_version > 1:
-            _require_proposable(line, event, trial)
-        else:
-            require_second_person(line, event)
+        _require_proposable(line, event, trial)
         return
     if trial is None:
         raise ConflictError(
             f"there is no rollout {event.rollout_id} before this event; see `fraud rollouts list`",
             Reason.UNKNOWN_ROLLOUT,
         )
-    if event.schema_version > 1:
-        _require_next(trial, event)
+    _require_next(trial, event)
     others = [champion for champion in line.champions if champion.rollout_id != event.rollout_id]
     if event.type is Type.WITHDRAWN and line.champions and not others:
         raise ConflictError(
@@ -106,8 +96,6 @@ def require_allowed(line: Line, event: Event) -> None:
 def require_second_person(line: Line, event: Event) -> None:
     """Check that an event that counts as a promotion has a second person, if the log demands one.
 
-    A proposal of version 1 is promoted at once, by the record's only person.
-
     Raises:
         ConflictError: it has none.
     """
@@ -115,10 +103,7 @@ def require_second_person(line: Line, event: Event) -> None:
     if not demands.four_eyes:
         return
     assert demands.operator_max_share_bp is not None
-    if event.type is Type.PROPOSED:
-        reasons: tuple[str, ...] = ("its only person also promotes it",) if event.schema_version == 1 else ()
-    else:
-        reasons = authority.promotion(line, event, demands.operator_max_share_bp)
+    reasons = authority.promotion(line, event, demands.operator_max_share_bp)
     if reasons and not authority.has_second_person(line, event):
         raise ConflictError(
             f"{event.type} of {event.rollout_id} counts as a promotion ({'; '.join(reasons)}), and needs the "
@@ -177,8 +162,7 @@ def apply_accepted(line: Line, event: Event) -> Line:
     if event.type is Type.PROPOSED:
         return _opened(line, event)
     before = line.trials[event.rollout_id]
-    seq = event.seq if event.schema_version > 1 else before.seq + 1
-    trial = replace(before, seq=seq, keys={**before.keys, event.idempotency_key: event.content})
+    trial = replace(before, seq=event.seq, keys={**before.keys, event.idempotency_key: event.content})
     champions, demands = line.champions, line.demands
     match event.type:
         case Type.SHADOW_STARTED:
@@ -199,7 +183,8 @@ def apply_accepted(line: Line, event: Event) -> Line:
             trial = replace(trial, phase=Phase.PROMOTED, before_pause=None)
             promoted = next(item for item in before.challengers if item.name == event.challenger)
             champions = (
-                *champions, Decides(event.rollout_id, seq, promoted.model, promoted.policy, CHAMPION, "")
+                *champions,
+                Decides(event.rollout_id, event.seq, promoted.model, promoted.policy, CHAMPION, ""),
             )  # fmt: skip
             demands = demands.replaced_by(before.demands)
         case Type.WITHDRAWN:
@@ -211,14 +196,9 @@ def apply_accepted(line: Line, event: Event) -> Line:
 
 
 def _opened(line: Line, event: Event) -> Line:
-    trials = dict(line.trials)
-    if line.open is not None:  # only events of the first version ignore an open rollout
-        abandoned = trials[line.open]
-        trials[line.open] = replace(abandoned, phase=Phase.ROLLED_BACK, before_pause=None)
-    earlier = trials.pop(event.rollout_id, None)
-    trials[event.rollout_id] = Trial(
+    trial = Trial(
         event.rollout_id,
-        event.seq if earlier is None else earlier.seq + 1,
+        event.seq,
         Phase.PROPOSED,
         None,
         event.challengers,
@@ -230,6 +210,7 @@ def _opened(line: Line, event: Event) -> Line:
         event.actor,
         event.demands,
     )
+    trials = {**line.trials, event.rollout_id: trial}
     return Line(line.champions, trials, event.rollout_id, line.demands.tightened_by(event.demands))
 
 

@@ -1,8 +1,7 @@
-"""Reading of rollout events from the values of records, in both versions of the contract."""
+"""Reading of rollout events from the values of records."""
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -10,53 +9,34 @@ import orjson
 from models.errors import ModelError
 from models.policy import Policy
 from models.registry import ModelRef
-from models.rollouts.events import (
-    CANARY,
-    FIELDS,
-    Challenger,
-    Demands,
-    Event,
-    Type,
-    installation,
-    withdrawal,
-)
+from models.rollouts.events import CANARY, FIELDS, Challenger, Demands, Event, Type
 from streaming_job.contracts import Contract, ContractError, validate
 
+_NAME = Contract.MODEL_ROLLOUT.value
 
-def read(value: bytes) -> tuple[Event, ...]:
+
+def read(value: bytes) -> Event:
     """Read a record's value; unknown fields are ignored.
 
-    Returns:
-        One event; two for a rollout of the first version: proposed and promoted.
-
     Raises:
-        ContractError: the record follows neither model-rollout.v2 nor the first version.
+        ContractError: the record does not follow model-rollout.v2, for example because it has another
+            `schema_version`.
     """
     try:
         record: Any = json.loads(value.decode())
     except (ValueError, RecursionError) as error:
-        raise ContractError(f"not a model-rollout.v2: no JSON: {error}; correct the producer") from error
-    contract, parse = _version_of(record)
-    validate(contract, record)
+        raise ContractError(f"not a {_NAME}: no JSON: {error}; correct the producer") from error
+    validate(Contract.MODEL_ROLLOUT, record)
     try:
-        events = parse(record)
+        event = _event(record)
         # refuse values that only Python's JSON accepts: lone surrogates, integers beyond 64 bits
-        for event in events:
-            orjson.dumps(event.fields())
+        orjson.dumps(event.fields())
     except (ModelError, TypeError, OverflowError) as error:
-        raise ContractError(f"not a {contract.value}: {error}; correct the producer") from error
-    return events
+        raise ContractError(f"not a {_NAME}: {error}; correct the producer") from error
+    return event
 
 
-def _version_of(record: Any) -> tuple[Contract, Callable[[dict[str, Any]], tuple[Event, ...]]]:
-    if isinstance(record, dict) and "withdraws" in record:
-        return Contract.MODEL_WITHDRAWAL_V1, _withdrawal_v1
-    if isinstance(record, dict) and record.get("schema_version") == 1:
-        return Contract.MODEL_ROLLOUT_V1, _rollout_v1
-    return Contract.MODEL_ROLLOUT, _event
-
-
-def _event(record: dict[str, Any]) -> tuple[Event, ...]:
+def _event(record: dict[str, Any]) -> Event:
     kind = Type(record["type"])
     if record["expected_seq"] != record["seq"] - 1:
         raise ModelError(f"expected_seq {record['expected_seq']} is not seq {record['seq']} minus one")
@@ -71,11 +51,9 @@ def _event(record: dict[str, Any]) -> tuple[Event, ...]:
         own["demands"] = Demands(demands.get("four_eyes"), None if share is None else int(share))
     if "share_bp" in own:
         own["share_bp"] = int(own["share_bp"])
-    return (
-        Event(
-            kind, record["rollout_id"], int(record["seq"]), record["idempotency_key"], record["actor"],
-            record["reason"], int(record["created_at"]), record["approved_by"], **own,
-        ),
+    return Event(
+        kind, record["rollout_id"], int(record["seq"]), record["idempotency_key"], record["actor"],
+        record["reason"], int(record["created_at"]), record["approved_by"], **own,
     )  # fmt: skip
 
 
@@ -94,27 +72,3 @@ def _require_distinct(challengers: tuple[Challenger, ...]) -> None:
         raise ModelError("two challengers have the same name")
     if sum(challenger.role == CANARY for challenger in challengers) > 1:
         raise ModelError("more than one challenger has the role canary")
-
-
-def _rollout_v1(record: dict[str, Any]) -> tuple[Event, ...]:
-    events = installation(
-        ModelRef.from_json(record["model"]),
-        Policy.from_json(record["policy"]),
-        record["rollout_id"],
-        record["created_by"],
-        int(record["created_at"]),
-        reason="",
-    )
-    return tuple(_of_version_1(event) for event in events)
-
-
-def _withdrawal_v1(record: dict[str, Any]) -> tuple[Event, ...]:
-    event = withdrawal(
-        record["withdraws"], 3, record["created_by"], record["reason"], int(record["created_at"]),
-        from_the_beginning=record["from_the_beginning"],
-    )  # fmt: skip
-    return (_of_version_1(event),)
-
-
-def _of_version_1(event: Event) -> Event:
-    return replace(event, schema_version=1)

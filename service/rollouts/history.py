@@ -25,7 +25,7 @@ class Entry:
     """An event of the topic."""
 
     offset: int
-    """Offset of its record; a record of version 1 may hold two events."""
+    """Offset of its record."""
     timestamp: int
     """Kafka timestamp, ms, from which on the event is in force."""
     event: Event
@@ -61,11 +61,11 @@ class History:
                 continue
             end = record.offset + 1
             try:
-                read = reading.read(record.value)
+                event = reading.read(record.value)
             except ContractError:
                 unreadable += 1
                 continue
-            new += [Entry(record.offset, record.timestamp, event) for event in read]
+            new.append(Entry(record.offset, record.timestamp, event))
         line, folded = _folded(self.line, new, set_aside)
         return History(line, (*self.entries, *folded), unreadable, end)
 

@@ -40,8 +40,8 @@ def labelled_trial(history: History, trial: Trial) -> LabelledTrial | None:
         is_own = event.rollout_id == trial.rollout_id
         if since is None:
             since = latest if is_own and event.type is Type.SHADOW_STARTED else None
-        elif (is_own and event.type in ENDS) or (event.type is Type.PROPOSED and event.schema_version == 1):
-            until = latest  # a proposal of schema version 1 ends an open rollout
+        elif is_own and event.type in ENDS:
+            until = latest
             break
     if since is None:
         return None

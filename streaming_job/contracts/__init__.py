@@ -20,7 +20,7 @@ class ContractError(FraudError):
 
 
 class Contract(StrEnum):
-    """The record types, by the name of their schema; those whose member ends in _V1 are only read."""
+    """The record types, by the name of their schema."""
 
     TRANSACTION = "transaction.v1"
     PROFILE = "profile.v1"
@@ -32,8 +32,6 @@ class Contract(StrEnum):
     DEAD_LETTER = "dead-letter.v1"
     JOB_PROGRESS = "job-progress.v2"
     MODEL_ROLLOUT = "model-rollout.v2"
-    MODEL_ROLLOUT_V1 = "model-rollout.v1"
-    MODEL_WITHDRAWAL_V1 = "model-withdrawal.v1"
     AUDIT_RECORD = "audit-record.v1"
 
 

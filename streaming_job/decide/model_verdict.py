@@ -9,17 +9,13 @@ from models.rollouts.events import Event
 from models.rollouts.state import Plan
 from models.scoring import Scorer
 from streaming_job.contracts import Reason
-from streaming_job.decide.rollout_history import Verdict
+from streaming_job.decide.rollout_history import GOOD, Verdict
 
 log = logging.getLogger(__name__)
 
 
 class ModelJudge:
-    """Judge of proposals, which loads their models.
-
-    Verdicts of earlier runs are final, except on a version 1 proposal that was set aside because the release
-    did not compute its model's features.
-    """
+    """Judge of proposals, which loads their models; verdicts of earlier runs are final."""
 
     def __init__(
         self, load: Callable[[ModelRef], Scorer], judged_up_to: int, reasons: Mapping[int, str]
@@ -39,11 +35,8 @@ class ModelJudge:
         Raises:
             ModelUnavailableError: registry or files cannot be reached, and no other champion can decide.
         """
-        reason = self._reasons.get(offset)
-        # a release that lacks features sets a version 1 record aside without judging its model: judge it now
-        is_open = reason == Reason.INCOMPATIBLE_FEATURES and proposal.schema_version == 1
-        if offset < self._judged_up_to and not is_open:
-            return Verdict() if reason is None else Verdict(reason)
+        if offset < self._judged_up_to:
+            return Verdict(self._reasons.get(offset, GOOD))
         for challenger in proposal.challengers:
             verdict = self._judge(challenger.model, is_replaceable)
             if verdict != Verdict():

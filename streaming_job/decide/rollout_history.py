@@ -4,8 +4,8 @@ The plan of a transaction follows from the rollout events that had arrived befor
 withdrawal "from the beginning", and transactions before the first plan.) Events are folded in the order of
 their offsets by `models.rollouts.machine`. The verdict on an event (accepted, or refused with a reason) is
 kept with it in the state, so a restart, another release or a changed registry does not change the history.
-There are two exceptions. Champions and challengers that need features that a release does not compute are
-passed over until a release computes them. And each restore judges events of version 1 again (`_judged_v1`).
+There is one exception: champions and challengers that need features that a release does not compute are
+passed over until a release computes them.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,8 +30,7 @@ from streaming_job.decide.plans_in_force import Step, plans_in_force
 from streaming_job.decode.strict import MAX_RECORD_BYTES
 
 GOOD, UNJUDGED = "good", ""
-"""Verdict codes that are no reasons. UNJUDGED: not judged yet, or, for some events of version 1,
-judged again at each restore."""
+"""Verdict codes that are no reasons. UNJUDGED: not judged yet."""
 
 
 class NoRolloutError(FraudError):
@@ -76,7 +75,7 @@ def _letter(record: RolloutRecord, topics: Topics, verdict: Verdict) -> DeadLett
 
 
 @lru_cache(maxsize=16_384)
-def _accepted(text: str) -> tuple[Event, ...]:
+def _accepted(text: str) -> Event:
     """Parse a stored record; cached, because every opening of a key group restores the history."""
     return reading.read(text.encode())
 
@@ -95,8 +94,6 @@ class RolloutHistory:
     """Accepted events that changed something, in offset order."""
     line: Line = field(default_factory=Line)
     """The rollouts that follow from the accepted events."""
-    _proposed: set[str] = field(default_factory=set)
-    """rollout_ids of all proposals, including refused ones."""
     _in_force: list[tuple[int, Plan]] = field(default_factory=list)
     """(arrival in ms from which the plan is in force, plan), ascending."""
 
@@ -144,20 +141,13 @@ class RolloutHistory:
         return history
 
     def _add(self, arrival: int, offset: int, text: str, code: str, judge: Judge) -> Verdict:
-        parsed = _accepted(text)
-        first = parsed[0]
-        if first.schema_version == 1:
-            verdict, code = self._judged_v1(first, offset, code, judge)
-        else:
-            verdict = Verdict(code) if code != UNJUDGED else self._judged(first, offset, judge)
-            code = verdict.code
-        if first.type is Type.PROPOSED:
-            self._proposed.add(first.rollout_id)
-            if verdict.code not in (GOOD, Reason.ROLLOUT_CONFLICT):
-                self.set_aside[offset] = verdict.code
-        self.records.append((arrival, offset, text, code))
-        if verdict.code == GOOD:
-            self._move(arrival, offset, parsed)
+        event = _accepted(text)
+        verdict = Verdict(code) if code != UNJUDGED else self._judged(event, offset, judge)
+        if event.type is Type.PROPOSED and verdict.code not in (GOOD, Reason.ROLLOUT_CONFLICT):
+            self.set_aside[offset] = verdict.code
+        self.records.append((arrival, offset, text, verdict.code))
+        if verdict.code == GOOD and not machine.is_repetition(self.line, event):
+            self._move(arrival, offset, event)
         return verdict
 
     def _judged(self, event: Event, offset: int, judge: Judge) -> Verdict:
@@ -170,33 +160,11 @@ class RolloutHistory:
         except ConflictError as conflict:
             return Verdict(conflict.reason.value, str(conflict))
         if event.type is Type.WITHDRAWN and not self._decides_without(event.rollout_id):
-            return _last_rollout(event.rollout_id)
+            return Verdict(
+                Reason.LAST_ROLLOUT.value,
+                f"nothing could decide without {event.rollout_id}; promote another model first",
+            )
         return self._of_models(event, offset, judge) if event.type is Type.PROPOSED else Verdict()
-
-    def _judged_v1(self, event: Event, offset: int, code: str, judge: Judge) -> tuple[Verdict, str]:
-        """Judge an event of version 1; return the verdict, and the code to keep in the state.
-
-        Each restore judges the event again; only the verdict on its model is kept. So a model whose features
-        were lacking is usable as soon as a release computes them.
-        """
-        if event.type is Type.PROPOSED:
-            verdict = self._by_one_person(event) or self._lacking(event)
-            if verdict is None:
-                verdict = Verdict(code) if code != UNJUDGED else judge(event, offset, bool(self._usable()))
-                code = verdict.code
-            return verdict, code
-        if event.rollout_id not in self._proposed:
-            return _unknown_rollout(event.rollout_id), code
-        if self._usable() and not self._decides_without(event.rollout_id):
-            return _last_rollout(event.rollout_id), code
-        return self._by_one_person(event) or Verdict(), code
-
-    def _by_one_person(self, event: Event) -> Verdict | None:
-        try:
-            machine.require_second_person(self.line, event)
-        except ConflictError as conflict:
-            return Verdict(conflict.reason.value, str(conflict))
-        return None
 
     def _of_models(self, event: Event, offset: int, judge: Judge) -> Verdict:
         return self._lacking(event) or judge(event, offset, bool(self._usable()))
@@ -217,17 +185,11 @@ class RolloutHistory:
             f"{who} does not compute {', '.join(missing)}; roll out a model without them, or run {instead}",
         )
 
-    def _move(self, arrival: int, offset: int, parsed: Sequence[Event]) -> None:
-        before = self.line
-        for event in parsed:
-            is_known = event.rollout_id in self.line.trials
-            if (is_known or event.type is Type.PROPOSED) and not machine.is_repetition(self.line, event):
-                self.line = machine.apply_accepted(self.line, event)
-        if self.line is not before:
-            # an event replaces earlier ones even if the brokers' clocks gave it an earlier arrival
-            since = max(arrival, self.steps[-1].since if self.steps else 0)
-            plan = machine.plan(self.line)
-            self.steps.append(Step(since, offset, parsed[-1], self.line.champions, plan))
+    def _move(self, arrival: int, offset: int, event: Event) -> None:
+        self.line = machine.apply_accepted(self.line, event)
+        # an event replaces earlier ones even if the brokers' clocks gave it an earlier arrival
+        since = max(arrival, self.steps[-1].since if self.steps else 0)
+        self.steps.append(Step(since, offset, event, self.line.champions, machine.plan(self.line)))
 
     def _can_compute(self, model: ModelRef) -> bool:
         return not lacking(model.features, self.computed)
@@ -256,14 +218,3 @@ class RolloutHistory:
         starts = np.array([since for since, _ in self._in_force], dtype=np.int64)
         numbers = np.maximum(np.searchsorted(starts, arrivals, side="right") - 1, 0)
         return [plan for _, plan in self._in_force], numbers
-
-
-def _unknown_rollout(rollout_id: str) -> Verdict:
-    return Verdict(Reason.UNKNOWN_ROLLOUT.value, f"there is no rollout {rollout_id} before this event")
-
-
-def _last_rollout(rollout_id: str) -> Verdict:
-    return Verdict(
-        Reason.LAST_ROLLOUT.value,
-        f"nothing could decide without {rollout_id}; promote another model first",
-    )

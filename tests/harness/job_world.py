@@ -16,7 +16,8 @@ from feature_store.catalogue import IDENTITIES, NAMES, names_of
 from feature_store.merchants.catalogue import ALL_NAMES
 from feature_store.training import training_set
 from harness.group_batches import Group, merged
-from harness.rollout_records import rollout_v1, withdrawal_v1
+from harness.rollout_records import event as rollout_event
+from harness.rollout_records import installed
 from loadtests.oracle import Kind, Oracle, ProfileLog, Record, RolloutLog
 from loadtests.oracle import Outcome as Expected
 from loadtests.oracle import Rules as OracleRules
@@ -25,10 +26,15 @@ from models.feature_bins import bins_of
 from models.percentiles import quantiles
 from models.policy import Policy
 from models.registry import ModelRef
-from models.rollouts.events import Event
+from models.rollouts import machine
+from models.rollouts.events import Event, Type
+from models.rollouts.machine import ConflictError
+from models.rollouts.reading import read
+from models.rollouts.state import Line
 from models.scoring import Scorer
 from models.train import train
 from models.trees import compile_trees
+from streaming_job.contracts import ContractError
 from streaming_job.contracts.topics import Topics
 from streaming_job.decode.transactions import TimeLimits
 from streaming_job.facts.table import MerchantRules
@@ -138,17 +144,31 @@ class World:
         model: ModelRef | None = None,
         missing_profile: str = "score",
     ) -> None:
-        """Append a rollout as a model-rollout.v1; `arrival` in ms from START."""
+        """Append a proposal and its promotion; `arrival` in ms from START."""
         policy = Policy(threshold, max_count_5m, missing_profile)
-        self.raw_rollout(rollout_v1(name, model or model_ref(version), policy), arrival)
+        for event in installed(name, model or model_ref(version), policy):
+            self.event(event, arrival)
 
     def withdraw(self, name: str, arrival: int, *, from_the_beginning: bool = False) -> None:
-        """Append the withdrawal of a rollout as a model-withdrawal.v1; `arrival` in ms from START."""
-        self.raw_rollout(withdrawal_v1(name, from_the_beginning=from_the_beginning), arrival)
+        """Append the withdrawal of a rollout; `arrival` in ms from START."""
+        trial = self.line().trials.get(name)
+        seq = 1 if trial is None else trial.seq + 1
+        event = rollout_event(Type.WITHDRAWN, name, seq, from_the_beginning=from_the_beginning)
+        self.event(event, arrival)
 
     def event(self, event: Event, arrival: int) -> None:
         """Append a rollout event; `arrival` in ms from START."""
         self.raw_rollout(event.to_json(), arrival)
+
+    def line(self) -> Line:
+        """The rollouts after the log so far, if the job can use every model."""
+        line = Line()
+        for record in self.rollouts:
+            try:
+                line = machine.apply(line, read(record.value or b""))
+            except (ContractError, ConflictError):  # broken, or refused
+                continue
+        return line
 
     def raw_rollout(self, value: bytes | None, arrival: int = 0) -> None:
         """Append a record of any content to the rollouts."""

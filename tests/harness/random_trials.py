@@ -1,4 +1,4 @@
-"""Random rollouts by the second version of the contract: canaries, pauses, breaches, rollbacks."""
+"""Random rollouts: canaries, pauses, breaches, rollbacks."""
 
 import random
 from dataclasses import replace
@@ -11,8 +11,6 @@ from models.policy import Policy
 from models.registry import ModelRef
 from models.rollouts import machine
 from models.rollouts.events import Demands, Event, Type
-from models.rollouts.reading import read
-from models.rollouts.state import Line
 from models.scoring import Scorer
 
 RAISES, NO_NUMBER = model_ref("6"), model_ref("7")
@@ -73,13 +71,7 @@ def random_event(rng: random.Random, world: World) -> Event:
 
 
 def _random_event(rng: random.Random, world: World) -> Event:
-    line = Line()
-    for record in world.rollouts:
-        try:
-            for parsed in read(record.value or b""):
-                line = machine.apply(line, parsed)
-        except Exception:  # broken, or refused
-            continue
+    line = world.line()
     name = line.open or next(reversed(line.trials), "none")
     kinds = machine.allowed(line, name)
     if line.open is None and (not kinds or rng.random() < 0.8):

@@ -9,8 +9,8 @@ from harness.random_trials import random_event
 def random_world(seed: int, n: int = 150, partitions: int = 1, *, trials: bool = False) -> World:
     """A log of a dozen cards: transactions, profile changes, rollouts.
 
-    Some transactions are late, repeated, broken or in a wrong partition. `trials`: also rollouts by the
-    second version of the contract, and models that fail (which `random_trials.load_any` loads).
+    Some transactions are late, repeated, broken or in a wrong partition. `trials`: also rollouts with
+    challengers, and models that fail (which `random_trials.load_any` loads).
     """
     rng = random.Random(seed)
     world = World(rollout=False, partitions=partitions)

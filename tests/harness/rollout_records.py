@@ -1,34 +1,18 @@
-"""Records of the model-rollouts topic: events, and records by the first contracts, which are still read."""
+"""Events of the model-rollouts topic."""
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any
 
 from models.policy import Policy
 from models.registry import ModelRef
-from models.rollouts.events import FIELDS, Challenger, Event, Type
+from models.rollouts.events import FIELDS, Challenger, Event, Type, installation
 
 AT = 1_780_000_200_000
 
 
-def rollout_v1(name: str, model: ModelRef, policy: Policy) -> bytes:
-    """A model-rollout.v1: promotes a model."""
-    output = {key: getattr(policy, key) for key in ("threshold", "max_count_5m", "missing_profile")}
-    fields = {
-        "schema_version": 1, "rollout_id": name, "model": asdict(model), "policy": output,
-        "created_by": "test", "created_at": AT, "role": "champion",
-    }  # fmt: skip
-    return json.dumps(fields, separators=(",", ":")).encode()
-
-
-def withdrawal_v1(name: str, *, from_the_beginning: bool = False) -> bytes:
-    """A model-withdrawal.v1: withdraws the rollouts of a name."""
-    fields = {
-        "schema_version": 1, "withdraws": name, "from_the_beginning": from_the_beginning, "reason": "because",
-        "created_by": "test", "created_at": AT,
-    }  # fmt: skip
-    return json.dumps(fields, separators=(",", ":")).encode()
+def installed(name: str, model: ModelRef, policy: Policy) -> tuple[Event, Event]:
+    """The two events that make a model the champion without a trial."""
+    return installation(model, policy, name, "test", AT)
 
 
 def event(kind: Type, name: str, seq: int, **fields: Any) -> Event:

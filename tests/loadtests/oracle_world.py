@@ -101,23 +101,16 @@ class World:
         self.rollout("r1", arrival=0, threshold=threshold, max_count_5m=max_count_5m)
 
     def rollout(self, rollout_id: str, *, arrival: int, threshold: float, max_count_5m: int = 10) -> None:
-        value = {
-            "schema_version": 1,
-            "rollout_id": rollout_id,
-            "role": "champion",
-            "model": model(),
-            "policy": {"threshold": threshold, "max_count_5m": max_count_5m},
-            "created_by": "test",
-            "created_at": arrival,
-        }
-        self.raw_rollout(value, arrival)
+        only = challenger("challenger", "1", threshold=threshold, max_count_5m=max_count_5m)
+        self.propose(rollout_id, only, arrival=arrival, champion=None, any_champion=True)
+        self.event("promoted", rollout_id, 2, arrival=arrival, challenger="challenger")
 
     def raw_rollout(self, value: dict[str, Any], arrival: int) -> None:
         text = json.dumps(value).encode()
         self.rollouts.append(Record("model-rollouts", 0, len(self.rollouts), arrival, b"r", text))
 
     def event(self, kind: str, rollout_id: str, seq: int, *, arrival: int = START, **fields: Any) -> None:
-        """Append a rollout event of schema version 2; `arrival` in ms since 1970."""
+        """Append a rollout event; `arrival` in ms since 1970."""
         value = {
             "schema_version": 2,
             "type": kind,

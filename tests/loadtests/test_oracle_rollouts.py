@@ -3,15 +3,11 @@
 from typing import Any
 
 import pytest
-from harness.memory_rollouts import ref
-from harness.rollout_records import rollout_v1
 from oracle_world import START, World, challenger, model
 
-from loadtests.oracle import RolloutLog, rollout_events
+from loadtests.oracle import RolloutLog
 from loadtests.oracle.rollouts import Plan
 from models.errors import ModelError, ModelMissingError
-from models.policy import Policy
-from models.rollouts import reading
 from streaming_job.contracts import Reason
 
 pytestmark = pytest.mark.unit
@@ -25,8 +21,8 @@ def folded(world: World, **options: Any) -> tuple[RolloutLog, list[Reason | None
 
 
 def reasons(world: World) -> list[Reason | None]:
-    """Reasons (None: not refused) of the records after the first two: the first champion and a proposal."""
-    return folded(world)[1][2:]
+    """Reasons (None: not refused) of the records after the first champion's two and a proposal."""
+    return folded(world)[1][3:]
 
 
 @pytest.fixture
@@ -57,7 +53,7 @@ def test_phases_from_shadow_to_promotion(world):
     world.event("promoted", "x", 7, arrival=START + 6, challenger="b")
     world.event("withdrawn", "x", 8, arrival=START + 7, from_the_beginning=False)
     log, refused = folded(world)
-    assert refused == [None] * 9
+    assert refused == [None] * 10
     assert [scored(log.plan(START + at)) for at in range(-1, 8)] == [
         ("r1", [], "", 0),
         ("r1", [], "", 0),
@@ -104,7 +100,7 @@ def test_after_a_breach_only_the_champion_scores(world):
     world.event("breached", "x", 3, arrival=START + 1, challenger="b", guard="failures", verdict={})
     world.event("rolled_back", "x", 4, arrival=START + 2)
     log, refused = folded(world)
-    assert refused[2:] == [None] * 3
+    assert refused[3:] == [None] * 3
     assert [scored(log.plan(START + at))[1] for at in (0, 1, 2)] == [["b", "s"], [], []]
 
 
@@ -123,6 +119,8 @@ def test_after_a_breach_only_the_champion_scores(world):
         ("shadow_started", 2, {"rollout_id": "y"}, Reason.UNKNOWN_ROLLOUT),
         ("shadow_started", 2, {"expected_seq": 0}, Reason.INVALID_VALUE),
         ("shadow_started", 2, {"schema_version": 3}, Reason.INVALID_VALUE),
+        ("shadow_started", 2, {"schema_version": 1}, Reason.INVALID_VALUE),
+        ("shadow_started", 2, {"schema_version": True}, Reason.INVALID_VALUE),
         ("shadow_started", 2, {"actor": ""}, Reason.INVALID_VALUE),
         ("shadow_started", 2, {"share_bp": 0}, Reason.INVALID_VALUE),
         ("shadow_started", 2, {"reason": "\ud800"}, Reason.INVALID_VALUE),
@@ -162,7 +160,7 @@ def test_proposals_are_refused_with_their_reason(fields, reason):
     world = World()
     given = {"champion": model(), "guards": None, "line": "l", "challengers": [challenger()], **fields}
     world.event("proposed", "x", 1, **given)
-    assert folded(world)[1] == [None, reason]
+    assert folded(world)[1] == [None, None, reason]
 
 
 def test_second_open_rollout_and_an_old_name_are_conflicts(world):
@@ -192,22 +190,12 @@ def test_proposal_whose_model_cannot_decide_is_refused_whole(world, fault, reaso
 
     world.event("shadow_started", "x", 2)
     log, refused = folded(world, load=load)
-    assert refused == [None, reason, Reason.UNKNOWN_ROLLOUT]
+    assert refused == [None, None, reason, Reason.UNKNOWN_ROLLOUT]
     assert scored(log.plan()) == ("r1", [], "", 0)
 
 
 def test_models_that_the_job_could_not_load_are_set_aside_as_it_reports(world):
-    assert folded(world, unavailable={1})[1] == [None, Reason.MODEL_UNAVAILABLE]
-
-
-def test_rollout_of_version_1_decides_at_once_and_ends_what_is_open(world):
-    world.event("shadow_started", "x", 2)
-    world.rollout("r2", arrival=START + 1, threshold=0.1)
-    world.event("paused", "x", 3, arrival=START + 2)
-    log, refused = folded(world)
-    assert refused[2:] == [None, None, Reason.ROLLOUT_CONFLICT]
-    assert scored(log.plan(START + 1)) == ("r2", [], "", 0)
-    assert log.plan().champion.version == 1
+    assert folded(world, unavailable={2})[1] == [None, None, Reason.MODEL_UNAVAILABLE]
 
 
 def test_withdrawals_bring_back_the_champion_before_and_the_last_one_stays(world):
@@ -218,7 +206,7 @@ def test_withdrawals_bring_back_the_champion_before_and_the_last_one_stays(world
     world.event("withdrawn", "r1", 3, arrival=START + 4, from_the_beginning=False)
     world.event("withdrawn", "x", 3, arrival=START + 5, from_the_beginning=False)
     log, refused = folded(world)
-    assert refused[2:] == [Reason.LAST_ROLLOUT, None, None, None, None, Reason.LAST_ROLLOUT]
+    assert refused[3:] == [Reason.LAST_ROLLOUT, None, None, None, None, None, Reason.LAST_ROLLOUT]
     champions = [log.plan(START + at).champion.rollout_id for at in range(6)]
     assert champions == ["r1", "x", "r2", "x", "x", "x"]
 
@@ -227,7 +215,7 @@ def test_withdrawn_from_the_beginning_never_decided(world):
     world.event("promoted", "x", 2, arrival=START + 1, challenger="b")
     world.event("withdrawn", "x", 3, arrival=START + 9, from_the_beginning=True)
     log, refused = folded(world)
-    assert refused[2:] == [None, None]
+    assert refused[3:] == [None, None]
     assert {log.plan(START + at).champion.rollout_id for at in (0, 1, 5, 9)} == {"r1"}
 
 
@@ -238,7 +226,7 @@ def test_an_event_with_an_earlier_timestamp_takes_effect_with_the_one_before(wor
     assert [scored(log.plan(START + at))[2:] for at in (15, 20)] == [("", 0), ("b", 100)]
 
 
-def test_the_first_champion_of_version_2_decides_earlier_transactions():
+def test_the_first_champion_decides_earlier_transactions():
     world = World()
     world.rollouts.clear()
     world.propose("x", challenger(), arrival=START + 5, champion=None)
@@ -253,13 +241,6 @@ def test_without_a_champion_there_is_no_plan():
     world.rollouts.clear()
     world.propose("x", challenger(), champion=None)
     assert folded(world)[0].plan() is None
-
-
-@pytest.mark.parametrize("most", [2**53, 2**64 - 1])
-def test_oracle_and_job_read_the_largest_counts_of_the_first_version(most):
-    record = rollout_v1("x", ref(1), Policy(0.5, most))
-    assert rollout_events.read(record)[0].candidates[0].policy.max_count_5m == most
-    assert reading.read(record)[0].challengers[0].policy.max_count_5m == most
 
 
 def approved(person: str) -> dict[str, str]:
@@ -279,9 +260,8 @@ def test_a_promotion_by_one_person_is_refused_where_the_log_demands_two():
     world.event("resumed", "x", 5, idempotency_key="r", **approved("ada"))
     world.event("promoted", "x", 6, challenger="b")
     world.event("promoted", "x", 6, idempotency_key="p", challenger="b", **approved("ada"))
-    world.rollout("one person", arrival=START, threshold=0.5)
     missing = Reason.SECOND_PERSON_MISSING
-    assert reasons(world) == [None, missing, missing, None, None, missing, None, missing, None, missing]
+    assert reasons(world) == [None, missing, missing, None, None, missing, None, missing, None]
 
 
 def test_a_small_share_needs_a_second_person_for_a_weaker_policy_or_weaker_guards():

@@ -5,7 +5,7 @@ from functools import reduce
 from typing import Any
 
 import pytest
-from harness.rollout_records import challenger, event, proposed, rollout_v1, withdrawal_v1
+from harness.rollout_records import challenger, event, proposed
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +19,6 @@ from models.registry import ModelRef
 from models.rollouts import authority
 from models.rollouts.events import NO_DEMANDS, Demands, Event, Type, installation
 from models.rollouts.machine import ConflictError, apply
-from models.rollouts.reading import read
 from models.rollouts.state import Line
 from streaming_job.contracts import Reason
 
@@ -247,15 +246,6 @@ def test_no_event_ends_a_rollout_only_with_a_second_person() -> None:
     line = line_of(by("bob", canary(5_000)), demands=FOUR_EYES)
     for kind in (Type.PAUSED, Type.BREACHED, Type.ROLLED_BACK):
         assert refusal(line, event(kind, "r", 4)) is None
-
-
-def test_records_of_the_first_version_have_no_second_person() -> None:
-    line = apply(line_of(demands=FOUR_EYES), event(Type.ROLLED_BACK, "r", 3))
-    (made, promoted) = read(rollout_v1("old", model("3"), Policy(0.9, 6)))
-    assert refusal(line, made) is Reason.SECOND_PERSON_MISSING
-    assert refusal(line, promoted) is Reason.UNKNOWN_ROLLOUT
-    (withdrawal,) = read(withdrawal_v1("first"))
-    assert refusal(line, withdrawal) is Reason.LAST_ROLLOUT
 
 
 def test_a_demand_tightens_at_once_and_loosens_only_with_a_promotion() -> None:

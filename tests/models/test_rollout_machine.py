@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import reduce
 
 import pytest
-from harness.rollout_records import challenger, event, proposed, rollout_v1, withdrawal_v1
+from harness.rollout_records import challenger, event, proposed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +13,6 @@ from models.registry import ModelRef
 from models.rollouts import machine
 from models.rollouts.events import Event, Type, installation
 from models.rollouts.machine import ConflictError, allowed, apply, plan
-from models.rollouts.reading import read
 from models.rollouts.state import FINAL, TRIED, Line, Phase
 from streaming_job.contracts import Reason
 
@@ -176,24 +175,6 @@ def test_repetition_is_ignored_and_a_reused_key_is_refused() -> None:
         assert refusal(line, replace(result, reason="other")) is Reason.ROLLOUT_CONFLICT
     key = way_to(Phase.CANARY)[1].idempotency_key
     assert refusal(line, following(line, Type.PAUSED, idempotency_key=key)) is Reason.ROLLOUT_CONFLICT
-
-
-def test_rollout_of_the_first_version_decides_at_once_and_rolls_an_open_one_back() -> None:
-    for phase in Phase:
-        line = at(phase)
-        for record in read(rollout_v1("r", model("9"), Policy(0.5, 6))):
-            line = apply(line, record)
-        result = plan(line)
-        assert result is not None
-        assert (result.champion.model, line.open) == (model("9"), None)
-        for record in read(rollout_v1("old", model("8"), Policy(0.5, 6))):
-            line = apply(line, record)
-        (withdrawn,) = read(withdrawal_v1("old"))
-        assert plan(apply(line, withdrawn)) == result
-    open_line = at(Phase.CANARY)
-    for record in read(rollout_v1("old", model("8"), Policy(0.5, 6))):
-        open_line = apply(open_line, record)
-    assert open_line.trials["r"].phase is Phase.ROLLED_BACK
 
 
 KINDS = st.sampled_from([kind for kind in Type if kind is not Type.PROPOSED])

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.memory_rollouts import ADA, BOB, START, KnownModels, MemoryRollouts, proposal, ref
-from harness.rollout_records import event, rollout_v1
+from harness.memory_rollouts import ADA, BOB, START, KnownModels, MemoryRollouts, proposal
+from harness.rollout_records import event
 from trial_progress import COUNTS, trial_progress
 
 from models.guards.counts import Labelled
 from models.guards.findings import Outcome
 from models.guards.verdict import recomputed
-from models.policy import Policy
 from models.rollouts.events import Type
 from models.rollouts.state import Phase, Trial
 from service.precision.trial import LabelCounts, LabelledTrial
@@ -22,7 +21,6 @@ from service.rollouts.assessment import assess
 from service.rollouts.desk import Desk
 from service.rollouts.errors import DeskError
 from service.rollouts.guard_watch import GuardWatch
-from service.rollouts.history import Record
 from service.rollouts.reading import Job
 from service.rollouts.requests import Step
 from service.settings import ServiceSettings
@@ -211,17 +209,6 @@ def test_a_trial_is_followed_from_its_shadow_until_its_challengers_are_no_longer
     assert over == LabelledTrial("r2", ("next",), START + 3 * 60_000, START + 7 * 60_000)
     assert over.covers(START + 7 * 60_000 - 1)
     assert not over.covers(START + 7 * 60_000)
-
-
-def test_a_rollout_of_the_first_version_ends_the_open_one() -> None:
-    world = World(None)
-    log = world.log
-    at = START + 60_000 * len(log.records)
-    log.records.append(Record(2 * len(log.records), at, rollout_v1("old", ref(5), Policy(0.5, 6))))
-    history = log.history()
-    over = labelling.labelled_trial(history, history.line.trials["r2"])
-    assert over is not None
-    assert over.until == at
 
 
 def test_guards_of_another_release_are_not_followed() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 from confluent_kafka import KafkaError, Message, Producer, TopicPartition
-from harness.rollout_records import rollout_v1
+from harness.rollout_records import installed
 from typer.testing import CliRunner
 
 from deploy.local import topics as broker
@@ -39,7 +39,8 @@ LARGE_KEY = b"k" * 300_000
 def rollout(size: int, name: str) -> bytes:
     """A valid rollout with a note of a given size."""
     model = ModelRef("fraud", "1", "models:/fraud/1", "0" * 64, ("amount:1",))
-    fields = json.loads(rollout_v1(name, model, Policy(0.5, 10)))
+    proposal, _ = installed(name, model, Policy(0.5, 10))
+    fields = json.loads(proposal.to_json())
     return json.dumps({**fields, "note": "x" * size}).encode()
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import orjson
 import pytest
 from harness.job_world import TOPICS, model_ref, newer_ref, scorer, subset_ref
-from harness.rollout_records import challenger, event, proposed, rollout_v1, withdrawal_v1
+from harness.rollout_records import challenger, event, proposed
 
 from feature_store.catalogue import IDENTITIES
 from feature_store.merchants.catalogue import computed
@@ -23,14 +23,24 @@ from streaming_job.decide.rollout_history import NoRolloutError, RolloutHistory,
 pytestmark = pytest.mark.unit
 
 
-def record(offset: int, arrival: int, name: str = "", model: ModelRef | None = None) -> RolloutRecord:
-    value = rollout_v1(name or f"r{offset}", model or model_ref(), Policy(0.5, 10))
-    return RolloutRecord(arrival, offset, value, b"r")
+def events(*told: tuple[int, Event], first: int = 0) -> list[RolloutRecord]:
+    """Records of events, each with its arrival."""
+    return [
+        RolloutRecord(arrival, offset, event.to_json(), b"r")
+        for offset, (arrival, event) in enumerate(told, first)
+    ]
 
 
-def withdrawal(offset: int, arrival: int, name: str, *, from_the_beginning: bool = False) -> RolloutRecord:
-    value = withdrawal_v1(name, from_the_beginning=from_the_beginning)
-    return RolloutRecord(arrival, offset, value, b"r")
+def installed(
+    name: str = "first", arrival: int = 10, model: ModelRef | None = None
+) -> list[tuple[int, Event]]:
+    """A proposal and its promotion, which arrive together."""
+    both = installation(model or model_ref(), Policy(0.5, 10), name, "test", 0)
+    return [(arrival, parsed) for parsed in both]
+
+
+def withdrawn(name: str, arrival: int, seq: int = 3, **fields: bool) -> tuple[int, Event]:
+    return arrival, event(Type.WITHDRAWN, name, seq, **fields)
 
 
 def good(proposal: Event, offset: int, is_replaceable: bool) -> Verdict:
@@ -57,56 +67,69 @@ def test_the_newest_rollout_before_the_arrival_decides() -> None:
     """rollout  r0 at 10    r1 at 20    r2 at 20
     arrival  5  10    19    20          21
     """
-    history, refused = folded(record(0, 10), record(1, 20), record(2, 20))
+    history, refused = folded(*events(*installed("r0", 10), *installed("r1", 20), *installed("r2", 20)))
     assert refused == []
     assert deciding(history, 5, 10, 19, 20, 21) == ["r0", "r0", "r0", "r2", "r2"]
     assert deciding(history) == []
 
 
 def test_a_rollout_with_an_earlier_timestamp_takes_effect_with_the_one_before() -> None:
-    history, _ = folded(record(0, 0), record(1, 20), record(2, 10))
+    history, _ = folded(*events(*installed("r0", 0), *installed("r1", 20), *installed("r2", 10)))
     assert deciding(history, 15, 20) == ["r0", "r2"]
 
 
 def test_records_count_in_the_order_of_their_offsets() -> None:
-    history, _ = folded(record(1, 10), record(0, 10))
-    history.fold([record(2, 10)], TOPICS, good)
-    assert [offset for _, offset, *_ in history.records] == [0, 1, 2]
+    history, _ = folded(*reversed(events(*installed("r0", 10), *installed("r1", 10))))
+    history.fold(events(*installed("r2", 10), first=4), TOPICS, good)
+    assert [offset for _, offset, *_ in history.records] == [0, 1, 2, 3, 4, 5]
     assert deciding(history, 10) == ["r2"]
 
 
 def test_an_invalid_rollout_is_refused_without_effect() -> None:
     history = RolloutHistory()
-    ours = record(1, 10)
-    too_many = (ours.value or b"").replace(b'"max_count_5m":10', b'"max_count_5m":1' + b"0" * 400)
+    ours = events(*installed("r1", 10), first=1)
+    too_many = (ours[0].value or b"").replace(b'"max_count_5m":10', b'"max_count_5m":1' + b"0" * 400)
     records = [
         RolloutRecord(0, 0, None, b"k"),
-        ours,
-        RolloutRecord(20, 2, b"{"),
-        RolloutRecord(20, 3, too_many),
+        *ours,
+        RolloutRecord(20, 3, b"{"),
+        RolloutRecord(20, 4, too_many),
     ]
     refused = history.fold(records, TOPICS, good)
     assert [(letter.offset, letter.arrival, letter.key, letter.reason) for letter in refused] == [
         (0, 0, b"k", Reason.EMPTY_VALUE),
-        (2, 20, None, Reason.INVALID_VALUE),
         (3, 20, None, Reason.INVALID_VALUE),
+        (4, 20, None, Reason.INVALID_VALUE),
     ]
     assert {(letter.topic, letter.partition) for letter in refused} == {(TOPICS.model_rollouts, 0)}
     assert refused[2].value == too_many
     assert deciding(history, 5, 30) == ["r1", "r1"]
 
 
+@pytest.mark.parametrize("version", [1, 3])
+def test_a_record_of_another_schema_version_is_refused_and_the_last_good_one_stays(version: int) -> None:
+    first, second = events(*installed("r0", 10)), events(*installed("r1", 20), first=2)
+    other = [
+        replace(record, value=(record.value or b"").replace(b'_version":2', b'_version":%d' % version))
+        for record in second
+    ]
+    history, refused = folded(*first, *other)
+    assert refused == [(2, Reason.INVALID_VALUE), (3, Reason.INVALID_VALUE)]
+    assert deciding(history, 30) == ["r0"]
+
+
 def test_a_rollout_too_large_for_the_state_is_refused() -> None:
-    """A rollout is padded with blanks to one byte above the limit; without that byte it decides."""
-    value = record(1, 20).value or b""
-    for blanks, reasons, decides in ((65_537, [(1, Reason.RECORD_TOO_LARGE)], "r0"), (65_536, [], "r1")):
-        padded = RolloutRecord(20, 1, value[:-1] + b" " * (blanks - len(value)) + b"}")
-        history, refused = folded(record(0, 10), padded)
+    """A promotion is padded with blanks to one byte above the limit; without that byte the model decides."""
+    *before, last = events(*installed("r0", 10), *installed("r1", 20))
+    value = last.value or b""
+    for blanks, reasons, decides in ((65_537, [(3, Reason.RECORD_TOO_LARGE)], "r0"), (65_536, [], "r1")):
+        padded = replace(last, value=value[:-1] + b" " * (blanks - len(value)) + b"}")
+        history, refused = folded(*before, padded)
         assert refused == reasons
         assert deciding(history, 30) == [decides]
         log = RolloutLog()
         oracles = log.read(
-            [Record("r", 0, at.offset, at.arrival, None, at.value) for at in (record(0, 10), padded)]
+            [Record("r", 0, at.offset, at.arrival, None, at.value) for at in (*before, padded)]
         )
         assert [(letter.offset, letter.reason) for letter in oracles] == reasons
 
@@ -114,27 +137,28 @@ def test_a_rollout_too_large_for_the_state_is_refused() -> None:
 @pytest.mark.parametrize("text", [b'"r1"', b'"card-fraud"', b'"test"'])
 def test_text_that_only_pythons_json_accepts_is_refused(text: bytes) -> None:
     """A lone surrogate passes the contract, but would break the alerts and progress records that quote it."""
-    broken = replace(record(1, 20), value=(record(1, 20).value or b"").replace(text, b'"x\\ud800"', 1))
-    history, refused = folded(record(0, 10), broken)
-    assert refused == [(1, Reason.INVALID_VALUE)]
+    *before, proposal, promotion = events(*installed("r0", 10), *installed("r1", 20))
+    broken = replace(proposal, value=(proposal.value or b"").replace(text, b'"x\\ud800"', 1))
+    history, refused = folded(*before, broken, promotion)
+    assert refused == [(2, Reason.INVALID_VALUE), (3, Reason.UNKNOWN_ROLLOUT)]
     assert deciding(history, 30) == ["r0"]
 
 
 def test_features_that_the_release_lacks_leave_the_last_good_one_in_force() -> None:
     history, refused = folded(
-        record(0, 10), record(1, 20, model=newer_ref()), record(2, 30, model=subset_ref())
+        *events(*installed("r0", 10), *installed("r1", 20, newer_ref()), *installed("r2", 30, subset_ref()))
     )
-    assert refused == [(1, Reason.INCOMPATIBLE_FEATURES)]
-    assert history.set_aside == {1: "incompatible_features"}
+    assert refused == [(2, Reason.INCOMPATIBLE_FEATURES), (3, Reason.UNKNOWN_ROLLOUT)]
+    assert history.set_aside == {2: "incompatible_features"}
     assert deciding(history, 15, 25, 30) == ["r0", "r0", "r2"]
 
 
 def test_a_job_without_merchant_facts_refuses_a_model_that_needs_them_and_says_what_to_set() -> None:
     model = replace(model_ref("2"), features=computed(merchants=True))
-    records = [record(0, 10), record(1, 20, model=model)]
+    records = events(*installed("r0", 10), *installed("r1", 20, model))
     without, keeping = RolloutHistory(), RolloutHistory(computed(merchants=True))
-    (letter,) = without.fold(records, TOPICS, good)
-    assert (letter.offset, letter.reason) == (1, Reason.INCOMPATIBLE_FEATURES)
+    letter, _ = without.fold(records, TOPICS, good)
+    assert (letter.offset, letter.reason) == (2, Reason.INCOMPATIBLE_FEATURES)
     assert letter.detail.startswith("a job without merchant facts does not compute merchant_count_7d:1, ")
     assert letter.detail.endswith(
         "; roll out a model without them, or run a job with FRAUD_MERCHANT_FACTS=true"
@@ -145,39 +169,27 @@ def test_a_job_without_merchant_facts_refuses_a_model_that_needs_them_and_says_w
 
 
 def test_each_release_decides_by_the_features_that_it_computes() -> None:
-    """A release with more features judges the rollouts that were set aside for lack of them.
-
-    A release that lost features passes over the rollouts that need them.
-    """
-    old, _ = folded(record(0, 10), record(1, 20, model=newer_ref()), record(2, 30, model=subset_ref()))
-    saved = orjson.loads(orjson.dumps(old.records))
-    asked = []
-
-    def judge(proposal: Event, offset: int, is_replaceable: bool) -> Verdict:
-        asked.append(offset)
-        return Verdict()
-
-    new = RolloutHistory.restore(saved, judge, (*IDENTITIES[1:], "amount:1", "count_1h:2"))
-    assert asked == [1]
-    assert deciding(new, 10, 20, 30) == ["r0", "r1", "r2"]
+    """Rollouts that need features which a release lost are passed over until a release has them again."""
+    history, _ = folded(*events(*installed("r0", 10), *installed("r1", 20, subset_ref())))
+    saved = orjson.loads(orjson.dumps(history.records))
     poor = RolloutHistory.restore(saved, never, subset_ref().features)
-    assert poor.set_aside == {0: "incompatible_features", 1: "incompatible_features"}
-    assert deciding(poor, 10, 20, 30) == ["r2", "r2", "r2"]
+    assert deciding(poor, 10, 20) == ["r1", "r1"]
     back = RolloutHistory.restore(orjson.loads(orjson.dumps(poor.records)), never)
-    assert deciding(back, 10, 20, 30) == ["r0", "r0", "r2"]
+    assert deciding(back, 10, 20) == ["r0", "r1"]
 
 
 def test_a_verdict_on_the_model_is_kept() -> None:
     def judge(proposal: Event, offset: int, is_replaceable: bool) -> Verdict:
         assert is_replaceable == (offset > 0)
-        return Verdict(Reason.MODEL_REFUSED, "no") if offset == 1 else Verdict()
+        return Verdict(Reason.MODEL_REFUSED, "no") if offset == 2 else Verdict()
 
     history = RolloutHistory()
-    (letter,) = history.fold([record(0, 10), record(1, 20), record(2, 30)], TOPICS, judge)
-    assert (letter.offset, letter.reason, letter.detail) == (1, Reason.MODEL_REFUSED, "no")
+    records = events(*installed("r0", 10), *installed("r1", 20), *installed("r2", 30))
+    letter, _ = history.fold(records, TOPICS, judge)
+    assert (letter.offset, letter.reason, letter.detail) == (2, Reason.MODEL_REFUSED, "no")
     restored = RolloutHistory.restore(orjson.loads(orjson.dumps(history.records)), never)
     assert restored == history
-    assert restored.set_aside == {1: "model_refused"}
+    assert restored.set_aside == {2: "model_refused"}
     assert deciding(restored, 20, 30) == ["r0", "r2"]
 
 
@@ -187,14 +199,16 @@ def test_a_failed_judgement_leaves_no_verdict() -> None:
 
     history = RolloutHistory()
     with pytest.raises(ModelUnavailableError):
-        history.fold([record(0, 10)], TOPICS, judge)
+        history.fold(events(*installed()), TOPICS, judge)
     assert history == RolloutHistory()
 
 
 def test_a_withdrawal_brings_back_the_last_good_one_from_its_arrival_on() -> None:
     history, refused = folded(
-        record(0, 10), record(1, 20), record(2, 30), withdrawal(3, 40, "r1"), withdrawal(4, 50, "r2"),
-        record(5, 60),
+        *events(
+            *installed("r0", 10), *installed("r1", 20), *installed("r2", 30), withdrawn("r1", 40),
+            withdrawn("r2", 50), *installed("r5", 60),
+        )
     )  # fmt: skip
     assert refused == []
     assert deciding(history, 15, 25, 30, 45, 50, 60) == ["r0", "r1", "r2", "r2", "r0", "r5"]
@@ -202,47 +216,42 @@ def test_a_withdrawal_brings_back_the_last_good_one_from_its_arrival_on() -> Non
     assert restored == history
 
 
-def test_a_withdrawal_concerns_rollouts_before_it() -> None:
-    history, _ = folded(record(0, 10), record(1, 20, "x"), withdrawal(2, 30, "x"), record(3, 40, "x"))
-    assert deciding(history, 20, 30, 40) == ["x", "r0", "x"]
-
-
-def test_a_withdrawal_from_the_beginning_concerns_undecided_transactions() -> None:
-    history, _ = folded(
-        record(0, 10), record(1, 20), record(2, 30), withdrawal(3, 35, "r1"),
-        withdrawal(4, 40, "r2", from_the_beginning=True),
+def test_withdrawals_from_the_beginning_concern_undecided_transactions() -> None:
+    history, refused = folded(
+        *events(
+            *installed("r0", 10), *installed("r1", 20), *installed("r2", 30), withdrawn("r1", 35),
+            withdrawn("r2", 40, from_the_beginning=True),
+        )
     )  # fmt: skip
+    assert refused == []
     assert deciding(history, 15, 25, 30, 35, 45) == ["r0", "r1", "r1", "r0", "r0"]
-
-
-def test_the_same_record_written_again_after_its_withdrawal_decides_again() -> None:
-    history, _ = folded(
-        record(0, 10), record(1, 20, "x"), withdrawal(2, 30, "x", from_the_beginning=True), record(3, 40, "x")
-    )
-    assert deciding(history, 20, 30, 40) == ["r0", "r0", "x"]
 
 
 def test_withdrawals_of_unknown_rollouts_and_of_the_last_one_are_refused() -> None:
     history, refused = folded(
-        withdrawal(0, 5, "r1"), record(1, 10), withdrawal(2, 20, "r1", from_the_beginning=True),
-        record(3, 30, model=newer_ref()), withdrawal(4, 40, "r1"), withdrawal(5, 50, "r3"),
+        *events(
+            withdrawn("r1", 5), *installed("r1", 10), withdrawn("r1", 20, from_the_beginning=True),
+            *installed("r3", 30, newer_ref()), withdrawn("r1", 40), withdrawn("r3", 50),
+        )
     )  # fmt: skip
     assert refused == [
         (0, Reason.UNKNOWN_ROLLOUT),
-        (2, Reason.LAST_ROLLOUT),
-        (3, Reason.INCOMPATIBLE_FEATURES),
-        (4, Reason.LAST_ROLLOUT),
+        (3, Reason.LAST_ROLLOUT),
+        (4, Reason.INCOMPATIBLE_FEATURES),
+        (5, Reason.UNKNOWN_ROLLOUT),
+        (6, Reason.LAST_ROLLOUT),
+        (7, Reason.UNKNOWN_ROLLOUT),
     ]
     assert deciding(history, 5, 60) == ["r1", "r1"]
 
 
 def test_a_restored_history_is_equal_and_continues() -> None:
-    history, _ = folded(record(0, 10), record(1, 20))
+    history, _ = folded(*events(*installed("r0", 10), *installed("r1", 20)))
     restored = RolloutHistory.restore(orjson.loads(orjson.dumps(history.records)), never)
     assert restored == history
-    restored.fold([record(2, 30)], TOPICS, good)
+    restored.fold(events(*installed("r2", 30), first=4), TOPICS, good)
     assert deciding(restored, 10, 20, 30) == ["r0", "r1", "r2"]
-    assert len(history.records) == 2
+    assert len(history.records) == 4
 
 
 def test_without_a_rollout_no_transaction_can_be_decided() -> None:
@@ -251,27 +260,12 @@ def test_without_a_rollout_no_transaction_can_be_decided() -> None:
             deciding(history, 0)
 
 
-def events(*told: tuple[int, Event], first: int = 0) -> list[RolloutRecord]:
-    """Records of events, each with its arrival."""
-    return [
-        RolloutRecord(arrival, offset, event.to_json(), b"r")
-        for offset, (arrival, event) in enumerate(told, first)
-    ]
-
-
 def trial(name: str = "r", start: int = 20) -> list[tuple[int, Event]]:
     """A rollout proposed at `start`; 10, 20, 30 and 40 ms later: shadow, canary, paused, resumed."""
     kinds = (Type.SHADOW_STARTED, Type.CANARY_SET, Type.PAUSED, Type.RESUMED)
     result = [proposed(name, challenger(model_ref("2")), challenger(model_ref("3"), "s", "shadow"))]
     result += [event(kind, name, seq) for seq, kind in enumerate(kinds, 2)]
     return [(start + 10 * number, event) for number, event in enumerate(result)]
-
-
-def installed(
-    name: str = "first", arrival: int = 10, model: ModelRef | None = None
-) -> list[tuple[int, Event]]:
-    both = installation(model or model_ref(), Policy(0.5, 10), name, "test", 0)
-    return [(arrival, parsed) for parsed in both]
 
 
 def plans(history: RolloutHistory, *arrivals: int) -> list[tuple[str, int, str, int]]:
@@ -328,7 +322,7 @@ def test_refused_events_change_nothing_and_stay_refused() -> None:
 
 
 def test_the_job_refuses_a_promotion_without_a_second_person() -> None:
-    """A canary of every card is a promotion; so is a record of the first version, which one person wrote."""
+    """A canary of every card is a promotion."""
     opened = proposed("r", challenger(model_ref("2")), demands=Demands(four_eyes=True))
     everything = event(Type.CANARY_SET, "r", 3, share_bp=10_000)
     approved = replace(everything, actor="bob", approved_by="bob", idempotency_key="b")
@@ -336,10 +330,9 @@ def test_the_job_refuses_a_promotion_without_a_second_person() -> None:
         *installed(), (20, opened), (30, event(Type.SHADOW_STARTED, "r", 2)), (40, everything),
         (50, approved), (60, event(Type.ROLLED_BACK, "r", 4)),
     )  # fmt: skip
-    one_person = RolloutRecord(70, 7, rollout_v1("old", model_ref("2"), Policy(0.5, 6)))
     missing = Reason.SECOND_PERSON_MISSING
-    history, refused = folded(*records, one_person)
-    assert refused == [(4, missing), (7, missing)]
+    history, refused = folded(*records)
+    assert refused == [(4, missing)]
     assert plans(history, 40, 50, 70) == [("first", 1, "", 0), ("first", 1, "b", 10_000), ("first", 0, "", 0)]
     assert RolloutHistory.restore(orjson.loads(orjson.dumps(history.records)), never) == history
 
@@ -358,7 +351,7 @@ def test_a_proposal_with_one_unusable_model_is_refused_as_a_whole() -> None:
     assert refused == [(2, Reason.INCOMPATIBLE_FEATURES), (3, Reason.UNKNOWN_ROLLOUT)]
     assert history.set_aside == {2: "incompatible_features"}
     assert history.line.open is None
-    # verdicts on events of version 2 are final: a release that has the features does not open the rollout
+    # verdicts are final: a release that has the features does not open the rollout
     able = RolloutHistory.restore(history.records, never, (*IDENTITIES, "count_1h:2"))
     assert (able.line, able.set_aside) == (history.line, history.set_aside)
 
@@ -396,25 +389,10 @@ def test_release_that_lost_features_passes_over_the_champions_that_need_them() -
     assert plans(history, 50) == [("second", 2, "b", 1_000)]
 
 
-def test_a_withdrawal_event_from_the_beginning_concerns_undecided_transactions() -> None:
-    withdrawn = event(Type.WITHDRAWN, "second", 3, from_the_beginning=True)
-    history, refused = folded(*events(*installed(), *installed("second", 20), *trial(), (70, withdrawn)))
+def test_a_withdrawal_from_the_beginning_leaves_the_open_trial_as_it_is() -> None:
+    again = withdrawn("second", 70, from_the_beginning=True)
+    history, refused = folded(*events(*installed(), *installed("second", 20), *trial(), again))
     assert refused == []
     assert plans(history, 15, 25, 45, 75) == [
         ("first", 0, "", 0), ("first", 0, "", 0), ("first", 2, "b", 1_000), ("first", 2, "b", 1_000),
-    ]  # fmt: skip
-
-
-def test_rollouts_of_both_versions_follow_each_other() -> None:
-    """A version-1 record rolls back the open rollout.
-
-    A later proposal may name the record's model as champion.
-    """
-    old = [record(0, 10), *events(*trial(), first=1)]
-    history, refused = folded(*old, record(6, 70, "r6", model_ref("4")))
-    assert (refused, history.line.open) == ([], None)
-    next_one = proposed("next", challenger(model_ref("5")), champion=model_ref("4"))
-    history.fold(events((80, next_one), (90, event(Type.PROMOTED, "next", 2)), first=7), TOPICS, good)
-    assert plans(history, 69, 70, 89, 90) == [
-        ("r0", 2, "b", 1_000), ("r6", 0, "", 0), ("r6", 0, "", 0), ("next", 0, "", 0),
     ]  # fmt: skip

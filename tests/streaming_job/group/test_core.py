@@ -438,7 +438,7 @@ def test_an_invalid_rollout_is_one_dead_letter_without_effect(value):
 def test_rollout_with_an_impossible_policy_is_refused(name, text):
     known = World()
     fields = json.loads(known.rollouts[0].value or b"")
-    fields["policy"][name] = "HERE"
+    fields["challengers"][0]["policy"][name] = "HERE"
     assert_refused(json.dumps(fields).replace('"HERE"', text).encode())
 
 
@@ -453,7 +453,7 @@ def assert_refused(value: bytes) -> None:
         outcomes = world.run(cuts, groups=3)
         assert values(outcomes) == [alert]
         (letter,) = [letter for outcome in outcomes for letter in outcome.dead_letters]
-        assert (letter.topic, letter.offset) == (TOPICS.model_rollouts, 1)
+        assert (letter.topic, letter.offset) == (TOPICS.model_rollouts, 2)
         validate(Contract.DEAD_LETTER, json.loads(letter.encode()))
         assert sum(outcome.counts["transactions"] for outcome in outcomes) == 2
 

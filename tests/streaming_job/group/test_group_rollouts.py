@@ -74,8 +74,11 @@ def test_the_last_good_rollout_stays_in_force(
     result = world(BAD if error else newer_ref())
     load_model = fails(error or ModelError)
     outcomes = result.run(cuts, groups=groups, load_model=load_model, rebuild_each_batch=True)
-    assert dead_letters(outcomes) == [(TOPICS.model_rollouts, 0, 1, reason)]
-    assert sum(outcome.counts["rollouts"] for outcome in outcomes) == 2
+    assert dead_letters(outcomes) == [
+        (TOPICS.model_rollouts, 0, 2, reason),
+        (TOPICS.model_rollouts, 0, 3, "unknown_rollout"),
+    ]
+    assert sum(outcome.counts["rollouts"] for outcome in outcomes) == 4
     alerts = result.alerts(cuts=cuts, groups=groups, load_model=load_model)
     by_time = sorted(alerts, key=lambda alert: alert["arrival_time"])
     assert [alert["rollout_id"] for alert in by_time] == ["r1"] * 20 + ["r3"] * 10
@@ -85,12 +88,15 @@ def test_the_last_good_rollout_stays_in_force(
 @pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize("cuts", [(), (5, 10, 11, 12, 25)], ids=["one batch", "some"])
 def test_a_rollout_in_another_partition_is_refused_and_not_folded(groups: int, cuts: tuple[int, ...]) -> None:
-    """The topic has a second partition: r2 is the first record there, with the same offset as r1."""
+    """The topic has a second partition: r2's records are the first there, with the same offsets as r1's."""
     result = world(model_ref("2"))
-    result.rollouts[1] = result.rollouts[1]._replace(partition=1, offset=0)
+    for offset in (0, 1):
+        result.rollouts[2 + offset] = result.rollouts[2 + offset]._replace(partition=1, offset=offset)
     outcomes = result.run(cuts, groups=groups, rebuild_each_batch=True)
-    assert dead_letters(outcomes) == [(TOPICS.model_rollouts, 1, 0, "wrong_partition")]
-    assert sum(outcome.counts["rollouts"] for outcome in outcomes) == 2
+    assert dead_letters(outcomes) == [
+        (TOPICS.model_rollouts, 1, offset, "wrong_partition") for offset in (0, 1)
+    ]
+    assert sum(outcome.counts["rollouts"] for outcome in outcomes) == 4
     alerts = result.alerts(cuts=cuts, groups=groups)
     by_time = sorted(alerts, key=lambda alert: alert["arrival_time"])
     assert [alert["rollout_id"] for alert in by_time] == ["r1"] * 20 + ["r3"] * 10
@@ -174,8 +180,10 @@ def test_the_verdict_on_a_rollout_is_kept_whatever_the_registry_has_now() -> Non
     first = opened(rules, MemoryPieces(), Meta(), {})
     fold(first, result)
     set_aside = first.outcome.set_aside
-    assert set_aside == {1: "model_unavailable"}
-    q = {(TOPICS.model_rollouts, 0): 3}
+    assert set_aside == {2: "model_unavailable"}
+    letters = [letter.offset for letter in first.outcome.dead_letters]
+    assert letters == [2, 3]
+    q = {(TOPICS.model_rollouts, 0): 6}
     for gone in (set(), {"5"}, {"2"}):  # the refused one is back, all are as before, a good one is missing
         registry.gone = gone
         again = opened(rules, MemoryPieces(), Meta(), q, set_aside)
@@ -191,15 +199,13 @@ def test_a_model_with_lost_files_can_be_withdrawn_before_it_is_needed() -> None:
     fold(first, result)
     first.seal(store, {})
     registry.gone = {"2"}
-    result.rollouts.clear()
     stuck = opened(rules, store, Meta(), {})
     with pytest.raises(ModelUnavailableError):
         decide(stuck, result)
     free = opened(rules, store, Meta(), {})
     for name in ("r2", "r3"):
         result.withdraw(name, HOUR, from_the_beginning=True)
-    for number, record in enumerate(result.rollouts, 3):
-        result.rollouts[number - 3] = record._replace(offset=number)
+    del result.rollouts[:6]  # they have been folded
     fold(free, result)
     decide(free, result)
     assert len(free.outcome.alerts) == 30
