@@ -7,9 +7,7 @@ a range of it is written with one copy, and any process can map a file of it.
 import numpy as np
 
 FORMAT_VERSION = 5
-"""Format version, written into every persisted piece; readers upgrade pieces of older versions."""
-OLDEST_FORMAT = 5
-"""Oldest released format version. Fields that it did not have are read as zero, and zero means none."""
+"""Format version, written into every persisted piece; pieces of other versions are refused."""
 
 UNITS_PER_CURRENCY = 10_000
 """Amounts are int64 in 1/10,000 of the currency unit, so that sums are exact in any order."""

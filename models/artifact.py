@@ -225,7 +225,7 @@ def read(directory: Path) -> Content:
 
 def _bins(arrays: dict[str, np.ndarray]) -> FeatureBins | None:
     if "bins.upper" not in arrays:
-        return None  # written without bins, for example by an earlier release
+        return None  # registered without bins: its drift is not measured
     trained = arrays["bins.trained"]
     return FeatureBins(arrays["bins.upper"], trained, np.arange(len(trained), dtype=np.int64))
 

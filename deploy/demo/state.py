@@ -94,5 +94,5 @@ def differences(run: Run, options: Options) -> list[str]:
     return [
         f"--{name.replace('_', '-')} {run.story.get(name)}, not {wanted}"
         for name, wanted in options.story().items()
-        if run.story.get(name, False if name in ("rollouts", "merchant_labels") else None) != wanted
+        if run.story.get(name) != wanted
     ]

@@ -10,7 +10,7 @@ import orjson
 from numpy.typing import NDArray
 
 from feature_store.errors import FraudError
-from feature_store.layout import FORMAT_VERSION, OLDEST_FORMAT
+from feature_store.layout import FORMAT_VERSION
 from feature_store.state.columns import compress, decompress, pack, unpack
 
 _MAGIC = b"CFKG"
@@ -81,15 +81,10 @@ def decode(blob: bytes, piece_name: str) -> dict[str, NDArray[Any]]:
         raise StateDamagedError(
             f"state piece {piece_name} is not a piece of this job's state; check the checkpoint"
         )
-    if version > FORMAT_VERSION:
+    if version != FORMAT_VERSION:
         raise StateDamagedError(
-            f"state piece {piece_name} has format {version}, this program knows up to {FORMAT_VERSION}; "
-            "run the newer program"
-        )
-    if version < OLDEST_FORMAT:
-        raise StateDamagedError(
-            f"state piece {piece_name} has format {version}, which no release has written; restore "
-            "the checkpoint"
+            f"state piece {piece_name} has format {version}, this release reads only {FORMAT_VERSION}; "
+            "run the release that wrote it"
         )
     rest = memoryview(blob)[_HEADER.size :]
     header = bytearray(blob[: _HEADER.size])

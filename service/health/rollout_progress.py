@@ -1,7 +1,4 @@
-"""Rollouts in the job's progress records: champion, phases, and counts of the challengers. Pure.
-
-Old releases, which had no rollout phases, wrote progress records without `applied` and `trials`.
-"""
+"""Rollouts in the job's progress records: champion, phases, and counts of the challengers. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,7 +42,7 @@ def unusable(record: Mapping[str, Any]) -> dict[int, str]:
     Args:
         record: the group's newest progress record, which lists all proposals that were ever set aside.
     """
-    used = [event["offset"] for event in record.get("applied", []) if event["type"] not in BACKWARD]
+    used = [event["offset"] for event in record["applied"] if event["type"] not in BACKWARD]
     set_aside = {int(offset): reason for offset, reason in record["rollouts_set_aside"].items()}
     return {offset: reason for offset, reason in sorted(set_aside.items()) if offset > max(used, default=-1)}
 
@@ -70,7 +67,7 @@ def trials(groups: Groups) -> dict[str, dict[str, dict[str, Any]]]:
 
     A rollout that one group has dropped from its totals already is left out: its sum would be too small.
     """
-    of_groups = [record["totals"].get("trials", {}) for record in groups.values()]
+    of_groups = [record["totals"]["trials"] for record in groups.values()]
     by_rollout: dict[str, dict[str, dict[str, Any]]] = {}
     for of_group in of_groups:
         for rollout, trial in of_group.items():
@@ -100,7 +97,7 @@ def open_rollout(groups: Groups) -> dict[str, Any] | None:
     held_from: dict[str, int] = {}
     applied = []
     for group, record in sorted(groups.items()):
-        newest = [e for e in record.get("applied", []) if e["rollout_id"] == rollout and e["seq"] == seq]
+        newest = [e for e in record["applied"] if e["rollout_id"] == rollout and e["seq"] == seq]
         applied += [group] if newest else []
         for event in newest:
             held_from |= event.get("held_from", {})
@@ -118,7 +115,7 @@ def _events(groups: Groups) -> Iterator[Mapping[str, Any]]:
     """Return the events that any key group has applied, each once, in the order of their offsets."""
     by_key = {}
     for record in groups.values():
-        for event in record.get("applied", []):
+        for event in record["applied"]:
             by_key[event["offset"], event["rollout_id"], event["seq"]] = event
     return (by_key[key] for key in sorted(by_key))
 

@@ -38,7 +38,7 @@ def of_rollouts(groups: Groups) -> list[Metric]:
     applied = {
         (str(group), event["rollout_id"]): float(event["seq"])
         for group, record in groups.items()
-        for event in sorted(record.get("applied", []), key=lambda event: event["offset"])
+        for event in sorted(record["applied"], key=lambda event: event["offset"])
         if event["rollout_id"] in dict(phase_of)
     }
     trial_counts = [

@@ -54,7 +54,7 @@ def _view(value: bytes) -> dict[str, Any] | None:
         return None
     return {
         **{name: alert[name] for name in FIELDS},
-        "role": alert.get("role", "champion"),
+        "role": alert["role"],
         "model": {name: alert["model"][name] for name in ("name", "version")},
         "sentences": of_alert(alert),
     }

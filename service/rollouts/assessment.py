@@ -149,7 +149,7 @@ def counts(
         labels: added unless they are incomplete, or the challenger has scored nothing.
     """
     by_group = (
-        record["totals"].get("trials", {}).get(rollout_id, {}).get("challengers", {}).get(challenger)
+        record["totals"]["trials"].get(rollout_id, {}).get("challengers", {}).get(challenger)
         for _, record in sorted(groups.items())
     )
     total = Counts.of_groups(Counts.from_json(item) for item in by_group if item is not None)

@@ -102,7 +102,7 @@ def state_of(entry: Entry, groups: Groups, topic: str) -> dict[str, Any]:
     for record in groups.values():
         ends = {(part["topic"], part["partition"]): part["end_offset"] for part in record["partitions"]}
         folded += ends.get((topic, 0), 0) > entry.offset
-        for applied in record.get("applied", ()):
+        for applied in record["applied"]:
             is_this = applied["offset"] == entry.offset and applied["type"] == entry.event.type.value
             held_from.update(applied["held_from"] if is_this else {})
     number = max((int(record["key_groups"]) for record in groups.values()), default=0)

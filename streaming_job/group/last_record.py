@@ -40,7 +40,7 @@ def positions(record: Record | None) -> Offsets:
 
 def set_aside(record: Record | None) -> dict[int, str]:
     """Return the proposals that a record lists as set aside, offset -> reason, for `ModelJudge`."""
-    reasons = record.get("rollouts_set_aside", {}) if record is not None else {}
+    reasons = record["rollouts_set_aside"] if record is not None else {}
     return {int(offset): reason for offset, reason in reasons.items()}
 
 

@@ -106,7 +106,7 @@ class Totals:
             elapsed_ms=float(record["elapsed_ms"]),
             phases_ms=_numbers(record["phases_ms"]),
             rebuilds=int(record["rebuilds"]),
-            trials=Trials.from_json(record.get("trials", {})),
+            trials=Trials.from_json(record["trials"]),
         )
 
 

@@ -34,7 +34,7 @@ class Fixed:
     partitions: int
     """Number of partitions of the transactions."""
     key_groups: int
-    label_delay_ms: int | None = None
+    label_delay_ms: int | None
     """Label delay of merchant facts; None: the job keeps no merchant facts."""
 
 
@@ -114,9 +114,7 @@ class Checkpoint:
         """Write the settings that the first start fixes."""
         stream = self._files.create(self._at(FIXED), True)
         try:
-            # fields that are None are left out, so that earlier releases without these fields read the file
-            fields = {name: value for name, value in asdict(fixed).items() if value is not None}
-            stream.write(bytearray(json.dumps(fields).encode()))
+            stream.write(bytearray(json.dumps(asdict(fixed)).encode()))
         finally:
             stream.close()
 

@@ -196,7 +196,7 @@ def test_an_unused_number_of_a_rebuilt_state_holds_no_other_cards_records():
     piece = write_piece(job.state, 0)
     assert write_piece(again, 0) == piece
     assert [decode_piece(piece, "0").version_counts[number] for number in (0, 1)] == [0, 1]
-    # older releases left the record of an unused number all zero, so that it refers to another card's records
+    # a record of an unused number that is all zero refers to another card's records
     again.arena.arrays["cards"][0] = 0
     with pytest.raises(StateDamagedError, match="state piece 0 has records of an unused card number"):
         decode_piece(write_piece(again, 0), "0")

@@ -46,7 +46,9 @@ def alert(
         "decision": "review",
         "rules": ["score"],
         "score": 0.93,
+        "score_percentile": 99.7,
         "model_failure": None,
+        "challenger_failure": None,
         "threshold": 0.4,
         "reasons": [
             {"feature": name, "value": values[name], "contribution": 1.0 / (1 + rank)}
@@ -56,7 +58,10 @@ def alert(
         "model": {"name": "card-fraud", "version": "1", "digest": "cd" * 32},
         "release": "0.1.0+0123abcd",
         "rollout_id": "card-fraud-1",
+        "rollout_seq": 2,
         "role": "champion",
+        "membership": None,
+        "policy": "ef" * 32,
         "profile": None,
         "suspicious_count": {"day": 1, "total": 1},
         "late": False,

@@ -46,7 +46,10 @@ def progress(commit_id: int = 1, key_group: int = 0, key_groups: int = 1, **chan
         "dead_letters_by_reason": {"malformed_json": 1, "too_late": 1},
         "dead_letters_by_topic": {"transactions": 2},
         "alerts_by_rule": {"score": 2, "velocity_5m": 2},
-        "alerts_digest": "ab" * 32,
+        **dict.fromkeys(("alerts_digest", "suppressed_digest", "shadow_digest"), "ab" * 32),
+        "trials": {},
+        "applied": [],
+        "settings": {},
         "partitions": [
             {
                 "topic": topic,
@@ -80,6 +83,7 @@ def progress(commit_id: int = 1, key_group: int = 0, key_groups: int = 1, **chan
         **{name: record[name] for name in ("counts", "alerts_by_rule")},
         **{name: record[name] for name in ("dead_letters_by_reason", "dead_letters_by_topic")},
         **{name: record[name] for name in ("phases_ms", *HISTOGRAMS)},
+        "trials": {},
         "since": SINCE,
         "commits": 1,
         "elapsed_ms": 150,

@@ -101,6 +101,7 @@ class WriterBench:
                 {"topic": topic, "partition": partition, "start_offset": end - 10, "end_offset": end}
                 for (topic, partition), end in ends.items()
             ],
+            "rollouts_set_aside": {},
             "table_lag": {},
             "state": {"cards": 0, "cards_without_profile": 0, "events": 0, "local_bytes": 0},
             "totals": Totals().to_json(),

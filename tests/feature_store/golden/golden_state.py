@@ -1,7 +1,7 @@
 """Makes the golden files of the current state format: `PYTHONPATH=.:tests/feature_store python <this file>`.
 
-Run it once when a format is released; never again for that format. A directory `format-N` holds the pieces of
-a small state, and `expected.json` the outcome of the batch that followed.
+Run it once for each format; never again once the format is released. A directory `format-N` holds the pieces
+of a small state, and `expected.json` the outcome of the batch that followed.
 """
 
 import json

@@ -132,7 +132,7 @@ def test_evidence_is_finite_json_that_gives_the_same_verdict(
 
 
 NO_SCORES = {"le": [step / 20 for step in range(1, 21)], "counts": [0] * 21, "sum": 0.0}
-EARLIER = {
+UNLABELLED = {
     "verdict": "breach",
     "findings": [
         {
@@ -172,11 +172,11 @@ EARLIER = {
         "rules": [{"name": "alert_rate", "max_ratio": 1.5}, {"name": "failures", "max_share": 0.001}],
     },
 }  # fmt: skip
-"""Evidence as releases without the guard `precision` wrote it."""
+"""Evidence without the guard `precision`: its counts have no labels."""
 
 
-def test_evidence_of_a_release_without_labels_is_recomputed_byte_for_byte() -> None:
-    written = json.dumps(EARLIER)
+def test_evidence_without_labels_is_recomputed_byte_for_byte() -> None:
+    written = json.dumps(UNLABELLED)
     assert json.dumps(recomputed(json.loads(written)).to_json()) == written
 
 

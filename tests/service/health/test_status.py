@@ -330,9 +330,9 @@ def test_trials_that_groups_counted_in_another_order_are_all_kept() -> None:
 def test_the_open_rollout_names_the_groups_that_applied_it() -> None:
     events = [event("r", seq, kind) for seq, kind in ((1, "proposed"), (2, "shadow_started"))]
     groups = {
-        0: {"applied": events, "totals": {}},
-        1: {"applied": events[:1], "totals": {}},
-        2: {"totals": {}},
+        0: {"applied": events, "totals": {"trials": {}}},
+        1: {"applied": events[:1], "totals": {"trials": {}}},
+        2: {"applied": [], "totals": {"trials": {}}},
     }
     status = open_rollout(groups)
     assert status is not None
@@ -342,9 +342,9 @@ def test_the_open_rollout_names_the_groups_that_applied_it() -> None:
         [0],
         {"0": 42},
     )
-    over = {0: {"applied": [*events, event("r", 3, "promoted")], "totals": {}}}
+    over = {0: {"applied": [*events, event("r", 3, "promoted")], "totals": {"trials": {}}}}
     assert open_rollout(over) is None
-    assert open_rollout({0: {"totals": {}}}) is None
+    assert open_rollout({0: {"applied": [], "totals": {"trials": {}}}}) is None
 
 
 def test_an_unusable_rollout_is_reported_until_a_usable_one() -> None:

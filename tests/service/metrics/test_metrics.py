@@ -134,7 +134,7 @@ def test_rollouts_set_aside_count_until_one_can_be_used() -> None:
         group: progress(1, group, 4, rollouts_set_aside=aside, applied=[{**applied, "offset": offset}])
         for group, offset in enumerate((2, 5, 9))
     }
-    # group 3: a record of a release that does not name applied events
+    # group 3: no event was applied yet
     groups[3] = progress(1, 3, 4, rollouts_set_aside=aside)
     seen = Scraped(of_groups(groups, NOW))
     assert [seen("fraud_rollouts_set_aside", key_group=str(group)) for group in range(4)] == [3, 2, 0, 3]

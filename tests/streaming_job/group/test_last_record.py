@@ -42,7 +42,6 @@ def test_a_record_has_positions_and_rollouts_set_aside() -> None:
     assert positions(record(2)) == {("transactions", 1): 20, ("profiles", 1): 20}
     assert set_aside(record(2)) == {4: "model_refused"}
     assert (positions(None), set_aside(None)) == ({}, {})
-    assert set_aside({"commit_id": 1, "partitions": []}) == {}  # written by an earlier release
 
 
 def test_a_job_with_merchant_facts_needs_the_last_record() -> None:

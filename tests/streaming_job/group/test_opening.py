@@ -87,7 +87,7 @@ def test_a_table_that_ends_before_what_was_read_of_it_is_refused(
     assert job.output.progress is not None
     rollouts = (TOPICS.model_rollouts, 0)
     job.log.lose_tail(rollouts, 0)
-    with pytest.raises(LogError, match="model-rollouts-0 was read up to offset 1, but ends at 0"):
+    with pytest.raises(LogError, match="model-rollouts-0 was read up to offset 2, but ends at 0"):
         job.epoch(looks=2)
 
 

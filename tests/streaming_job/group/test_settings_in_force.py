@@ -40,7 +40,7 @@ def job(limit: int) -> MemoryJob:
     world = World()
     for number in range(TRANSACTIONS):
         world.tx(number * SECOND - 2 * HOUR, arrival=number * SECOND)
-    return MemoryJob(0, world.rules(), as_written(world)[: limit + 1], Fate(1))
+    return MemoryJob(0, world.rules(), as_written(world)[: len(world.rollouts) + limit], Fate(1))
 
 
 def stricter(rules: Rules) -> Rules:

@@ -26,7 +26,7 @@ def totals(number: int, since: int = 1_000) -> Totals:
         "dead_letters_by_reason": {"too_late": number},
         "dead_letters_by_topic": {"transactions": number}, "alerts_by_rule": {"score": number},
         **dict.fromkeys(HISTOGRAMS, histogram), "phases_ms": {"run": 1.25 * number}, "elapsed_ms": number,
-        "rebuilds": number,
+        "rebuilds": number, "trials": {},
     })  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from streaming_job.settings import JobSettings
 
 pytestmark = pytest.mark.unit
 
-FIXED = Fixed("card-fraud", "murmur2", 6, 2)
+FIXED = Fixed("card-fraud", "murmur2", 6, 2, None)
 
 
 def settings(**changes: Any) -> JobSettings:
