@@ -217,23 +217,3 @@ def installation(
 
 CHALLENGER = "challenger"
 """Name of the only challenger of an installation."""
-
-
-def withdrawal(
-    rollout_id: str, seq: int, actor: str, reason: str, at_ms: int, *, from_the_beginning: bool = False
-) -> Event:
-    """Create the event that withdraws a promotion.
-
-    Args:
-        rollout_id: the promoted rollout.
-        seq: seq of the rollout's newest event, plus one.
-        actor: user or component that requests it.
-        reason: free text for people.
-        at_ms: time of the request, ms since 1970-01-01 UTC.
-        from_the_beginning: whether the withdrawal also covers transactions that arrived under the rollout and
-            are not decided yet.
-    """
-    return Event(
-        Type.WITHDRAWN, rollout_id, seq, f"{rollout_id}/{seq}"[-64:], actor, reason, at_ms,
-        from_the_beginning=from_the_beginning,
-    )  # fmt: skip

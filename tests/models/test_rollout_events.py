@@ -9,7 +9,7 @@ from harness.rollout_records import challenger, event, proposed
 
 from models.policy import Policy
 from models.registry import ModelRef
-from models.rollouts.events import FIELDS, Demands, Event, Type, installation, withdrawal
+from models.rollouts.events import FIELDS, Demands, Event, Type, installation
 from models.rollouts.reading import read
 from streaming_job.contracts import ContractError
 
@@ -28,9 +28,9 @@ def test_an_event_is_read_back_unchanged(made: Event) -> None:
     assert read(made.to_json()) == made
 
 
-def test_installation_and_withdrawal_are_read_back_unchanged() -> None:
+def test_an_installation_is_read_back_unchanged() -> None:
     proposal, promotion = installation(MODEL, POLICY, "r" * 64, "me", 5)
-    for result in (proposal, promotion, withdrawal("r", 3, "me", "bad", 9, from_the_beginning=True)):
+    for result in (proposal, promotion):
         assert read(result.to_json()) == result
     assert (proposal.seq, proposal.any_champion, promotion.seq, promotion.expected_seq) == (1, True, 2, 1)
     assert promotion.challenger == proposal.challengers[0].name

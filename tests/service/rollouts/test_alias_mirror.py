@@ -2,11 +2,12 @@
 
 import pytest
 from harness.memory_rollouts import ADA, MemoryRollouts, ref
+from harness.rollout_records import event
 
 from models.errors import ModelUnavailableError
 from models.policy import Policy
 from models.registry import ModelRef
-from models.rollouts import events
+from models.rollouts.events import Type, installation
 from service.rollouts.alias_mirror import ALIAS, AliasMirror
 
 pytestmark = pytest.mark.unit
@@ -30,11 +31,11 @@ def test_an_alias_that_moved_without_an_answer_is_moved_back_with_the_champion()
     log, registry = MemoryRollouts(), Registry()
     mirror = AliasMirror(log.history, registry.point)
     assert mirror.look()
-    log.put(*events.installation(ref(2), Policy(0.5, 6), "r2", ADA.name, 1))
+    log.put(*installation(ref(2), Policy(0.5, 6), "r2", ADA.name, 1))
     registry.fails = True
     assert not mirror.look()
     assert (registry.version, mirror.fault) == ("2", "no answer")
-    log.put(events.withdrawal("r2", 3, ADA.name, "bad", 2, from_the_beginning=False))
+    log.put(event(Type.WITHDRAWN, "r2", 3))
     registry.fails = False
     assert mirror.look()
     assert (registry.version, mirror.fault) == ("1", None)
