@@ -46,7 +46,7 @@ def alert(
         "decision": "review",
         "rules": ["score"],
         "score": 0.93,
-        "score_percentile": 99.7,
+        "score_percentile": None,
         "model_failure": None,
         "challenger_failure": None,
         "threshold": 0.4,
