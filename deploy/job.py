@@ -12,7 +12,8 @@ import typer
 
 from feature_store.errors import FraudError
 from streaming_job import environment
-from streaming_job.permissions import Component, needed
+from streaming_job.contracts.topic import Component
+from streaming_job.permissions import needed
 from streaming_job.settings import Arrival, JobSettings
 
 log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from deploy.local.console import Progress
 from deploy.local.errors import StackError
 from deploy.local.ports import HOST
 from deploy.local.processes import Server
-from streaming_job.permissions import Component
+from streaming_job.contracts.topic import Component
 
 PATIENCE_S = 120.0
 LOGGING_FILE = Path(__file__).with_name("log4j2.properties")

@@ -13,9 +13,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from deploy.local.waiting import Patience
 from loadtests.faults.errors import FaultError
+from streaming_job.contracts.topic import Component
 from streaming_job.log import clients
 from streaming_job.log.clients import Address
-from streaming_job.permissions import Component, Permission
+from streaming_job.permissions import Permission
 
 TIMEOUT_S = 30.0
 POLL_S = 0.02

@@ -34,8 +34,9 @@ from models.pipeline import Trained, fit_and_register
 from models.policy import Policy
 from models.registry import ModelRef
 from models.rollouts.events import installation
+from streaming_job.contracts.topic import Component
 from streaming_job.contracts.topics import Topics
-from streaming_job.permissions import Component, needed
+from streaming_job.permissions import needed
 from streaming_job.settings import JobSettings
 
 RATE = 500.0

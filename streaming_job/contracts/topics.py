@@ -1,52 +1,247 @@
-"""Names and settings of the topics."""
+"""The table of the topics: each field of `Topics` is a topic's row, and has its name."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Annotated
 
 from pydantic import BaseModel
 
-from feature_store.catalogue import DAY_MS
+from streaming_job.contracts import Contract
+from streaming_job.contracts.topic import (
+    COMPARE,
+    READ,
+    READ_WRITE,
+    Component,
+    Retention,
+    Role,
+    Topic,
+    Without,
+)
 
-CREATE_TIME = {"message.timestamp.type": "CreateTime"}
-LOG_APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
-COMPACT = {"cleanup.policy": "compact"}
-ANY_SIZE = {"retention.bytes": "-1"}
-FOR_EVER = {"retention.ms": "-1"}
-RETENTION_MS = str(40 * DAY_MS)
-"""Retention of the transactions: a job that starts at the beginning of the log has all windows (30 days) and
-all late events (7 days) 37 days after the oldest record. Not so the features count_all, zscore_all,
-ratio_robust (hence the spikes) and suspicious_count.total: they reach back to a card's first transaction, so
-a job that began earlier has other values of them, and may decide otherwise."""
-OUTPUT_RETENTION_MS = str(130 * DAY_MS)
-"""Retention of alerts: their precision is known only with the labels, which arrive up to 120 days later."""
+_COMPARED = {Component.SIDECAR: COMPARE, Component.ROLLOUTS: COMPARE}
+"""The guard `precision` compares alerts with labels."""
+_CONTROLS = {Component.SIDECAR: READ_WRITE, Component.ROLLOUTS: READ_WRITE}
+_UNTIL_LABELS = Retention(130, "its precision is known only with the labels, up to 120 days later")
 
 
 class Topics(BaseModel):
-    """The names of the topics; the defaults are those of the documentation."""
+    """The names of the topics, each with its row of the table; the defaults are those of the documentation.
 
-    transactions: str = "transactions"
-    profiles: str = "bank.public.card_profiles"
-    chargebacks: str = "chargebacks"
-    labels: str = "labels"
-    merchant_facts: str = "merchant-facts"
-    model_rollouts: str = "model-rollouts"
-    fraud_alerts: str = "fraud-alerts"
-    suppressed_alerts: str = "suppressed-alerts"
-    shadow_alerts: str = "shadow-alerts"
-    dead_letters: str = "dead-letters"
-    dead_letter_replays: str = "dead-letter-replays"
-    job_progress: str = "job-progress"
-    audit_log: str = "audit-log"
-    audit_refusals: str = "audit-refusals"
+    `FRAUD_TOPICS__<FIELD>` renames a topic. Outputs are written in the order of the rows.
+    """
+
+    transactions: Annotated[
+        str,
+        Topic(
+            Role.INPUT,
+            Contract.TRANSACTION,
+            key="card_id",
+            # Not so the features count_all, zscore_all, ratio_robust (hence the spikes) and
+            # suspicious_count.total: they reach back to a card's first transaction, so a job that began
+            # earlier has other values of them, and may decide otherwise.
+            retention=Retention(
+                40,
+                "a job that starts at the beginning of the log has all windows (30 days) and all late events "
+                "(7 days) 37 days after the oldest record",
+            ),
+            others={Component.SIDECAR: READ},
+            read_again=True,
+            max_bytes=2 * 1024 * 1024,
+        ),
+    ] = "transactions"
+    profiles: Annotated[
+        str,
+        Topic(
+            Role.TABLE,
+            Contract.PROFILE,
+            key="card_id",
+            # older versions of a profile are needed as long as a copy of the checkpoint may be restored: the
+            # transactions after that copy are decided again, with the profiles of their time
+            retention=Retention(
+                None,
+                "a card's newest profile stays, whatever its age, also where the topic is not compacted (a "
+                "replay) and where someone adds `delete` to its policy",
+                is_compacted=True,
+                compaction_lag_days=7,
+            ),
+            others={Component.SIDECAR: READ},
+            read_again=True,
+        ),
+    ] = "bank.public.card_profiles"
+    model_rollouts: Annotated[
+        str,
+        Topic(
+            Role.TABLE,
+            Contract.MODEL_ROLLOUT,
+            key="rollout_id",
+            retention=Retention(
+                None, "a new job needs all events: who decides, and in which order that came about"
+            ),
+            others=_CONTROLS,
+            is_keyed_by_card=False,
+            read_again=True,
+        ),
+    ] = "model-rollouts"
+    labels: Annotated[
+        str,
+        Topic(
+            Role.TABLE,
+            Contract.LABEL,
+            key="card_id",
+            retention=Retention(None, "models are trained with labels of years; their senders keep none"),
+            others={
+                Component.SIDECAR: COMPARE | READ_WRITE,
+                Component.ROLLOUTS: COMPARE,
+                Component.LABELS: READ_WRITE,
+            },
+            of_facts=True,
+            read_again=True,
+        ),
+    ] = "labels"
+    chargebacks: Annotated[
+        str,
+        Topic(
+            Role.TABLE,
+            Contract.CHARGEBACK,
+            key="card_id",
+            retention=Retention(None, "models are trained with labels of years; their senders keep none"),
+            others={**_COMPARED, Component.LABELS: READ},
+            of_facts=True,
+            read_again=True,
+        ),
+    ] = "chargebacks"
+    fraud_alerts: Annotated[
+        str,
+        Topic(
+            Role.OUTPUT,
+            Contract.ALERT,
+            key="card_id",
+            retention=_UNTIL_LABELS,
+            others=_COMPARED,
+            count="alerts",
+            digest="alerts_digest",
+        ),
+    ] = "fraud-alerts"
+    suppressed_alerts: Annotated[
+        str,
+        Topic(
+            Role.OUTPUT,
+            Contract.ALERT,
+            key="card_id",
+            retention=_UNTIL_LABELS,
+            others=_COMPARED,
+            count="suppressed",
+            digest="suppressed_digest",
+        ),
+    ] = "suppressed-alerts"
+    shadow_alerts: Annotated[
+        str,
+        Topic(
+            Role.OUTPUT,
+            Contract.SHADOW_ALERT,
+            key="card_id",
+            retention=_UNTIL_LABELS,
+            others=_COMPARED,
+            count="shadow_alerts",
+            digest="shadow_digest",
+        ),
+    ] = "shadow-alerts"
+    dead_letters: Annotated[
+        str,
+        Topic(
+            Role.OUTPUT,
+            Contract.DEAD_LETTER,
+            key="as received",
+            retention=Retention(40, "they contain whole records, so no longer than transactions"),
+            others={Component.DEAD_LETTERS: READ},
+            count="dead_letters",
+            digest=Without("each is compared with its record, byte by byte"),
+            # 1 MiB (about the brokers' default) is enough: a dead letter has half a MiB at most, however
+            # large its record (dead_letters/record.py), and a client's batch of them 1,000,000 bytes
+            max_bytes=1024 * 1024,
+        ),
+    ] = "dead-letters"
+    merchant_facts: Annotated[
+        str,
+        Topic(
+            Role.STATE,
+            Contract.MERCHANT_FACT,
+            key="key group",
+            retention=Retention(
+                60, "the longest lookback of a feature, and as much again for a restored checkpoint"
+            ),
+            count=Without("the audit computes all facts again, with the features that depend on them"),
+            digest=Without("the audit computes all facts again, with the features that depend on them"),
+            # a group's promise has to follow its facts
+            is_keyed_by_card=False,
+            of_facts=True,
+            read_again=True,
+        ),
+    ] = "merchant-facts"
+    job_progress: Annotated[
+        str,
+        Topic(
+            Role.PROGRESS,
+            Contract.JOB_PROGRESS,
+            key="job id",
+            retention=Retention(30, "never compacted: each record is needed to audit its commit's alerts"),
+            others={Component.SIDECAR: READ, Component.ROLLOUTS: READ},
+            count=Without("one for each Kafka transaction, numbered by commit_id"),
+            digest=Without("it contains the digests"),
+            is_keyed_by_card=False,
+            read_again=True,
+        ),
+    ] = "job-progress"
+    dead_letter_replays: Annotated[
+        str,
+        Topic(
+            Role.TOOL,
+            Without("a note that only `fraud dead-letters` reads"),
+            key="topic, partition and offset of the dead letter",
+            retention=Retention(
+                None, "the newest note on each dead letter that was sent again", is_compacted=True
+            ),
+            others={Component.DEAD_LETTERS: READ_WRITE},
+            is_keyed_by_card=False,
+        ),
+    ] = "dead-letter-replays"
+    audit_log: Annotated[
+        str,
+        Topic(
+            Role.TOOL,
+            Contract.AUDIT_RECORD,
+            key="null",
+            retention=Retention(None, "each record contains the digest of the previous one"),
+            others=_CONTROLS,
+            is_keyed_by_card=False,
+            read_again=True,
+        ),
+    ] = "audit-log"
+    audit_refusals: Annotated[
+        str,
+        Topic(
+            Role.TOOL,
+            Contract.AUDIT_RECORD,
+            key="null",
+            retention=Retention(90, "anybody with a token can cause refusals, so not for ever"),
+            others=_CONTROLS,
+            is_keyed_by_card=False,
+        ),
+    ] = "audit-refusals"
+
+    def rows(self) -> Iterator[tuple[str, Topic]]:
+        """Yield the name of each topic with its row."""
+        for field, row in TABLE.items():
+            yield getattr(self, field), row
 
     @property
     def tables(self) -> tuple[str, ...]:
         """The tables that every job folds into its state."""
-        return (self.profiles, self.model_rollouts)
+        return tuple(name for name, row in self.rows() if row.role is Role.TABLE and not row.of_facts)
 
     @property
     def fact_tables(self) -> tuple[str, ...]:
         """The tables that a job folds in addition if it keeps merchant facts."""
-        return (self.merchant_facts, self.labels, self.chargebacks)
+        return tuple(name for name, row in self.rows() if row.of_facts)
 
     def folded_tables(self, *, facts: bool) -> tuple[str, ...]:
         """Return the tables that every key group folds, with or without merchant facts."""
@@ -54,14 +249,14 @@ class Topics(BaseModel):
 
     def renamed(self, rename: Callable[[str], str], *, but: Collection[str]) -> "Topics":
         """Return a copy in which `rename` has changed all names, except those of the fields `but`."""
-        return Topics(
+        return type(self)(
             **{field: name if field in but else rename(name) for field, name in self.model_dump().items()}
         )
 
     @property
     def inputs(self) -> tuple[str, ...]:
         """The topics whose timestamps are arrivals; facts have times of their own."""
-        return (self.transactions, *self.tables, self.labels, self.chargebacks)
+        return tuple(name for name, row in self.rows() if row.has_arrivals)
 
     @property
     def heartbeats(self) -> str:
@@ -71,8 +266,7 @@ class Topics(BaseModel):
     @property
     def job_topics(self) -> tuple[str, ...]:
         """The topics that every job reads or writes; the others are for tools, sidecar and merchant facts."""
-        outputs = (self.fraud_alerts, self.suppressed_alerts, self.shadow_alerts, self.dead_letters)
-        return (self.transactions, *self.tables, *outputs, self.job_progress)
+        return tuple(name for name, row in self.rows() if row.role is not Role.TOOL and not row.of_facts)
 
     def configs(
         self, *, replay: bool = False, replicas: int = 1, any_size: bool = False
@@ -88,69 +282,14 @@ class Topics(BaseModel):
                 again; a size limit would delete records before their retention time. Otherwise the brokers'
                 limit holds.
         """
-        arrival = CREATE_TIME if replay else LOG_APPEND_TIME
         # a record that only one broker of three has would be lost with that broker
-        common = {"min.insync.replicas": "2" if replicas > 2 else "1", "cleanup.policy": "delete"}
-        # older versions of a profile are needed as long as a copy of the checkpoint may be restored: the
-        # transactions after that copy are decided again, with the profiles of their time. An archive's
-        # versions are older than any compaction lag, so compaction would remove them at once
-        versions = {} if replay else {**COMPACT, "min.compaction.lag.ms": str(7 * DAY_MS)}
-        own = {
-            self.transactions: {
-                # an archive is older than any retention
-                **(FOR_EVER if replay else {"retention.ms": RETENTION_MS}),
-                **arrival,
-                "max.message.bytes": str(2 * 1024 * 1024),
-            },
-            # compacted: a card's newest profile stays, whatever its age; the retention holds for a topic that
-            # is not compacted (a replay), and where someone adds `delete` to its policy
-            self.profiles: {**arrival, **versions, **FOR_EVER},
-            # models are trained with labels of years, and their senders do not keep them
-            self.chargebacks: {**arrival, **FOR_EVER},
-            self.labels: {**arrival, **FOR_EVER},
-            # the longest lookback of a feature, and as much again for a restored checkpoint
-            self.merchant_facts: {"retention.ms": str(60 * DAY_MS)},
-            # a new job needs all events: they name who decides, and in which order that came about
-            self.model_rollouts: {**arrival, **FOR_EVER},
-            self.fraud_alerts: {"retention.ms": OUTPUT_RETENTION_MS},
-            # compared with the alerts, so kept as long
-            self.suppressed_alerts: {"retention.ms": OUTPUT_RETENTION_MS},
-            self.shadow_alerts: {"retention.ms": OUTPUT_RETENTION_MS},
-            # 1 MiB (about the brokers' default) is enough: a dead letter has half a MiB at most, however
-            # large its record (dead_letters/record.py), and a client's batch of them 1,000,000 bytes. Dead
-            # letters contain whole records, so they are kept no longer than transactions
-            self.dead_letters: {"max.message.bytes": str(1024 * 1024), "retention.ms": RETENTION_MS},
-            # the newest note on each dead letter that was sent again, for ever
-            self.dead_letter_replays: {**COMPACT, **FOR_EVER},
-            # never compacted: every record is needed to audit the alerts of its commit
-            self.job_progress: {"retention.ms": str(30 * DAY_MS)},
-            # the audit log is kept for ever: each record contains the digest of the previous one
-            self.audit_log: FOR_EVER,
-            # anybody with a token can cause refusals, so they are not kept for ever
-            self.audit_refusals: {"retention.ms": str(90 * DAY_MS)},
-        }
-        read_again = {
-            self.transactions,
-            *self.folded_tables(facts=True),
-            self.job_progress,
-            self.audit_log,
-        }
-        return {
-            name: {**common, **config, **(ANY_SIZE if any_size and name in read_again else {})}
-            for name, config in own.items()
-        }
+        common = {"min.insync.replicas": "2" if replicas > 2 else "1"}
+        return {name: {**common, **row.config(replay=replay, any_size=any_size)} for name, row in self.rows()}
 
     def partitions(self, partitions: int) -> dict[str, int]:
         """Return the partition count by topic name, given the count of the topics keyed by card."""
-        counts = dict.fromkeys(self.configs(), partitions)
-        # facts need one partition: a group's promise has to follow its facts
-        for topic in (
-            self.merchant_facts,
-            self.model_rollouts,
-            self.job_progress,
-            self.dead_letter_replays,
-            self.audit_log,
-            self.audit_refusals,
-        ):
-            counts[topic] = 1
-        return counts
+        return {name: partitions if row.is_keyed_by_card else 1 for name, row in self.rows()}
+
+
+TABLE: Mapping[str, Topic] = {field: info.metadata[0] for field, info in Topics.model_fields.items()}
+"""The row of each field of `Topics`, in order."""

@@ -69,6 +69,8 @@ class GroupCore:
                 because its models cannot decide.
         """
         self._group, self._rules, self._state, self._meta = group, rules, state, meta
+        self.decisive_tables = rules.topics.tables
+        """The tables that must be read to their ends before transactions are decided."""
         self.silent_before = silent_before
         """Q by partition: records before Q only update the state."""
         self._judge = ModelJudge(
@@ -126,11 +128,6 @@ class GroupCore:
     def snapshot_end(self) -> int | None:
         """Arrival of the last row of the profiles' first snapshot, ms; None if it has not been read yet."""
         return self._meta.extra.get(SNAPSHOT_END)
-
-    @property
-    def decisive_tables(self) -> tuple[str, ...]:
-        """The tables that must be read to their ends before transactions are decided."""
-        return self._rules.topics.tables
 
     def note_snapshot_end(self, arrival: int | None) -> None:
         """Record the arrival of a snapshot's last row, if there is one; the earliest is kept."""

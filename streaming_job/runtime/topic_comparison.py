@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from streaming_job.contracts.topics import CREATE_TIME, Topics
+from streaming_job.contracts.topic import CREATE_TIME
+from streaming_job.contracts.topics import Topics
 from streaming_job.settings import Arrival
 
 AT_LEAST = ("max.message.bytes", "retention.ms", "min.compaction.lag.ms", "min.insync.replicas")

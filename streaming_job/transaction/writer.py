@@ -77,6 +77,7 @@ class GroupWriter:
         """
         self._settings, self._topics, self._group = settings, settings.topics, group
         self._own = [(settings.topics.transactions, partition) for partition in own]
+        self._tables = frozenset(settings.tables)
         self._query_id, self._instance = query_id, instance
         self._owner = f"{instance}/{secrets.token_hex(8)}"
         self._reader = WrittenReader(settings, group, self._own)
@@ -237,7 +238,7 @@ class GroupWriter:
         return [
             TopicPartition(topic, partition, end, mark)
             for (topic, partition), end in ends.items()
-            if (topic, partition) in self._own or (self._group == 0 and topic in self._settings.tables)
+            if (topic, partition) in self._own or (self._group == 0 and topic in self._tables)
         ]
 
     def _doubt(self, error: KafkaError) -> KafkaError:

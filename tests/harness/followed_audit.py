@@ -18,7 +18,7 @@ from loadtests.audit.judging import from_registry
 from loadtests.audit.topic_log import TopicLog
 from loadtests.faults.installation import Installation
 from loadtests.oracle import Record
-from streaming_job.permissions import Component
+from streaming_job.contracts.topic import Component
 from streaming_job.settings import JobSettings
 
 

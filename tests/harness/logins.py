@@ -4,7 +4,8 @@ from typing import Any
 
 from loadtests.faults.acls import grant
 from loadtests.faults.installation import Installation
-from streaming_job.permissions import Component, needed
+from streaming_job.contracts.topic import Component
+from streaming_job.permissions import needed
 from streaming_job.settings import JobSettings
 
 

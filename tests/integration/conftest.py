@@ -10,8 +10,9 @@ from deploy.local.stack import Endpoints
 from loadtests.faults.acls import grant
 from loadtests.faults.installation import Installation
 from loadtests.faults.job_process import JobProcess
+from streaming_job.contracts.topic import Component
 from streaming_job.contracts.topics import Topics
-from streaming_job.permissions import Component, needed
+from streaming_job.permissions import needed
 from streaming_job.runtime.failpoints import Step
 from streaming_job.transaction import writer as writer_module
 

@@ -23,7 +23,7 @@ from loadtests.locust_run.sender import INTENDED_AT
 from loadtests.locust_run.verdict import Audit, failures
 from loadtests.rig import histograms
 from models import loading
-from streaming_job.permissions import Component
+from streaming_job.contracts.topic import Component
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 WaitFor = Callable[..., object]

@@ -49,10 +49,10 @@ from service.rollouts import reading
 from service.settings import ServiceSettings
 from streaming_job import explain
 from streaming_job.contracts import Contract, Reason, validate
+from streaming_job.contracts.topic import Component
 from streaming_job.dead_letters.record import MAX_LETTER
 from streaming_job.explain import UnknownCardError, look_up
 from streaming_job.group.opening import HEARTBEAT_S
-from streaming_job.permissions import Component
 from streaming_job.runtime.checkpoint import CheckpointError
 from streaming_job.transaction.written import Mark
 

@@ -10,8 +10,9 @@ from harness.writer_bench import WriterBench
 from deploy.local.stack import Endpoints
 from loadtests.faults.acls import grant
 from loadtests.faults.installation import Installation
+from streaming_job.contracts.topic import Component, Operation
 from streaming_job.contracts.topics import Topics
-from streaming_job.permissions import Component, Operation, Permission, Resource, needed
+from streaming_job.permissions import Permission, Resource, needed
 from streaming_job.runtime.preconditions import require_inputs
 from streaming_job.transaction.producer import SinkError
 

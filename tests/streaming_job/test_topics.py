@@ -1,0 +1,62 @@
+"""The table of topics: what each row must say, and who takes it from there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from streaming_job.contracts.topic import Component, Operation, Role, Topic, Without
+from streaming_job.contracts.topics import TABLE, Topics
+from streaming_job.permissions import needed
+from streaming_job.settings import JobSettings
+
+pytestmark = pytest.mark.unit
+WRITTEN = {field: row for field, row in TABLE.items() if row.role in (Role.OUTPUT, Role.STATE, Role.PROGRESS)}
+OPERATIONS_PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
+
+
+def job_settings(topics: Topics | None = None) -> JobSettings:
+    nowhere = "nowhere"
+    return JobSettings(
+        bootstrap_servers=nowhere,
+        mlflow_tracking_uri=nowhere,
+        checkpoint=nowhere,
+        work_dir=Path(nowhere),
+        topics=topics or Topics(),
+    )
+
+
+def allowed(component: Component, topic: str) -> set[Operation]:
+    return {
+        operation
+        for permission in needed(component, job_settings())
+        if permission.name == topic
+        for operation in permission.operations
+    }
+
+
+@pytest.mark.parametrize("row", WRITTEN.values(), ids=WRITTEN)
+def test_a_topic_that_the_job_writes_is_counted_digested_and_described_or_says_why_not(row: Topic) -> None:
+    for said in (row.count, row.digest, row.contract):
+        assert said
+        if isinstance(said, Without):
+            assert said != Without("the job does not write it"), "a reason of its own"
+
+
+@pytest.mark.parametrize("field", WRITTEN)
+def test_the_job_may_write_its_topics_and_the_audit_may_read_them(field: str) -> None:
+    name = getattr(Topics(), field)
+    assert Operation.WRITE in allowed(Component.JOB, name) or TABLE[field].of_facts
+    assert Operation.READ in allowed(Component.AUDIT, name)
+
+
+@pytest.mark.parametrize("field", TABLE)
+def test_every_topic_is_retained_on_purpose_and_the_documentation_says_for_how_long(field: str) -> None:
+    retention = TABLE[field].retention
+    assert retention.reason
+    table = OPERATIONS_PAGE.read_text().partition("| topic | retention | because |")[2].partition("\n\n")[0]
+    name = "the profiles" if field == "profiles" else f"`{getattr(Topics(), field)}`"
+    (kept,) = re.findall(
+        rf"^ *\| (?:[^|]*, )?{re.escape(name)}(?:,[^|]*)? \| ([^|]*) \|", table, re.MULTILINE
+    )
+    assert ("for ever" if retention.days is None else f"{retention.days} days") in kept
