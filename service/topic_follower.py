@@ -1,19 +1,18 @@
 """A thread of the sidecar that follows a topic."""
 
 from collections.abc import Sequence
+from contextlib import closing
 
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaException, Message, TopicPartition
 
 from feature_store.errors import FraudError
 from service.background import Background
 from service.settings import ServiceSettings
-from streaming_job.log import clients, topic_reader
+from streaming_job.log import clients, follow, topic_reader
 from streaming_job.log.clients import Consumer, describe
+from streaming_job.log.records import PartitionId
 
-POLL_S = 0.2
 RETRY_S = 1.0
-AT_ONCE = 500
-"""Maximal number of records per call of `_take`."""
 OFFSETS_PER_RECORD = 2
 """A record takes one offset; if it is alone in its transaction, the commit marker takes another."""
 
@@ -38,7 +37,7 @@ class TopicFollower(Background):
         super().__init__(f"{what}-follower")
         self._settings, self._topic, self._what = settings, topic, what
         self._tuning = {"fetch.wait.max.ms": wait_ms}
-        self._behind: set[int] | None = None
+        self._behind: set[PartitionId] | None = None
         """Partitions that have not been read to their end since the last `_begin`; None before the first."""
         self._fault: str | None = None
         """Why the topic cannot be read now."""
@@ -102,25 +101,9 @@ class TopicFollower(Background):
 
         A FraudError of `_begin` or `_take` is raised, too.
         """
-        reader = clients.reader(self._settings, f"{self._settings.job_id}-sidecar", tuning=self._tuning)
-        try:
-            places = self._begin(reader)
-            reader.assign(list(places))
-            self._behind, self._fault = {place.partition for place in places}, None
+        name = f"{self._settings.job_id}-sidecar"
+        with closing(clients.reader(self._settings, name, tuning=self._tuning)) as reader:
+            follower = follow.Follower(reader, self._begin(reader))
+            self._behind, self._fault = follower.behind, None
             while not self._stop.is_set():
-                self._take(self._records(reader, self._behind))
-        finally:
-            reader.close()
-
-    @staticmethod
-    def _records(reader: Consumer, behind: set[int]) -> list[Message]:
-        records = []
-        for message in reader.consume(AT_ONCE, POLL_S):
-            error = message.error()
-            if error is None:
-                records.append(message)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                behind.discard(message.partition() or 0)
-            elif error.fatal() or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise KafkaException(error)
-        return records
+                self._take(follower.poll())

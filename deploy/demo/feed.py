@@ -3,9 +3,10 @@
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 
 import numpy as np
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, TopicPartition
 
 from deploy.demo import compromise
 from deploy.demo.merchant_watch import MerchantWatch
@@ -21,7 +22,7 @@ from loadtests.simulator.timeline import Records, timeline
 from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
 from streaming_job.contracts.topics import Topics
-from streaming_job.log import clients, topic_reader
+from streaming_job.log import clients, follow, topic_reader
 from streaming_job.log.clients import Address
 
 CHARGEBACK_DELAY_MS = 120_000
@@ -152,16 +153,14 @@ def fed_until(bootstrap_servers: str, topic: str) -> int | None:
     repeats some records of the other partitions: the job recognises transactions as duplicates, and a label
     that comes again states nothing new.
     """
-    reader = clients.reader(Address(bootstrap_servers), "fraud-demo")
     try:
-        last_arrivals = []
-        for partition in topic_reader.partitions(reader, topic):
-            message = topic_reader.newest(reader, topic, partition)
-            if message is None:
-                return None
-            last_arrivals.append(message.timestamp()[1])
-        return min(last_arrivals)
+        with closing(clients.reader(Address(bootstrap_servers), "fraud-demo")) as reader:
+            last_arrivals = []
+            for partition in topic_reader.partitions(reader, topic):
+                last = follow.newest(reader, TopicPartition(topic, partition))
+                if not last:
+                    return None
+                last_arrivals.append(last[0].timestamp()[1])
+            return min(last_arrivals)
     except KafkaException as error:
         raise FraudError(f"topic {topic} cannot be read ({error}); check the broker's log") from error
-    finally:
-        reader.close()

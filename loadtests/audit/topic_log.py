@@ -1,8 +1,8 @@
 """Reader of whole topics: an ordinary read_committed consumer, independent of the job's client."""
 
-import math
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from typing import Any, Protocol
 
 from confluent_kafka import (
@@ -16,10 +16,9 @@ from feature_store.errors import FraudError
 from loadtests.oracle.records import Record
 from streaming_job.log import clients, topic_reader
 from streaming_job.log.clients import Address, Consumer, describe
+from streaming_job.log.follow import Follower
 
 NAME = "fraud-audit"
-FETCH = 5_000
-"""Maximum number of records per call of the client."""
 POLL_S = 0.2
 SILENCE_S = 60.0
 """The broker is considered lost if it sends neither a record nor an end-of-partition event for this long."""
@@ -147,40 +146,17 @@ class TopicLog:
         Raises:
             TopicReadError: no such topic, or the broker refuses or stops answering.
         """
-        starts = starts or {}
-        consumer = clients.reader(self._brokers, NAME)
+        starts, before = starts or {}, {(topic, part): end for part, end in (ends or {}).items()}
         try:
-            partitions = self._partitions(consumer, topic)
-            unfinished = {p for p in partitions if ends is None or ends.get(p, 0) > starts.get(p, 0)}
-            consumer.assign([TopicPartition(topic, p, starts.get(p, OFFSET_BEGINNING)) for p in unfinished])
-            silent = 0.0
-            while unfinished:
-                # consume() blocks until it has as many messages as requested: take the buffered ones, or
-                # wait for one
-                messages = consumer.consume(FETCH, 0) or consumer.consume(1, POLL_S)
-                silent = 0.0 if messages else silent + POLL_S
-                if silent > SILENCE_S:
-                    raise TopicReadError(
-                        f"topic {topic} cannot be read to its end: no records for {SILENCE_S:g} s; check the "
-                        "brokers"
-                    )
-                for message in messages:
-                    error = message.error()
-                    if error is not None and error.code() != KafkaError._PARTITION_EOF:
-                        raise KafkaException(error)
-                    record = _record(message)
-                    if record.partition not in unfinished:
-                        continue
-                    end = math.inf if ends is None else ends[record.partition]
-                    if error is None and record.offset < end:
-                        yield record
-                    if error is not None or record.offset >= end - 1:
-                        unfinished.discard(record.partition)
-                        consumer.pause([TopicPartition(topic, record.partition)])
+            with closing(clients.reader(self._brokers, NAME)) as reader:
+                wanted = [
+                    TopicPartition(topic, part, starts.get(part, OFFSET_BEGINNING))
+                    for part in self._partitions(reader, topic)
+                    if ends is None or ends.get(part, 0) > starts.get(part, 0)
+                ]
+                yield from map(_record, Follower(reader, wanted, before).to_end(SILENCE_S))
         except KafkaException as fault:
             raise self._unreadable(f"topic {topic}", fault) from fault
-        finally:
-            consumer.close()
 
     def _offset_consumer(self, group: str = NAME, *, committed_only: bool = True) -> Consumer:
         kind = group, committed_only

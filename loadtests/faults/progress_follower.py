@@ -1,12 +1,13 @@
 """Reader of each key group's newest progress record; every call reads the records that are new."""
 
 import json
+from contextlib import closing
 from typing import Any
 
 from confluent_kafka import KafkaException, TopicPartition
 
 from loadtests.faults.errors import FaultError
-from streaming_job.log import clients, topic_reader
+from streaming_job.log import clients, follow
 from streaming_job.log.clients import Address
 from streaming_job.settings import JobSettings
 
@@ -55,16 +56,14 @@ class ProgressFollower:
 
     def _read(self) -> None:
         """Read new records, with one consumer per call so that nothing is fetched between calls."""
-        reader = clients.reader(Address(self._servers), "fraud-faults")
+        start = TopicPartition(self._settings.topics.job_progress, 0, self._next)
         try:
-            partition = TopicPartition(self._settings.topics.job_progress, 0, self._next)
-            for message in topic_reader.to_end(reader, partition):
-                self._next = (message.offset() or 0) + 1
-                if message.key() == self._settings.job_id.encode():
-                    record = json.loads(message.value() or b"")
-                    self._newest[record["key_group"]] = record
-                    self._commits += 1
+            with closing(clients.reader(Address(self._servers), "fraud-faults")) as reader:
+                for message in follow.to_end(reader, start):
+                    self._next = (message.offset() or 0) + 1
+                    if message.key() == self._settings.job_id.encode():
+                        record = json.loads(message.value() or b"")
+                        self._newest[record["key_group"]] = record
+                        self._commits += 1
         except KafkaException as fault:
             raise FaultError(f"the job's progress cannot be read: {fault}; check the broker") from fault
-        finally:
-            reader.close()

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented 
 )
 
 from service.precision.errors import UnreadError
-from streaming_job.log import topic_reader
+from streaming_job.log import follow, topic_reader
 from streaming_job.log.clients import AdminClient, Consumer, describe
 
 RETENTION_MS, RETENTION_BYTES = "retention.ms", "retention.bytes"
@@ -93,9 +93,7 @@ def _bounds(reader: Consumer, part: Part, limits: tuple[int, int], now_ms: int) 
         yield now_ms - kept_ms
     if kept_ms < 0 or kept_bytes >= 0:
         # deleted by size, or by hand: only the oldest record that is left shows how far
-        oldest = next(
-            topic_reader.to_end(reader, TopicPartition(part.topic, part.partition, part.first)), None
-        )
+        oldest = next(follow.to_end(reader, TopicPartition(part.topic, part.partition, part.first)), None)
         yield now_ms if oldest is None else oldest.timestamp()[1]
 
 

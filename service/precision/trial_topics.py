@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 import orjson
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaException, Message, TopicPartition
 
 from feature_store.catalogue import HOUR_MS
 from service.precision.completeness import Part, complete_since, parts_since
@@ -23,15 +23,12 @@ from service.settings import ServiceSettings
 from streaming_job.contracts import Contract
 from streaming_job.decode import labels
 from streaming_job.decode.strict import Rejected
-from streaming_job.log import clients, topic_reader
+from streaming_job.log import clients, follow, topic_reader
 from streaming_job.log.clients import describe
 
 log = logging.getLogger(__name__)
-POLL_S = 0.2
 FETCH_WAIT_MS = 200
 """How long the broker waits for a record before it answers that there is none."""
-AT_ONCE = 500
-"""Maximal number of records per read."""
 CLOCK_SKEW_MS = HOUR_MS
 """How much the Kafka timestamp of an alert or label may precede the arrival of its transaction."""
 UNREAD = "alerts and labels of the trial have not been read to their ends yet"
@@ -57,8 +54,6 @@ class TrialTopics:
         self._labels = {topics.labels: Contract.LABEL, topics.chargebacks: Contract.CHARGEBACK}
         self._waiting: list[TopicPartition] = []
         """Partitions of labels, paused until the alerts have been read to their ends."""
-        self._behind: set[tuple[str, int]] = set()
-        """Partitions that have not been read to their end."""
         self._cards = LabelledCards(trial)
         tuning = {"fetch.wait.max.ms": FETCH_WAIT_MS}
         try:
@@ -89,29 +84,26 @@ class TrialTopics:
         self._reader.close()
 
     def read(self) -> bool:
-        """Read the next records; return False if no record and no end of a partition came within POLL_S.
+        """Read the next records; return False if none came within a moment.
 
         Raises:
             UnreadError: a topic does not exist, or the client has failed for good.
         """
-        messages = self._reader.consume(AT_ONCE, POLL_S)
+        try:
+            messages = self._follower.poll()
+        except KafkaException as fault:
+            raise self._unread(fault) from fault
         for message in messages:
-            error = message.error()
-            if error is None:
-                self._take(message)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                self._behind.discard((message.topic() or "", message.partition() or 0))
-            elif error.fatal() or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise self._unread(KafkaException(error))
+            self._take(message)
         # Step 3
-        if self._waiting and all(topic in self._labels for topic, _ in self._behind):
+        if self._waiting and all(topic in self._labels for topic, _ in self._follower.behind):
             self._reader.resume(self._waiting)
             self._waiting = []
         return bool(messages)
 
     def counts(self) -> LabelCounts:
         """Return the counts; until all ends have been reached, they are empty and `waiting_for` says why."""
-        return LabelCounts(waiting_for=UNREAD) if self._behind else self._cards.counts()
+        return LabelCounts(waiting_for=UNREAD) if self._follower.behind else self._cards.counts()
 
     def _parts(self) -> list[Part]:
         parts: list[Part] = []
@@ -126,9 +118,9 @@ class TrialTopics:
         admin = clients.admin(self._settings)
         since = complete_since(admin, self._reader, parts, self._trial.since, self._now_ms)
         self._cards = LabelledCards(replace(self._trial, since=since))
-        self._behind = {(part.topic, part.partition) for part in parts}
         # Step 2
-        self._reader.assign([TopicPartition(part.topic, part.partition, part.start) for part in parts])
+        starts = [TopicPartition(part.topic, part.partition, part.start) for part in parts]
+        self._follower = follow.Follower(self._reader, starts)
         self._waiting = [
             TopicPartition(part.topic, part.partition) for part in parts if part.topic in self._labels
         ]

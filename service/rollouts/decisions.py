@@ -14,7 +14,7 @@ from models.rollouts.state import Decides, Line, Plan
 from service.rollouts.errors import UnansweredError, UnknownError
 from service.rollouts.history import History
 from service.settings import ServiceSettings
-from streaming_job.log import clients, topic_reader
+from streaming_job.log import clients, follow, topic_reader
 from streaming_job.log.clients import Consumer, describe
 from streaming_job.log.partitioner import KeyGroups
 
@@ -193,7 +193,7 @@ class _Search:
         for start in self._reader.offsets_for_times(times, topic_reader.TIMEOUT_S):
             if start.offset < 0:  # no records since then
                 continue
-            for record in topic_reader.to_end(self._reader, start):
+            for record in follow.to_end(self._reader, start):
                 self._left -= 1
                 if self._left < 0 or self._is_late():
                     limit = f"{MOST_RECORDS:,} records" if self._left < 0 else f"{MOST_S:g} s"

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 from service.rollouts.errors import StaleError, UnansweredError
 from service.rollouts.history import History, Record
 from service.settings import ServiceSettings
-from streaming_job.log import clients, topic_reader
+from streaming_job.log import clients, follow, topic_reader
 from streaming_job.log.clients import describe
 from streaming_job.progress.reader import BLIND, newest_by_group
 
@@ -61,16 +62,14 @@ def job(settings: ServiceSettings) -> Job:
         UnansweredError: the brokers do not answer, or the topic cannot be read.
     """
     topic = settings.topics.job_progress
-    reader = clients.reader(settings, f"{settings.job_id}-rollouts")
     try:
-        # a running job's records are among the last
-        return Job(newest_by_group(reader, topic, settings.job_id, first_within=BLIND))
+        with closing(clients.reader(settings, f"{settings.job_id}-rollouts")) as reader:
+            # a running job's records are among the last
+            return Job(newest_by_group(reader, topic, settings.job_id, first_within=BLIND))
     except KafkaException as fault:
         if topic_reader.is_missing(fault):
             return Job({})
         raise _unanswered(topic, settings, fault) from fault
-    finally:
-        reader.close()
 
 
 def history(settings: ServiceSettings, set_aside: Mapping[int, str], since: History | None = None) -> History:
@@ -89,14 +88,11 @@ def history(settings: ServiceSettings, set_aside: Mapping[int, str], since: Hist
     try:
         # wait first, so that the reading includes everything written before this call
         _await_transactions(settings, TopicPartition(topic, 0))
-        reader = clients.reader(settings, f"{settings.job_id}-rollouts")
-        try:
+        with closing(clients.reader(settings, f"{settings.job_id}-rollouts")) as reader:
             records = [
                 Record(message.offset() or 0, message.timestamp()[1], message.value() or b"")
-                for message in topic_reader.to_end(reader, TopicPartition(topic, 0, before.end))
+                for message in follow.to_end(reader, TopicPartition(topic, 0, before.end))
             ]
-        finally:
-            reader.close()
     except KafkaException as fault:
         raise _unanswered(topic, settings, fault) from fault
     return before.with_records(records, set_aside)

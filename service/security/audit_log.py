@@ -1,19 +1,17 @@
 """The audit log's topic, and that of refusals, of one partition each; read on request."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaException, Message, TopicPartition
 
 from service.security.audit import AuditError
 from service.settings import ServiceSettings
-from streaming_job.log import clients, topic_reader
+from streaming_job.log import clients, follow, topic_reader
 from streaming_job.log.clients import Consumer
 
 PARTITION = 0
-PER_RECORD = 4
-"""Offsets that the first attempt goes back per requested record. A record and its commit marker take two;
-aborted transactions take more."""
 START_S = 5.0
 """Longest wait for the brokers at the start of the sidecar."""
 
@@ -46,11 +44,9 @@ class AuditLog:
         Raises:
             KafkaException: the brokers do not answer.
         """
-        with _Reading(self._settings) as reader:
+        with _reading(self._settings) as reader:
             if topic_reader.exists(reader, self._topic):
-                yield from map(
-                    _stored, topic_reader.to_end(reader, TopicPartition(self._topic, PARTITION, 0))
-                )
+                yield from map(_stored, follow.to_end(reader, TopicPartition(self._topic, PARTITION, 0)))
 
     def last(self) -> bytes | None:
         """Return the value of the newest record, to which the next one refers; None without records.
@@ -59,11 +55,11 @@ class AuditLog:
             NoAuditError: the topic does not exist.
             KafkaException: the brokers do not answer.
         """
-        with _Reading(self._settings) as reader:
+        with _reading(self._settings) as reader:
             if not topic_reader.exists(reader, self._topic):
                 raise NoAuditError(f"there is no topic {self._topic}; `fraud job topics` makes it")
-            message = topic_reader.newest(reader, self._topic, PARTITION)
-            return None if message is None else _stored(message).value
+            last = follow.newest(reader, TopicPartition(self._topic, PARTITION))
+            return _stored(last[0]).value if last else None
 
     def newest(self, limit: int, before: int | None = None) -> list[Stored]:
         """Return the newest records, newest first.
@@ -75,20 +71,11 @@ class AuditLog:
         Raises:
             KafkaException: the brokers do not answer.
         """
-        with _Reading(self._settings) as reader:
+        with _reading(self._settings) as reader:
             if not topic_reader.exists(reader, self._topic):
                 return []
-            first, end = topic_reader.offsets(reader, TopicPartition(self._topic, PARTITION))
-            end = end if before is None else min(before, end)
-            back = limit * PER_RECORD
-            while end > first:
-                start = TopicPartition(self._topic, PARTITION, max(first, end - back))
-                records = [_stored(message) for message in topic_reader.to_end(reader, start)]
-                records = [record for record in records if record.offset < end]
-                if len(records) >= limit or start.offset == first:
-                    return records[::-1][:limit]
-                back *= 10
-            return []
+            records = follow.newest(reader, TopicPartition(self._topic, PARTITION), limit, before=before)
+            return [_stored(message) for message in reversed(records)]
 
 
 def require_topics(settings: ServiceSettings) -> None:
@@ -98,7 +85,7 @@ def require_topics(settings: ServiceSettings) -> None:
         AuditError: a topic does not exist.
     """
     wanted = {settings.topics.audit_log, settings.topics.audit_refusals}
-    with _Reading(settings) as reader:
+    with _reading(settings) as reader:
         try:
             missing = sorted(wanted - reader.list_topics(timeout=START_S).topics.keys())
         except KafkaException:
@@ -110,17 +97,8 @@ def require_topics(settings: ServiceSettings) -> None:
         )
 
 
-class _Reading:
-    """A consumer as a context manager, closed at the end."""
-
-    def __init__(self, settings: ServiceSettings) -> None:
-        self._reader = clients.reader(settings, f"{settings.job_id}-audit")
-
-    def __enter__(self) -> Consumer:
-        return self._reader
-
-    def __exit__(self, *_: object) -> None:
-        self._reader.close()
+def _reading(settings: ServiceSettings) -> closing[Consumer]:
+    return closing(clients.reader(settings, f"{settings.job_id}-audit"))
 
 
 def _stored(message: Message) -> Stored:

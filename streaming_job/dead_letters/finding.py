@@ -1,13 +1,14 @@
 """The search for dead letters on their topic."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaException, TopicPartition
 
 from streaming_job.dead_letters.letter import Letter, LetterError
 from streaming_job.dead_letters.settings import LetterSettings
-from streaming_job.log import clients, topic_reader
+from streaming_job.log import clients, follow, topic_reader
 
 
 @dataclass(frozen=True)
@@ -49,22 +50,19 @@ def find(settings: LetterSettings, letter_filter: LetterFilter) -> Iterator[Lett
         LetterError: the topic cannot be read, or contains a record that is no dead letter.
     """
     topic = settings.topics.dead_letters
-    reader = clients.reader(settings, "fraud-dead-letters")
     try:
-        for partition in topic_reader.partitions(reader, topic):
-            if letter_filter.partition not in (None, partition):
-                continue
-            for message in topic_reader.to_end(reader, TopicPartition(topic, partition, letter_filter.first)):
-                offset = int(message.offset() or 0)
-                if letter_filter.end is not None and offset >= letter_filter.end:
-                    break
-                letter = Letter.from_record(topic, partition, offset, message.value())
-                if letter_filter.matches(letter):
-                    yield letter
+        with closing(clients.reader(settings, "fraud-dead-letters")) as reader:
+            for partition in topic_reader.partitions(reader, topic):
+                if letter_filter.partition not in (None, partition):
+                    continue
+                start = TopicPartition(topic, partition, letter_filter.first)
+                for message in follow.to_end(reader, start, letter_filter.end):
+                    offset = int(message.offset() or 0)
+                    letter = Letter.from_record(topic, partition, offset, message.value())
+                    if letter_filter.matches(letter):
+                        yield letter
     except KafkaException as fault:
         raise LetterError(
             f"topic {topic} at {settings.bootstrap_servers} cannot be read: {fault.args[0].str()}; check "
             "address and brokers"
         ) from fault
-    finally:
-        reader.close()

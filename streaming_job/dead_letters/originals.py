@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from streaming_job.dead_letters.letter import Letter, LetterError
 from streaming_job.dead_letters.settings import LetterSettings
-from streaming_job.log import clients, topic_reader
+from streaming_job.log import clients, follow, topic_reader
 from streaming_job.log.clients import Consumer
 
 NO_SUCH_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
@@ -90,7 +90,7 @@ def _fetch(reader: Consumer, letter: Letter) -> Message | None:
         raise
     # if the offset is not in the log, the reader continues at another one
     start = TopicPartition(letter.topic, letter.partition, letter.offset)
-    record = next(topic_reader.to_end(reader, start), None)
+    record = next(follow.to_end(reader, start), None)
     return record if record is not None and record.offset() == letter.offset else None
 
 

@@ -15,6 +15,7 @@ position. So a row without a position is not replayed, nor is a tombstone.
 import json
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -26,7 +27,7 @@ from streaming_job.dead_letters.letter import Letter, LetterError
 from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.decode import card_numbers, labels, profiles, strict
 from streaming_job.decode.strict import Rejected
-from streaming_job.log import clients, topic_reader, topic_writer
+from streaming_job.log import clients, follow, topic_reader, topic_writer
 from streaming_job.log.clients import Producer
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 
@@ -149,15 +150,12 @@ def _producer(settings: LetterSettings, name: str) -> Producer:
 def _sent_before(settings: LetterSettings) -> set[str]:
     """Return the names of the letters that have a note."""
     topic = settings.topics.dead_letter_replays
-    reader = clients.reader(settings, "fraud-dead-letters")
-    try:
+    with closing(clients.reader(settings, "fraud-dead-letters")) as reader:
+        starts = [TopicPartition(topic, part, 0) for part in topic_reader.partitions(reader, topic)]
         return {
             (message.key() or b"").decode(errors="replace")
-            for partition in topic_reader.partitions(reader, topic)
-            for message in topic_reader.to_end(reader, TopicPartition(topic, partition, 0))
+            for message in follow.Follower(reader, starts).to_end()
         }
-    finally:
-        reader.close()
 
 
 def destination(letter: Letter, settings: LetterSettings, partitions: int) -> int:

@@ -4,7 +4,7 @@ import json
 import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 from confluent_kafka import KafkaException, TopicPartition
@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from feature_store.errors import FraudError
 from streaming_job.contracts import Contract, ContractError, validate
 from streaming_job.dead_letters.settings import LetterSettings
-from streaming_job.log import clients, topic_reader, topic_writer
+from streaming_job.log import clients, follow, topic_reader, topic_writer
 from streaming_job.log.clients import Address, Producer
 
 TIMEOUT_S = 60.0
@@ -141,20 +141,18 @@ def of_card(settings: LetterSettings, card_id: str) -> Iterator[dict[str, Any]]:
     Raises:
         LedgerUnansweredError: a topic cannot be read.
     """
-    reader = clients.reader(settings, "fraud-labels")
     try:
-        for topic in (settings.topics.labels, settings.topics.chargebacks):
-            for partition in topic_reader.partitions(reader, topic):
-                for message in topic_reader.to_end(reader, TopicPartition(topic, partition, 0)):
-                    if message.key() == card_id.encode():
-                        yield _shown(message)
+        with closing(clients.reader(settings, "fraud-labels")) as reader:
+            for topic in (settings.topics.labels, settings.topics.chargebacks):
+                for partition in topic_reader.partitions(reader, topic):
+                    for message in follow.to_end(reader, TopicPartition(topic, partition, 0)):
+                        if message.key() == card_id.encode():
+                            yield _shown(message)
     except KafkaException as fault:
         raise LedgerUnansweredError(
             f"the labels cannot be read ({fault.args[0].str()}); check the brokers, and the topics of labels "
             "and chargebacks"
         ) from fault
-    finally:
-        reader.close()
 
 
 def _shown(message: Any) -> dict[str, Any]:

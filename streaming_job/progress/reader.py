@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 from confluent_kafka import Message, TopicPartition
 
-from streaming_job.log import topic_reader
+from streaming_job.log import follow, topic_reader
 from streaming_job.log.clients import Consumer
 from streaming_job.progress.totals import Totals
 
@@ -100,7 +100,7 @@ def newest_by_group(
             break
         for index, (tp, (first, end)) in enumerate(zip(tps, bounds, strict=True)):
             start = max(first, end - back)
-            messages = _between(reader, tp.topic, tp.partition, start, seen_from[index])
+            messages = follow.to_end(reader, TopicPartition(tp.topic, tp.partition, start), seen_from[index])
             for group, record in newest_among(messages, job_id)[0].items():
                 other = newest.get(group, record)
                 before, last = sorted((record, other), key=lambda either: int(either["commit_id"]))
@@ -146,16 +146,3 @@ def _has_totals(record: dict[str, Any]) -> bool:
     except _BROKEN:
         return False
     return True
-
-
-def _between(reader: Consumer, topic: str, partition: int, start: int, end: int) -> Iterator[Message]:
-    """Yield the records of a partition from offset `start` to before `end`.
-
-    Raises:
-        KafkaException: no answer, or the partition cannot be read.
-    """
-    if start < end:
-        for message in topic_reader.to_end(reader, TopicPartition(topic, partition, start)):
-            if (message.offset() or 0) >= end:
-                return
-            yield message

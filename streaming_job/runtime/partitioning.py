@@ -1,14 +1,13 @@
 """The checks that the job and the producers of transactions agree on the partition of each card."""
 
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import numpy as np
 import pyarrow as pa
 from confluent_kafka import KafkaException, TopicPartition
 
-from streaming_job.log import clients, topic_reader
-from streaming_job.log.clients import Consumer
+from streaming_job.log import clients, follow, topic_reader
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.runtime.checkpoint import Fixed
 from streaming_job.runtime.preconditions import TIMEOUT_S, StartUpError
@@ -152,27 +151,17 @@ def require_partitioner(settings: JobSettings, partitions: int) -> None:
 def _sample(settings: JobSettings, partitions: int) -> tuple[list[bytes], list[int]]:
     """Return keys of the newest records, and their partitions."""
     topic = settings.topics.transactions
-    reader = clients.reader(settings, f"{settings.job_id}-start")
+    keys: list[bytes] = []
+    key_partitions: list[int] = []
     try:
-        keys: list[bytes] = []
-        key_partitions: list[int] = []
-        for partition in range(partitions):
-            for key in _newest_keys(reader, topic, partition):
-                keys.append(key)
-                key_partitions.append(partition)
-        return keys, key_partitions
+        with closing(clients.reader(settings, f"{settings.job_id}-start")) as reader:
+            for partition in range(partitions):
+                first, end = topic_reader.offsets(reader, TopicPartition(topic, partition))
+                start = TopicPartition(topic, partition, max(first, end - SAMPLE))
+                for message in follow.to_end(reader, start, end):
+                    if key := message.key():
+                        keys.append(key)
+                        key_partitions.append(partition)
     except KafkaException as fault:
         raise StartUpError(f"{topic} cannot be read ({fault.args[0].str()}); check the brokers") from fault
-    finally:
-        reader.close()
-
-
-def _newest_keys(reader: Consumer, topic: str, partition: int) -> list[bytes]:
-    first, end = topic_reader.offsets(reader, TopicPartition(topic, partition))
-    keys = []
-    for message in topic_reader.to_end(reader, TopicPartition(topic, partition, max(first, end - SAMPLE))):
-        if key := message.key():
-            keys.append(key)
-        if len(keys) == SAMPLE or (message.offset() or 0) >= end - 1:
-            break
-    return keys
+    return keys, key_partitions

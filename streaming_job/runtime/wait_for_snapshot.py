@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from streaming_job.decode import snapshots
 from streaming_job.decode.strict import Rejected, parse_object
-from streaming_job.log import clients, topic_reader
+from streaming_job.log import clients, follow, topic_reader
 from streaming_job.log.clients import Consumer
 from streaming_job.runtime.preconditions import StartUpError
 from streaming_job.settings import JobSettings
@@ -89,6 +89,6 @@ def _look(reader: Consumer, topic: str) -> Profiles:
         first, end = topic_reader.offsets(reader, TopicPartition(topic, partition))
         records += end - first
         if first < end and not loaded:
-            last = topic_reader.newest(reader, topic, partition)
-            loaded = last is not None and ends_wait(last.value())
+            last = follow.newest(reader, TopicPartition(topic, partition))
+            loaded = bool(last) and ends_wait(last[0].value())
     return Profiles(records, loaded)

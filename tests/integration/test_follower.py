@@ -21,11 +21,18 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from deploy.local.stack import Endpoints
-from streaming_job.log import clients, end_offsets, follower, message_batch, table_follower, topic_reader
+from streaming_job.log import (
+    clients,
+    end_offsets,
+    follower,
+    message_batch,
+    table_follower,
+)
 from streaming_job.log.clients import Address
 from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.errors import LogError, LogUnavailableError
 from streaming_job.log.ffi import LibraryError
+from streaming_job.log.follow import to_end
 from streaming_job.log.follower import LogFollower
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.log.records import Offsets, PartitionId, Records
@@ -127,7 +134,7 @@ def as_confluent_kafka_reads(brokers: dict[str, str], places: Offsets) -> dict[P
         rows = {
             partition: [
                 (message.offset() or 0, message.timestamp()[1], message.key(), message.value())
-                for message in topic_reader.to_end(consumer, TopicPartition(*partition, offset))
+                for message in to_end(consumer, TopicPartition(*partition, offset))
             ]
             for partition, offset in places.items()
         }

@@ -29,7 +29,7 @@ from service.security.audit_log import AuditLog, require_topics
 from service.settings import ServiceSettings
 from streaming_job.contracts.topics import Topics
 from streaming_job.decide.rollout_history import RolloutHistory, RolloutRecord, Verdict
-from streaming_job.log import clients, topic_reader
+from streaming_job.log import clients, follow
 
 pytestmark = pytest.mark.integration
 
@@ -71,7 +71,7 @@ def refusals_by_the_job(settings: ServiceSettings) -> list[str]:
     try:
         records = [
             RolloutRecord(message.timestamp()[1], message.offset() or 0, message.value(), message.key())
-            for message in topic_reader.to_end(reader, TopicPartition(settings.topics.model_rollouts, 0, 0))
+            for message in follow.to_end(reader, TopicPartition(settings.topics.model_rollouts, 0, 0))
         ]
     finally:
         reader.close()

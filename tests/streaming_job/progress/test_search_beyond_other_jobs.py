@@ -36,13 +36,13 @@ class Message:
 
 @pytest.fixture(autouse=True)
 def topic(monkeypatch: pytest.MonkeyPatch) -> None:
-    def to_end(_: Consumer, start: TopicPartition) -> Iterator[Message]:
-        return map(Message, range(start.offset, 2 + FOREIGN))
+    def to_end(_: Consumer, start: TopicPartition, end: int) -> Iterator[Message]:
+        return map(Message, range(start.offset, end))
 
     monkeypatch.setattr(reader, "STEPS_BACK", STEPS)
     monkeypatch.setattr(reader.topic_reader, "partitions", lambda *_: [0])
     monkeypatch.setattr(reader.topic_reader, "offsets", lambda *_: (0, 2 + FOREIGN))
-    monkeypatch.setattr(reader.topic_reader, "to_end", to_end)
+    monkeypatch.setattr(reader.follow, "to_end", to_end)
 
 
 @pytest.mark.parametrize("groups", [None, {0}, {1}])

@@ -1,0 +1,150 @@
+"""The follower: reads partitions from given offsets on, as records arrive or up to the ends; in no group.
+
+One rule for errors: the client reconnects by itself, so errors of connections are passed over; `to_end` fails
+if nothing arrives for its patience. A caller that must be able to stop calls `poll`, which waits a moment.
+"""
+
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+from streaming_job.log.clients import Consumer
+from streaming_job.log.records import PartitionId
+from streaming_job.log.topic_reader import offsets
+
+POLL_S = 0.2
+PATIENCE_S = 15.0
+AT_ONCE = 500
+"""Maximal number of records that `poll` returns."""
+BUFFERED = 5_000
+"""Maximal number of records that `to_end` takes at once from those that the client has fetched."""
+OFFSETS_BACK = 10
+"""Offsets for each record that is looked for, at which the search for the newest ones begins."""
+GROWTH = 100
+RETRIED = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+"""Errors that the client reports while it reconnects by itself."""
+
+
+class Follower:
+    """A reader of partitions: their records are interleaved, those of one partition in order of offsets."""
+
+    def __init__(
+        self,
+        reader: Consumer,
+        starts: Sequence[TopicPartition],
+        ends: Mapping[PartitionId, int] | None = None,
+    ) -> None:
+        """Begin to fetch.
+
+        Args:
+            reader: consumer that joined no group (`clients.reader`); its assignment changes.
+            starts: offset at which each partition begins, or OFFSET_BEGINNING.
+            ends: offsets before which `to_end` stops; a partition that has none is read to the end that the
+                broker reports, records that were written meanwhile included.
+        """
+        self._reader, self._ends = reader, ends or {}
+        self.behind: set[PartitionId] = {
+            (start.topic, start.partition)
+            for start in starts
+            if start.offset < self._ends.get((start.topic, start.partition), start.offset + 1)
+        }
+        """Partitions that have not been read to their end since the start."""
+        reader.assign([start for start in starts if (start.topic, start.partition) in self.behind])
+
+    def poll(self, wait_s: float = POLL_S) -> list[Message]:
+        """Return new records: after `wait_s`, or AT_ONCE of them earlier.
+
+        Raises:
+            KafkaException: a topic does not exist, or the client has failed for good.
+        """
+        records = []
+        for message in self._reader.consume(AT_ONCE, wait_s):
+            error = message.error()
+            if error is None:
+                records.append(message)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self.behind.discard(_partition(message))
+            elif error.fatal() or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise KafkaException(error)
+        return records
+
+    def to_end(self, patience_s: float = PATIENCE_S) -> Iterator[Message]:
+        """Yield the records up to the ends.
+
+        Args:
+            patience_s: longest time without an answer.
+
+        Raises:
+            KafkaException: no answer, or a partition cannot be read.
+        """
+        answered = time.monotonic()
+        while self.behind:
+            # `consume` waits until it has as many as requested: take the fetched ones, or wait for one
+            messages = self._reader.consume(BUFFERED, 0) or self._reader.consume(1, POLL_S)
+            for message in messages:
+                error = message.error()
+                if error is not None and error.code() in RETRIED:
+                    continue
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    raise KafkaException(error)
+                partition, offset = _partition(message), message.offset() or 0
+                if partition not in self.behind:
+                    continue
+                end = self._ends.get(partition)
+                if error is not None or (end is not None and offset >= end - 1):
+                    self.behind.discard(partition)
+                    if self.behind:
+                        self._reader.pause([TopicPartition(*partition)])
+                if error is None and (end is None or offset < end):
+                    yield message
+                answered = time.monotonic()
+            if time.monotonic() > answered + patience_s:
+                waiting = ", ".join(sorted({topic for topic, _ in self.behind}))
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer about {waiting}"))
+
+
+def to_end(reader: Consumer, start: TopicPartition, end: int | None = None) -> Iterator[Message]:
+    """Yield the records of one partition from an offset to its end, or to before `end`.
+
+    Raises:
+        KafkaException: no answer, or the partition cannot be read.
+    """
+    ends = {} if end is None else {(start.topic, start.partition): end}
+    return Follower(reader, [start], ends).to_end()
+
+
+def newest(
+    reader: Consumer,
+    partition: TopicPartition,
+    most: int = 1,
+    before: int | None = None,
+) -> list[Message]:
+    """Return the last records of a partition, oldest first.
+
+    The search goes back from the end in growing steps, since the last offsets may be those of transaction
+    markers, or of aborted records.
+
+    Args:
+        reader: consumer that joined no group; its assignment changes.
+        partition: the partition; its offset does not matter.
+        most: number of records to return; fewer if the partition has fewer.
+        before: only records before this offset; default: all.
+
+    Raises:
+        KafkaException: no answer, or the partition cannot be read.
+    """
+    first, end = offsets(reader, partition)
+    end = end if before is None else min(end, before)
+    back = OFFSETS_BACK * most
+    while True:
+        start = TopicPartition(partition.topic, partition.partition, max(first, end - back))
+        records = deque(to_end(reader, start, end), maxlen=most)
+        if len(records) == most or start.offset <= first:
+            return list(records)
+        back *= GROWTH
+
+
+def _partition(message: Message) -> PartitionId:
+    return message.topic() or "", message.partition() or 0
