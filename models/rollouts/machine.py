@@ -40,6 +40,16 @@ ALLOWED: Mapping[Type, frozenset[Phase]] = {
     Type.WITHDRAWN: frozenset({Phase.PROMOTED, Phase.WITHDRAWN}),
 }
 """Phases in which each type but `proposed` is accepted."""
+AFTER: Mapping[Type, Phase] = {
+    Type.PROPOSED: Phase.PROPOSED,
+    Type.SHADOW_STARTED: Phase.SHADOW,
+    Type.CANARY_SET: Phase.CANARY,
+    Type.BREACHED: Phase.BREACHED,
+    Type.ROLLED_BACK: Phase.ROLLED_BACK,
+    Type.PROMOTED: Phase.PROMOTED,
+    Type.WITHDRAWN: Phase.WITHDRAWN,
+}
+"""Phase after each type but `paused` and `resumed`, whatever the phase before."""
 
 
 class ConflictError(FraudError):
@@ -157,39 +167,38 @@ def _require_next(trial: Trial, event: Event) -> None:
         raise ConflictError(f"{name} has no challenger {event.challenger!r}; it has {', '.join(names)}")
 
 
+def after(kind: Type, phase: Phase | None, before_pause: Phase | None) -> tuple[Phase, Phase | None]:
+    """Return the phase of a rollout after an accepted event, and the phase that a pause interrupts.
+
+    Args:
+        kind: type of the event.
+        phase: the phase before it; None if that is unknown.
+        before_pause: the phase that a pause interrupts; None without a pause, or if it is unknown.
+    """
+    if kind is Type.PAUSED:
+        return Phase.PAUSED, phase
+    if kind is Type.RESUMED:
+        return before_pause or Phase.SHADOW, None
+    return AFTER[kind], None
+
+
 def apply_accepted(line: Line, event: Event) -> Line:
     """Apply an event that is known to be accepted, without checks."""
     if event.type is Type.PROPOSED:
         return _opened(line, event)
     before = line.trials[event.rollout_id]
-    trial = replace(before, seq=event.seq, keys={**before.keys, event.idempotency_key: event.content})
+    phase, before_pause = after(event.type, before.phase, before.before_pause)
+    keys = {**before.keys, event.idempotency_key: event.content}
+    trial = replace(before, seq=event.seq, phase=phase, before_pause=before_pause, keys=keys)
     champions, demands = line.champions, line.demands
-    match event.type:
-        case Type.SHADOW_STARTED:
-            trial = replace(trial, phase=Phase.SHADOW)
-        case Type.CANARY_SET:
-            trial = replace(
-                trial, phase=Phase.CANARY, before_pause=None, canary=event.challenger, share_bp=event.share_bp
-            )
-        case Type.PAUSED:
-            trial = replace(trial, phase=Phase.PAUSED, before_pause=before.phase)
-        case Type.RESUMED:
-            trial = replace(trial, phase=before.before_pause or Phase.SHADOW, before_pause=None)
-        case Type.BREACHED:
-            trial = replace(trial, phase=Phase.BREACHED, before_pause=None)
-        case Type.ROLLED_BACK:
-            trial = replace(trial, phase=Phase.ROLLED_BACK, before_pause=None)
-        case Type.PROMOTED:
-            trial = replace(trial, phase=Phase.PROMOTED, before_pause=None)
-            promoted = next(item for item in before.challengers if item.name == event.challenger)
-            champions = (
-                *champions,
-                Decides(event.rollout_id, event.seq, promoted.model, promoted.policy, CHAMPION, ""),
-            )  # fmt: skip
-            demands = demands.replaced_by(before.demands)
-        case Type.WITHDRAWN:
-            trial = replace(trial, phase=Phase.WITHDRAWN)
-            champions = tuple(item for item in champions if item.rollout_id != event.rollout_id)
+    if event.type is Type.CANARY_SET:
+        trial = replace(trial, canary=event.challenger, share_bp=event.share_bp)
+    elif event.type is Type.PROMOTED:
+        promoted = next(item for item in before.challengers if item.name == event.challenger)
+        decides = Decides(event.rollout_id, event.seq, promoted.model, promoted.policy, CHAMPION, "")
+        champions, demands = (*champions, decides), demands.replaced_by(before.demands)
+    elif event.type is Type.WITHDRAWN:
+        champions = tuple(item for item in champions if item.rollout_id != event.rollout_id)
     is_open = trial.phase not in FINAL
     open_id = trial.rollout_id if is_open else None if line.open == trial.rollout_id else line.open
     return Line(champions, {**line.trials, trial.rollout_id: trial}, open_id, demands)

@@ -4,24 +4,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from models.rollouts import machine
+from models.rollouts.events import Type
+from models.rollouts.state import FINAL, Phase
 from service.health.groups import Groups
 from streaming_job.progress.trials import MAX_TRIALS
 
-PHASES = {
-    "proposed": "proposed",
-    "shadow_started": "shadow",
-    "canary_set": "canary",
-    "paused": "paused",
-    "breached": "breached",
-    "rolled_back": "rolled_back",
-    "promoted": "promoted",
-    "withdrawn": "withdrawn",
-}
-"""Event type -> phase after it; `resumed` restores the phase before the pause."""
-BACKWARD = frozenset({"breached", "rolled_back", "withdrawn"})
+TYPES = frozenset(Type)
+BACKWARD = frozenset({Type.BREACHED, Type.ROLLED_BACK, Type.WITHDRAWN})
 """Types of the events that end a trial or a rollout without promotion, or undo a promotion; an applied event
 of another type shows that the job uses the rollout."""
-FINAL = frozenset({"promoted", "rolled_back", "withdrawn"})
 NAMES = ("transactions", "decided", "failures", "both", "only_champion", "only_challenger", "rows")
 UNITS = ("card_hours", "cards")
 TIMES = ("time_ms", "champion_time_ms")
@@ -49,17 +41,12 @@ def unusable(record: Mapping[str, Any]) -> dict[int, str]:
 
 def phases(groups: Groups) -> dict[str, str]:
     """Return rollout_id -> phase by the events that any key group has applied, ordered by first event."""
-    phase_of: dict[str, str] = {}
-    before_pause: dict[str, str] = {}
+    states: dict[str, tuple[Phase, Phase | None]] = {}
     for event in _events(groups):
-        rollout, kind = event["rollout_id"], event["type"]
-        if kind == "paused":
-            before_pause[rollout] = phase_of.get(rollout, "paused")
-        if kind == "resumed":
-            phase_of[rollout] = before_pause.get(rollout, "shadow")
-        elif kind in PHASES:
-            phase_of[rollout] = PHASES[kind]
-    return phase_of
+        if event["type"] in TYPES:  # a newer release may have more
+            before = states.get(event["rollout_id"], (None, None))
+            states[event["rollout_id"]] = machine.after(Type(event["type"]), *before)
+    return {rollout: phase.value for rollout, (phase, _) in states.items()}
 
 
 def trials(groups: Groups) -> dict[str, dict[str, dict[str, Any]]]:

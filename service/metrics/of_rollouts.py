@@ -12,8 +12,9 @@ from typing import Any
 from prometheus_client.core import Metric
 
 from models.guards.counts import Labelled
+from models.rollouts.state import Phase
 from service.health.groups import Groups
-from service.health.rollout_progress import PHASES, UNITS, phases, trials
+from service.health.rollout_progress import UNITS, phases, trials
 from service.metrics.families import add_histogram, counters, gauges, state_set
 from streaming_job.progress.histogram import Histogram
 
@@ -51,7 +52,7 @@ def of_rollouts(groups: Groups) -> list[Metric]:
             "fraud_rollout_phase",
             "Phase of the rollout",
             ["rollout_id"],
-            PHASES.values(),
+            tuple(Phase),
             (([rollout], phase) for rollout, phase in phase_of),
         ),
         gauges(

@@ -10,9 +10,9 @@ import promql_parser as ast
 
 from deploy.prometheus import RULES
 from deploy.prometheus.absence import rules
+from models.rollouts.state import Phase
 from service.health.codes import OF_PARTITIONS, REGISTRY, Verdict
 from service.health.feature_drift import WINDOWS
-from service.health.rollout_progress import PHASES
 from service.metrics.of_rollouts import ALERTED, GUARD_VERDICTS
 from streaming_job.contracts import Reason
 
@@ -29,7 +29,7 @@ AUDIT = (
 VALUES: dict[str, set[str]] = {
     "fraud_verdict": {verdict.value for verdict in Verdict},
     "fraud_partition_verdict": {verdict.value for verdict in OF_PARTITIONS},
-    "fraud_rollout_phase": set(PHASES.values()),
+    "fraud_rollout_phase": set(Phase),
     "fraud_guard_verdict": set(GUARD_VERDICTS),
     "alerted": set(ALERTED),
     "code": set(REGISTRY),

@@ -307,6 +307,12 @@ def test_phases_follow_the_applied_events() -> None:
     assert after == ["proposed", "shadow", "canary", "paused", "canary", "paused", "rolled_back"]
 
 
+@pytest.mark.parametrize("kinds", [["paused", "resumed"], ["resumed", "unknown"]])
+def test_a_rollout_whose_older_events_are_gone_is_no_longer_paused_when_resumed(kinds: list[str]) -> None:
+    applied = [event("r", seq, kind) for seq, kind in enumerate(kinds, start=40)]
+    assert phases({0: {"applied": applied}}) == {"r": "shadow"}
+
+
 def trials_of(*rollout_ids: str) -> dict[str, Any]:
     """Totals in which each rollout's challenger has scored one transaction."""
     counts = {"b": ChallengerCounts(Counter(transactions=1)).to_json()}
