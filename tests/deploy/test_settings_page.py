@@ -1,20 +1,25 @@
-"""docs/settings.md is up to date with the classes of the settings."""
+"""docs/settings.md and docs/topics.md are up to date with the code."""
 
 from pathlib import Path
 
 import pytest
 
-from deploy.settings_page import docstrings, page
+from deploy import settings_page, topics_page
+from deploy.settings_page import docstrings
 from service.settings import ServiceSettings
 from streaming_job.settings import JobSettings
 
 pytestmark = pytest.mark.unit
 
-FILE = Path(__file__).parents[2] / "docs" / "settings.md"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_the_page_is_up_to_date() -> None:
-    assert FILE.read_text() == page(), "docs/settings.md is stale: run `make docs`"
+def test_the_page_of_settings_is_up_to_date() -> None:
+    assert (DOCS / "settings.md").read_text() == settings_page.page(), "it is stale: run `make docs`"
+
+
+def test_the_page_of_topics_is_up_to_date() -> None:
+    assert (DOCS / "topics.md").read_text() == topics_page.page(), "it is stale: run `make docs`"
 
 
 @pytest.mark.parametrize("settings", [JobSettings, ServiceSettings])
