@@ -9,6 +9,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from streaming_job.dead_letters.letter import Letter, LetterError
 from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.log import clients, follow, topic_reader
+from streaming_job.log.clients import describe
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,6 @@ def find(settings: LetterSettings, letter_filter: LetterFilter) -> Iterator[Lett
                         yield letter
     except KafkaException as fault:
         raise LetterError(
-            f"topic {topic} at {settings.bootstrap_servers} cannot be read: {fault.args[0].str()}; check "
+            f"topic {topic} at {settings.bootstrap_servers} cannot be read: {describe(fault)}; check "
             "address and brokers"
         ) from fault

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from streaming_job.dead_letters.letter import Letter, LetterError
 from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.log import clients, follow, topic_reader
-from streaming_job.log.clients import Consumer
+from streaming_job.log.clients import Consumer, describe
 
 NO_SUCH_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
 BACKOFF = {"fetch.error.backoff.ms": 5}
@@ -38,7 +38,7 @@ def with_payloads(settings: LetterSettings, letters: Iterable[Letter]) -> Iterat
             yield letter if record is None else _fill(letter, record)
     except KafkaException as fault:
         raise LetterError(
-            f"a dead letter's record cannot be read from the log: {fault.args[0].str()}; check address and "
+            f"a dead letter's record cannot be read from the log: {describe(fault)}; check address and "
             "brokers"
         ) from fault
     finally:

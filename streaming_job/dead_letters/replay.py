@@ -28,7 +28,7 @@ from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.decode import card_numbers, labels, profiles, strict
 from streaming_job.decode.strict import Rejected
 from streaming_job.log import clients, follow, topic_reader, topic_writer
-from streaming_job.log.clients import Producer
+from streaming_job.log.clients import Producer, describe
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 
 HEADER = "dead_letter"
@@ -133,7 +133,7 @@ def send(
         return ReplayReport(len(selected), len(letters) - len(selected))
     except KafkaException as fault:
         raise LetterError(
-            f"the replay was interrupted, and has sent all records or none: {fault.args[0].str()}; check the "
+            f"the replay was interrupted, and has sent all records or none: {describe(fault)}; check the "
             "brokers, and that no other replay runs, then repeat the command: what was sent is left out, "
             "unless --again is given"
         ) from fault

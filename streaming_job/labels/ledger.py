@@ -13,7 +13,7 @@ from feature_store.errors import FraudError
 from streaming_job.contracts import Contract, ContractError, validate
 from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.log import clients, follow, topic_reader, topic_writer
-from streaming_job.log.clients import Address, Producer
+from streaming_job.log.clients import Address, Producer, describe
 
 TIMEOUT_S = 60.0
 MAX_FAULTS = 5
@@ -110,7 +110,7 @@ class Ledger:
                 self._give_up()
                 # a commit that got no answer may have succeeded
                 raise LedgerUnansweredError(
-                    f"the labels are not known to be written ({fault.args[0].str()}); check the brokers, and "
+                    f"the labels are not known to be written ({describe(fault)}); check the brokers, and "
                     f"the topic {self._topic} (`fraud job topics` creates it), then repeat the request: a "
                     "label that is written twice counts once"
                 ) from fault
@@ -150,7 +150,7 @@ def of_card(settings: LetterSettings, card_id: str) -> Iterator[dict[str, Any]]:
                             yield _shown(message)
     except KafkaException as fault:
         raise LedgerUnansweredError(
-            f"the labels cannot be read ({fault.args[0].str()}); check the brokers, and the topics of labels "
+            f"the labels cannot be read ({describe(fault)}); check the brokers, and the topics of labels "
             "and chargebacks"
         ) from fault
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaException, TopicPartition
 
 from streaming_job.log import clients, topic_reader
-from streaming_job.log.clients import Address
+from streaming_job.log.clients import Address, describe
 from streaming_job.log.errors import PATIENCE_S, LogError, LogUnavailableError
 from streaming_job.log.records import Offsets
 from streaming_job.runtime.pauses import pause
@@ -40,10 +40,10 @@ def with_retries(ask: Callable[[], T]) -> T:
             if time.monotonic() > deadline:
                 if topic_reader.is_missing(fault):
                     raise LogError(
-                        f"{fault.args[0].str()}: an input topic is gone; restore it, or use another job id"
+                        f"{describe(fault)}: an input topic is gone; restore it, or use another job id"
                     ) from fault
                 raise LogUnavailableError(
-                    f"the ends of the input topics cannot be read: {fault.args[0].str()}; check the brokers"
+                    f"the ends of the input topics cannot be read: {describe(fault)}; check the brokers"
                 ) from fault
         pause(PAUSE_S)
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaException, TopicPartition
 
 from streaming_job.log import clients, follow, topic_reader
+from streaming_job.log.clients import describe
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.runtime.checkpoint import Fixed
 from streaming_job.runtime.preconditions import TIMEOUT_S, StartUpError
@@ -29,7 +30,7 @@ def count_partitions(settings: JobSettings) -> int:
         return len(topic_reader.partitions(clients.admin(settings), settings.topics.transactions, TIMEOUT_S))
     except KafkaException as fault:
         raise StartUpError(
-            f"the partitions of {settings.topics.transactions} cannot be counted ({fault.args[0].str()}); "
+            f"the partitions of {settings.topics.transactions} cannot be counted ({describe(fault)}); "
             "check the brokers"
         ) from fault
 
@@ -163,5 +164,5 @@ def _sample(settings: JobSettings, partitions: int) -> tuple[list[bytes], list[i
                         keys.append(key)
                         key_partitions.append(partition)
     except KafkaException as fault:
-        raise StartUpError(f"{topic} cannot be read ({fault.args[0].str()}); check the brokers") from fault
+        raise StartUpError(f"{topic} cannot be read ({describe(fault)}); check the brokers") from fault
     return keys, key_partitions

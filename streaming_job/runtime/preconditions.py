@@ -14,7 +14,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are it
 from feature_store.errors import FraudError
 from streaming_job.decide.rollout_history import NoRolloutError
 from streaming_job.log import clients
-from streaming_job.log.clients import AdminClient
+from streaming_job.log.clients import AdminClient, describe
 from streaming_job.runtime.topic_comparison import Actual, at_start
 from streaming_job.settings import JobSettings
 
@@ -65,7 +65,7 @@ def require_inputs(settings: JobSettings) -> None:
                     f"({error.str()}); correct FRAUD_KAFKA"
                 ) from fault
         raise StartUpError(
-            f"no answer from Kafka at {settings.bootstrap_servers} ({fault.args[0].str()}); "
+            f"no answer from Kafka at {settings.bootstrap_servers} ({describe(fault)}); "
             "check address and brokers"
         ) from fault
 

@@ -9,6 +9,7 @@ or with a record that is no snapshot row (docs/decisions/011-snapshots-of-the-pr
 import logging
 import threading
 import time
+from contextlib import closing
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaException, TopicPartition
@@ -16,7 +17,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from streaming_job.decode import snapshots
 from streaming_job.decode.strict import Rejected, parse_object
 from streaming_job.log import clients, follow, topic_reader
-from streaming_job.log.clients import Consumer
+from streaming_job.log.clients import Consumer, describe
 from streaming_job.runtime.preconditions import StartUpError
 from streaming_job.settings import JobSettings
 
@@ -61,26 +62,24 @@ def wait_for_snapshot(settings: JobSettings, stop: threading.Event) -> None:
     topic = settings.topics.profiles
     end = time.monotonic() + settings.wait_for_snapshot_s
     last_log = -LOG_S
-    reader = clients.reader(settings, f"{settings.job_id}-bootstrap")
     try:
-        while not (state := _look(reader, topic)).loaded:
-            if time.monotonic() > end:
-                raise StartUpError(
-                    f"Debezium's first snapshot on {topic} has not ended in {settings.wait_for_snapshot_s} s "
-                    f"({state}); look at Kafka Connect, raise FRAUD_WAIT_FOR_SNAPSHOT_S, or set it to 0 to "
-                    "decide without waiting for profiles"
-                )
-            if time.monotonic() - last_log > LOG_S:
-                log.info("waiting for the end of Debezium's first snapshot on %s: %s", topic, state)
-                last_log = time.monotonic()
-            if stop.wait(LOOK_S):
-                return
+        with closing(clients.reader(settings, f"{settings.job_id}-bootstrap")) as reader:
+            while not (state := _look(reader, topic)).loaded:
+                if time.monotonic() > end:
+                    raise StartUpError(
+                        f"Debezium's first snapshot on {topic} has not ended in "
+                        f"{settings.wait_for_snapshot_s} s ({state}); look at Kafka Connect, raise "
+                        "FRAUD_WAIT_FOR_SNAPSHOT_S, or set it to 0 to decide without waiting for profiles"
+                    )
+                if time.monotonic() - last_log > LOG_S:
+                    log.info("waiting for the end of Debezium's first snapshot on %s: %s", topic, state)
+                    last_log = time.monotonic()
+                if stop.wait(LOOK_S):
+                    return
     except KafkaException as fault:
         raise StartUpError(
-            f"the profiles on {topic} cannot be read ({fault.args[0].str()}); check the brokers"
+            f"the profiles on {topic} cannot be read ({describe(fault)}); check the brokers"
         ) from fault
-    finally:
-        reader.close()
 
 
 def _look(reader: Consumer, topic: str) -> Profiles:
