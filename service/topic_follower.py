@@ -65,14 +65,9 @@ class TopicFollower(Background):
         Raises:
             KafkaException: no such topic, or no answer.
         """
-        partitions = topic_reader.partitions(reader, self._topic)
-        starts = []
-        for partition in partitions:
-            first, end = topic_reader.offsets(reader, TopicPartition(self._topic, partition))
-            starts.append(
-                TopicPartition(self._topic, partition, max(first, end - OFFSETS_PER_RECORD * count))
-            )
-        return starts
+        bounds = topic_reader.bounds(reader, self._topic)
+        back = OFFSETS_PER_RECORD * count
+        return [TopicPartition(self._topic, p, max(first, end - back)) for p, (first, end) in bounds.items()]
 
     def _take(self, records: Sequence[Message]) -> None:
         """Process new records; the list may be empty.

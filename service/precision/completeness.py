@@ -53,8 +53,7 @@ def parts_since(reader: Consumer, topic: str, since: int) -> list[Part]:
         KafkaException: no such topic, or no answer.
     """
     parts = []
-    for partition in topic_reader.partitions(reader, topic):
-        first, end = topic_reader.offsets(reader, TopicPartition(topic, partition))
+    for partition, (first, end) in topic_reader.bounds(reader, topic).items():
         wanted = [TopicPartition(topic, partition, since)]
         (found,) = reader.offsets_for_times(wanted, topic_reader.TIMEOUT_S)
         start = end if found.offset < 0 else max(first, found.offset)

@@ -48,9 +48,7 @@ class Reader(TopicFollower):
         generation, offsets = self._outcomes.resume(self._topic, topic_id, of_alerts=self.of_alerts)
         self._read = Read(self._topic, topic_id, generation, {})
         starts = []
-        for partition in topic_reader.partitions(reader, self._topic):
-            place = TopicPartition(self._topic, partition)
-            first, end = topic_reader.offsets(reader, place)
+        for partition, (first, end) in topic_reader.bounds(reader, self._topic).items():
             start = offsets.get(partition, first)
             if start < first:
                 log.warning(

@@ -54,3 +54,12 @@ def offsets(reader: Consumer, partition: TopicPartition) -> tuple[int, int]:
     """
     first_and_end: tuple[int, int] = reader.get_watermark_offsets(partition, TIMEOUT_S)
     return first_and_end
+
+
+def bounds(reader: Consumer, topic: str) -> dict[int, tuple[int, int]]:
+    """Return the first offset and the end offset of each partition of a topic, by partition.
+
+    Raises:
+        KafkaException: no such topic, or no answer.
+    """
+    return {part: offsets(reader, TopicPartition(topic, part)) for part in partitions(reader, topic)}

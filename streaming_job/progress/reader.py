@@ -86,10 +86,9 @@ def newest_by_group(
         KafkaException: no such topic, no answer, or a partition cannot be read.
     """
     newest: dict[int, dict[str, Any]] = {}
-    tps = [TopicPartition(topic, partition) for partition in topic_reader.partitions(reader, topic)]
-    bounds = [topic_reader.offsets(reader, tp) for tp in tps]
-    seen_from = [end for _, end in bounds]
-    for back in _distances(max((end - first for first, end in bounds), default=0)):
+    bounds = topic_reader.bounds(reader, topic)
+    seen_from = {partition: end for partition, (_, end) in bounds.items()}
+    for back in _distances(max((end - first for first, end in bounds.values()), default=0)):
         if first_within is not None and back > first_within and not newest:
             log.warning(
                 "no progress of job %s is among the last %d offsets of %s; older ones were not read",
@@ -98,14 +97,14 @@ def newest_by_group(
                 topic,
             )
             break
-        for index, (tp, (first, end)) in enumerate(zip(tps, bounds, strict=True)):
+        for partition, (first, end) in bounds.items():
             start = max(first, end - back)
-            messages = follow.to_end(reader, TopicPartition(tp.topic, tp.partition, start), seen_from[index])
+            messages = follow.to_end(reader, TopicPartition(topic, partition, start), seen_from[partition])
             for group, record in newest_among(messages, job_id)[0].items():
                 other = newest.get(group, record)
                 before, last = sorted((record, other), key=lambda either: int(either["commit_id"]))
                 newest[group] = with_feature_counts(last, before)
-            seen_from[index] = min(start, seen_from[index])
+            seen_from[partition] = min(start, seen_from[partition])
         if newest and all(group in newest for group in _wanted(groups, newest)):
             break
     return {group: record for group, record in newest.items() if groups is None or group in groups}

@@ -84,8 +84,7 @@ def wait_for_snapshot(settings: JobSettings, stop: threading.Event) -> None:
 
 def _look(reader: Consumer, topic: str) -> Profiles:
     records, loaded = 0, False
-    for partition in topic_reader.partitions(reader, topic):
-        first, end = topic_reader.offsets(reader, TopicPartition(topic, partition))
+    for partition, (first, end) in topic_reader.bounds(reader, topic).items():
         records += end - first
         if first < end and not loaded:
             last = follow.newest(reader, TopicPartition(topic, partition))
