@@ -9,7 +9,7 @@ import orjson
 
 from deploy.demo.merchant_watch import MerchantWatch
 from loadtests.rig import histograms
-from loadtests.rig.watch import AlertWatch, Seen, arrival_latencies_us
+from loadtests.rig.watch import AlertWatch, Seen, latency_us
 from streaming_job.log.clients import Address
 
 WARM_UP_S = 15.0
@@ -101,7 +101,7 @@ class DemoAlerts:
         self._watch.stop()
 
     def _count(self, received: Sequence[Seen]) -> None:
-        for value, _ in received:
+        for value, at_ns in received:
             alert = orjson.loads(value)
             self.count += 1
             self.rules.update(alert["rules"])
@@ -111,7 +111,10 @@ class DemoAlerts:
             self.latest.append(alert)
             if self._merchants is not None:
                 self._merchants.see_alert(alert)
-        latencies = arrival_latencies_us(received, self._begun_ms).tolist()
-        self.recent_us.extend(latencies)
-        self._all_us += latencies
-        self._warm_us += arrival_latencies_us(received, self._begun_ms + 1_000 * WARM_UP_S).tolist()
+            since_ms = alert["arrival_time"] - self._begun_ms
+            if since_ms >= 0:
+                latency = latency_us(alert["arrival_time"], at_ns)
+                self.recent_us.append(latency)
+                self._all_us.append(latency)
+                if since_ms >= 1_000 * WARM_UP_S:
+                    self._warm_us.append(latency)

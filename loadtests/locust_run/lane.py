@@ -20,7 +20,7 @@ from loadtests.locust_run.sender import Sender
 from loadtests.locust_run.tape import Tape
 from loadtests.locust_run.transactions import events_of
 from loadtests.rig import histograms
-from loadtests.rig.watch import AlertWatch, Seen, arrival_latencies_us
+from loadtests.rig.watch import AlertWatch, latency_us
 from streaming_job.settings import JobSettings
 
 TAPING, READY, RUNNING, SENT, FAILED = "taping", "ready", "running", "sent", "failed"
@@ -108,19 +108,23 @@ class Lane:
 
     def take_alerts(self) -> list[tuple[float, int]]:
         """Return (latency in ms, bytes) of each new alert, and add it to the next report."""
-        latencies = []
-        measured = []
-        for alert in self._watch.take():
-            sent = identity.decode(orjson.loads(alert.value)["transaction_id"], self._prefix)
+        latencies: list[tuple[int, int]] = []
+        measured: list[int] = []
+        arrived: list[int] = []
+        for value, at_ns in self._watch.take():
+            alert = orjson.loads(value)
+            sent = identity.decode(alert["transaction_id"], self._prefix)
             if sent is None:  # another lane's
                 continue
-            latencies.append(((alert.at_ns - self._start_ns) // 1_000 - sent.due_us, len(alert.value)))
+            since_due_us = (at_ns - self._start_ns) // 1_000 - sent.due_us
+            latencies.append((since_due_us, len(value)))
             if sent.due_us >= self._warm_up_us:
-                measured.append((latencies[-1][0], Seen(alert.value, alert.at_ns + self._epoch_ns)))
+                measured.append(since_due_us)
+                if alert["arrival_time"] >= self._start_ms:
+                    arrived.append(latency_us(alert["arrival_time"], at_ns + self._epoch_ns))
         report = self._since_report
-        histograms.record(report.latency, np.array([us for us, _ in measured], dtype=np.int64))
-        arrived = [alert for _, alert in measured]
-        histograms.record(report.arrival, arrival_latencies_us(arrived, self._start_ms))
+        histograms.record(report.latency, np.array(measured, dtype=np.int64))
+        histograms.record(report.arrival, np.array(arrived, dtype=np.int64))
         report.alerts += len(latencies)
         return [(us / 1_000, size) for us, size in latencies]
 

@@ -132,6 +132,11 @@ class AlertWatch:
             self._consumer.close()
 
 
+def latency_us(arrival_ms: int, at_ns: int) -> int:
+    """Return the microseconds from an arrival, ms since 1970-01-01 UTC, to a receipt, ns since then."""
+    return at_ns // 1_000 - arrival_ms * 1_000
+
+
 def arrival_latencies_us(
     alerts: Iterable[Seen], from_ms: float, to_ms: float = float("inf")
 ) -> NDArray[np.int64]:
@@ -142,7 +147,6 @@ def arrival_latencies_us(
         from_ms: first arrival to include, ms since 1970-01-01 UTC: the end of the warm-up.
         to_ms: first arrival to leave out, the same unit.
     """
-    rows = [(orjson.loads(alert.value)["arrival_time"], alert.at_ns) for alert in alerts]
-    arrivals, received = np.array(rows, dtype=np.int64).reshape(-1, 2).T
-    chosen = (arrivals >= from_ms) & (arrivals < to_ms)
-    return received[chosen] // 1_000 - arrivals[chosen] * 1_000
+    arrivals = ((orjson.loads(alert.value)["arrival_time"], alert.at_ns) for alert in alerts)
+    chosen = [latency_us(arrival, at_ns) for arrival, at_ns in arrivals if from_ms <= arrival < to_ms]
+    return np.array(chosen, dtype=np.int64)
