@@ -20,7 +20,21 @@ from streaming_job.contracts.topic import (
 _COMPARED = {Component.SIDECAR: COMPARE, Component.ROLLOUTS: COMPARE}
 """The guard `precision` compares alerts with labels."""
 _CONTROLS = {Component.SIDECAR: READ_WRITE, Component.ROLLOUTS: READ_WRITE}
-_UNTIL_LABELS = Retention(130, "its precision is known only with the labels, up to 120 days later")
+_LABELS_KEPT = Retention(None, "models are trained with labels of years; their senders keep none")
+_RECOMPUTED = Without("the audit computes all facts again, with the features that depend on them")
+
+
+def _alerts(contract: Contract, count: str, digest: str) -> Topic:
+    """Return the row of a topic of alerts."""
+    return Topic(
+        Role.OUTPUT,
+        contract,
+        key="card_id",
+        retention=Retention(130, "its precision is known only with the labels, up to 120 days later"),
+        others=_COMPARED,
+        count=count,
+        digest=digest,
+    )
 
 
 class Topics(BaseModel):
@@ -87,7 +101,7 @@ class Topics(BaseModel):
             Role.TABLE,
             Contract.LABEL,
             key="card_id",
-            retention=Retention(None, "models are trained with labels of years; their senders keep none"),
+            retention=_LABELS_KEPT,
             others={
                 Component.SIDECAR: COMPARE | READ_WRITE,
                 Component.ROLLOUTS: COMPARE,
@@ -103,48 +117,19 @@ class Topics(BaseModel):
             Role.TABLE,
             Contract.CHARGEBACK,
             key="card_id",
-            retention=Retention(None, "models are trained with labels of years; their senders keep none"),
+            retention=_LABELS_KEPT,
             others={**_COMPARED, Component.LABELS: READ},
             of_facts=True,
             read_again=True,
         ),
     ] = "chargebacks"
-    fraud_alerts: Annotated[
-        str,
-        Topic(
-            Role.OUTPUT,
-            Contract.ALERT,
-            key="card_id",
-            retention=_UNTIL_LABELS,
-            others=_COMPARED,
-            count="alerts",
-            digest="alerts_digest",
-        ),
-    ] = "fraud-alerts"
-    suppressed_alerts: Annotated[
-        str,
-        Topic(
-            Role.OUTPUT,
-            Contract.ALERT,
-            key="card_id",
-            retention=_UNTIL_LABELS,
-            others=_COMPARED,
-            count="suppressed",
-            digest="suppressed_digest",
-        ),
-    ] = "suppressed-alerts"
-    shadow_alerts: Annotated[
-        str,
-        Topic(
-            Role.OUTPUT,
-            Contract.SHADOW_ALERT,
-            key="card_id",
-            retention=_UNTIL_LABELS,
-            others=_COMPARED,
-            count="shadow_alerts",
-            digest="shadow_digest",
-        ),
-    ] = "shadow-alerts"
+    fraud_alerts: Annotated[str, _alerts(Contract.ALERT, "alerts", "alerts_digest")] = "fraud-alerts"
+    suppressed_alerts: Annotated[str, _alerts(Contract.ALERT, "suppressed", "suppressed_digest")] = (
+        "suppressed-alerts"
+    )
+    shadow_alerts: Annotated[str, _alerts(Contract.SHADOW_ALERT, "shadow_alerts", "shadow_digest")] = (
+        "shadow-alerts"
+    )
     dead_letters: Annotated[
         str,
         Topic(
@@ -169,8 +154,8 @@ class Topics(BaseModel):
             retention=Retention(
                 60, "the longest lookback of a feature, and as much again for a restored checkpoint"
             ),
-            count=Without("the audit computes all facts again, with the features that depend on them"),
-            digest=Without("the audit computes all facts again, with the features that depend on them"),
+            count=_RECOMPUTED,
+            digest=_RECOMPUTED,
             # a group's promise has to follow its facts
             is_keyed_by_card=False,
             of_facts=True,
