@@ -8,7 +8,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -18,6 +17,7 @@ from feature_store.state import deltas, journal, piece_records
 from feature_store.state.arena import MemoryArena
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import MemoryPieces, Meta, load_meta, rebuild
+from harness import settings_of_nowhere
 from harness.job_world import TOPICS
 from harness.memory_log import Fate, KilledError, MemoryLog, MemoryTables, MemoryTransactions
 from loadtests.oracle import Record
@@ -40,12 +40,7 @@ FACTS = (TOPICS.merchant_facts, 0)
 
 def settings_of(rules: Rules) -> JobSettings:
     """The settings of a job that connects to nothing."""
-    nowhere = "nowhere"
-    return JobSettings(
-        bootstrap_servers=nowhere,
-        mlflow_tracking_uri=nowhere,
-        checkpoint=nowhere,
-        work_dir=Path(nowhere),
+    return settings_of_nowhere.settings(
         key_groups=rules.key_groups.groups,
         allowed_lateness_ms=rules.limits.lateness_ms,
         allowed_skew_ms=rules.limits.skew_ms,

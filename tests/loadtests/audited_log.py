@@ -5,6 +5,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 
+from harness import settings_of_nowhere
 from oracle_world import START, World, load
 
 from loadtests.audit.topic_log import TopicReadError
@@ -12,11 +13,8 @@ from loadtests.audit.trial_audit import PLAIN
 from loadtests.audit.verify import Verdict, verify
 from loadtests.oracle import Kind, Outcome, ProfileLog, Record, RolloutLog
 from models.score_histogram import BOUNDS
-from streaming_job.settings import JobSettings
 
-SETTINGS = JobSettings(
-    bootstrap_servers="none", mlflow_tracking_uri="none", checkpoint="none", work_dir="none", job_id="job"
-)
+SETTINGS = settings_of_nowhere.settings(job_id="job")
 ALERTS = ("fraud-alerts", "shadow-alerts", "suppressed-alerts")
 SIDES = ("both", "only_champion", "only_challenger")
 RELEASE = "0.1.0+0123abcd"

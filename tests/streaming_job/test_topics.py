@@ -1,33 +1,20 @@
 """The table of topics: what each row must say, and who takes it from there."""
 
-from pathlib import Path
-
 import pytest
+from harness import settings_of_nowhere
 
 from streaming_job.contracts.topic import Component, Operation, Role, Topic, Without
 from streaming_job.contracts.topics import TABLE, Topics
 from streaming_job.permissions import needed
-from streaming_job.settings import JobSettings
 
 pytestmark = pytest.mark.unit
 WRITTEN = {field: row for field, row in TABLE.items() if row.role in (Role.OUTPUT, Role.STATE, Role.PROGRESS)}
 
 
-def job_settings(topics: Topics | None = None) -> JobSettings:
-    nowhere = "nowhere"
-    return JobSettings(
-        bootstrap_servers=nowhere,
-        mlflow_tracking_uri=nowhere,
-        checkpoint=nowhere,
-        work_dir=Path(nowhere),
-        topics=topics or Topics(),
-    )
-
-
 def allowed(component: Component, topic: str) -> set[Operation]:
     return {
         operation
-        for permission in needed(component, job_settings())
+        for permission in needed(component, settings_of_nowhere.settings())
         if permission.name == topic
         for operation in permission.operations
     }

@@ -1,25 +1,19 @@
 """Settings fixed by the first start, which later starts must repeat."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
+from harness.settings_of_nowhere import settings
 
 from streaming_job.log.partitioner import Partitioner
 from streaming_job.runtime.checkpoint import Fixed
 from streaming_job.runtime.partitioning import require_fixed, require_partitioner
 from streaming_job.runtime.preconditions import StartUpError
-from streaming_job.settings import JobSettings
 
 pytestmark = pytest.mark.unit
 
 FIXED = Fixed("card-fraud", "murmur2", 6, 2, None)
-
-
-def settings(**changes: Any) -> JobSettings:
-    nowhere = dict.fromkeys(("bootstrap_servers", "mlflow_tracking_uri", "checkpoint"), "nowhere")
-    return JobSettings(**{**nowhere, "work_dir": Path("nowhere"), **changes})
 
 
 def test_the_same_settings_are_accepted() -> None:
