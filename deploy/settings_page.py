@@ -108,8 +108,6 @@ def _default(name: str, field: FieldInfo) -> str:
         return "[below](#names-of-topics)"
     if isinstance(default, StrEnum):
         return f"`{default.value}`"
-    if isinstance(default, Path):
-        return f"`{default}`"
     value = f"`{default if isinstance(default, str) else json.dumps(default)}`"
     return f"{value} ({length})" if (length := _length(name, default)) else value
 
