@@ -76,7 +76,7 @@ def verify(
             "all cards"
         )
     if follow:
-        plan = endless.Plan(share=share, behind_s=behind, state=state, metrics_port=metrics_port)
+        plan = endless.EndlessOptions(share=share, behind_s=behind, state=state, metrics_port=metrics_port)
         run_endlessly(settings, plan)
     elif alert_id is not None:
         _audit_alert(settings, alert_id, report)
@@ -112,7 +112,7 @@ def _audit_alert(settings: JobSettings, alert_id: str, report: Path | None) -> N
         sys.exit(1)
 
 
-def run_endlessly(settings: JobSettings, plan: endless.Plan) -> None:
+def run_endlessly(settings: JobSettings, plan: endless.EndlessOptions) -> None:
     """Audit until SIGINT or SIGTERM, then save the state.
 
     Raises:
@@ -134,7 +134,7 @@ def run_endlessly(settings: JobSettings, plan: endless.Plan) -> None:
     )
 
 
-def run(settings: JobSettings, *, console: Console | None = None) -> audit.Verdict:
+def run(settings: JobSettings, *, console: Console | None = None) -> audit.AuditResult:
     """Audit a job, with a progress bar on a terminal.
 
     Raises:

@@ -126,7 +126,7 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Counts:
+class VelocityCounts:
     """Counts of a card's transactions up to and including the current one, by window."""
 
     count_1m: int
@@ -142,7 +142,7 @@ class Counts:
 def decide(
     policy: Policy,
     score: float | None,
-    counts: Counts,
+    counts: VelocityCounts,
     status: str | None,
     has_profile: bool,
     suspicious_day: int,

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from deploy.demo.watch import Percentiles
-from loadtests.audit.verify import Verdict
+from loadtests.audit.verify import AuditResult
 
 GIB = 2**30
 
@@ -41,7 +41,7 @@ class Measured:
     """Result of each challenger that `--rollouts` put on trial, by name; empty without `--rollouts`."""
 
 
-def report(verdict: Verdict, measured: Measured) -> dict[str, Any]:
+def report(verdict: AuditResult, measured: Measured) -> dict[str, Any]:
     """Build the report as JSON; the first nine names are stable."""
     latency = measured.latency
     audit_report = verdict.report()
@@ -71,7 +71,7 @@ def write(path: Path, report: Mapping[str, Any]) -> None:
     part.replace(path)
 
 
-def show(console: Console, verdict: Verdict, measured: Measured) -> None:
+def show(console: Console, verdict: AuditResult, measured: Measured) -> None:
     """Print the report as a table."""
     totals = report(verdict, measured)
     table = Table(

@@ -11,7 +11,7 @@ from deploy.local.console import Progress, silent
 from deploy.local.errors import StackError
 from deploy.local.health import Status, check, logs, status
 from deploy.local.ports import HOST, Ports, choose
-from deploy.local.startup import Plan
+from deploy.local.startup import BringUp
 from deploy.local.state import ALL, Service
 from streaming_job.contracts.topics import Topics
 
@@ -119,7 +119,7 @@ def up(
             current.ports |= choose(ports, current.ports, names)
         try:
             startup.bring_up(
-                Plan(data_dir, current, wanted, started, topic_names, replay, partitions, progress)
+                BringUp(data_dir, current, wanted, started, topic_names, replay, partitions, progress)
             )
         except BaseException:
             startup.stop(data_dir, current, started)

@@ -25,7 +25,7 @@ GENTLE: dict[Service, signal.Signals] = {
 
 
 @dataclass(frozen=True)
-class Plan:
+class BringUp:
     """Work of one call of `stack.up`."""
 
     data_dir: Path
@@ -41,7 +41,7 @@ class Plan:
     progress: Progress
 
 
-def bring_up(plan: Plan) -> None:
+def bring_up(plan: BringUp) -> None:
     """Start Postgres and Kafka in parallel, then Connect; wait until all wanted services are ready.
 
     Raises:

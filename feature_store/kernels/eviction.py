@@ -16,7 +16,7 @@ from feature_store.catalogue import DAY_MS
 from feature_store.jit import njit
 from feature_store.kernels.cards import Array, Counters, find, forget, set_up
 from feature_store.kernels.forgetting import silence
-from feature_store.kernels.hot import cool_down
+from feature_store.kernels.hot import release_rings
 from feature_store.kernels.profiles import drop_superseded
 from feature_store.kernels.segments import give_back
 from feature_store.layout import (
@@ -104,7 +104,7 @@ def evict(
             counters[FREE_ALERTED] = card.alert_hours
             card.alert_hours = EMPTY
         if card.hot != EMPTY:
-            cool_down(card, hots, counters)
+            release_rings(card, hots, counters)
         forget(card)
         card.alerts = 0
         if card.profile == EMPTY:

@@ -29,7 +29,7 @@ from feature_store.kernels.card_features import (
 )
 from feature_store.kernels.cards import MORE_EVENTS, TOO_MANY, Array, Counters, forget, make_room
 from feature_store.kernels.forgetting import shortest_silence, silence
-from feature_store.kernels.hot import add, become_hot, cool_down, ring_features
+from feature_store.kernels.hot import add, become_hot, release_rings, ring_features
 from feature_store.kernels.profiles import profile_in_force
 from feature_store.kernels.recent_ids import look_up
 from feature_store.kernels.windows import (
@@ -145,7 +145,7 @@ def apply(
             counters[LIVE_EVENTS] -= card.events
             card.events = 0
             if card.hot != EMPTY:
-                cool_down(card, hots, counters)
+                release_rings(card, hots, counters)
             forget(card)
         time = record.time
         arrival = max(record.arrival, card.last_arrival)

@@ -163,7 +163,7 @@ def become_hot(
 
 
 @njit(cache=True)
-def cool_down(card: Array, hots: Array, counters: Counters) -> None:
+def release_rings(card: Array, hots: Array, counters: Counters) -> None:
     """Release a hot card's rings."""
     hots[card.hot].last_spike = counters[FREE_HOT]
     counters[FREE_HOT] = card.hot

@@ -50,7 +50,7 @@ def count_alerts(
     cooldown_ms: NDArray[np.int64],
     day: NDArray[np.int64],
     total: NDArray[np.int64],
-    held_since: NDArray[np.int64],
+    last_sent_ms: NDArray[np.int64],
 ) -> None:
     """Record alerts in log order and give each row its counts, the row itself included.
 
@@ -69,7 +69,7 @@ def count_alerts(
         cooldown_ms: time after the last alert sent in which alerts are suppressed; 0: never, shape (n,).
         day: out, alerts of the card in the 24 clock hours up to the arrival, shape (n,).
         total: out, alerts of the card since its start or last restart, shape (n,).
-        held_since: out, for a suppressed alert the arrival of the last alert sent, ms; else 0, shape (n,).
+        last_sent_ms: out, for a suppressed alert the arrival of the last alert sent, ms; else 0, shape (n,).
     """
     for row in range(numbers.size):
         card = cards[numbers[row]]
@@ -77,7 +77,7 @@ def count_alerts(
             card.alerts = 0
         arrival = arrivals[row]
         hour = arrival // HOUR_MS
-        held_since[row] = 0
+        last_sent_ms[row] = 0
         if not alerted[row]:
             day[row] = _in_day(card, hours, hour) + 1
             total[row] = card.alerts + 1
@@ -107,6 +107,6 @@ def count_alerts(
         urgent = declined[row] or 0 < escalate_after[row] <= day[row]
         cooldown = cooldown_ms[row]
         if not urgent and record.sent > 0 and cooldown > 0 and arrival - record.sent <= cooldown:
-            held_since[row] = record.sent
+            last_sent_ms[row] = record.sent
         else:
             record.sent = arrival

@@ -22,7 +22,7 @@ DEFAULT_LATENESS_MS = 7 * DAY_MS
 
 
 @dataclass(frozen=True)
-class Applied:
+class BatchFeatures:
     """Features and outcomes of a batch of n transactions."""
 
     features: NDArray[np.float64]
@@ -72,7 +72,7 @@ class AlertCounts:
     """Alerts of the card in the 24 clock hours up to this alert, itself included, shape (n,)."""
     total: NDArray[np.int64]
     """Alerts of the card since it (re)started, this one included, shape (n,)."""
-    held_since: NDArray[np.int64]
+    last_sent_ms: NDArray[np.int64]
     """For a suppressed alert the arrival of the card's last alert sent, ms; else 0, shape (n,)."""
 
 
@@ -112,13 +112,15 @@ class GroupState(GroupArrays):
         )
         return int(late), int(ignored)
 
-    def apply(self, batch: NDArray[np.void], numbers: NDArray[np.int32], more_columns: int = 0) -> Applied:
+    def apply(
+        self, batch: NDArray[np.void], numbers: NDArray[np.int32], more_columns: int = 0
+    ) -> BatchFeatures:
         """Accept a batch of transactions and compute the features of each as of its arrival.
 
         Args:
             batch: records of TRANSACTION in log order, shape (n,).
             numbers: card number of each (`card_numbers`), shape (n,).
-            more_columns: number of further columns of `Applied.features`, which the caller fills.
+            more_columns: number of further columns of `BatchFeatures.features`, which the caller fills.
         """
         n = batch.size
         self._advance(batch)
@@ -158,7 +160,7 @@ class GroupState(GroupArrays):
                 self.reserve_hot(1)
             self.reserve("events", arrays["events"].size, max(MOST_EVENTS, (n - done) * FIRST_CAPACITY))
         self._walks += n
-        return Applied(
+        return BatchFeatures(
             features[:accepted],
             status == feature_kernel.DUPLICATE,
             status == feature_kernel.CONFLICT,
@@ -182,7 +184,7 @@ class GroupState(GroupArrays):
             cards: card number of each transaction in log order, shape (n,).
             arrivals: arrival of each, ms, shape (n,).
             alerted: which became alerts, shape (n,).
-            restarted: `Applied.restarted`, shape (n,).
+            restarted: `BatchFeatures.restarted`, shape (n,).
             suppressed: which alerts a cooldown suppressed, shape (n,); None if it suppressed none.
 
         Returns:
@@ -210,18 +212,18 @@ class GroupState(GroupArrays):
             cards: card number of each transaction in log order, shape (n,).
             arrivals: arrival of each, ms, shape (n,).
             alerted: which became alerts, shape (n,); for the others counts are returned, not recorded.
-            restarted: `Applied.restarted`, shape (n,). A caller may leave out transactions of a batch, but
+            restarted: `BatchFeatures.restarted`, shape (n,). Transactions of a batch may be left out, but
                 none that became an alert or at which a card restarted.
             terms: escalation and cooldown of each row.
         """
         self.reserve("alert_hours", int(self.counters[ALERTED]), int(np.count_nonzero(alerted)))
-        day, total, held_since = (np.empty(cards.size, dtype=np.int64) for _ in range(3))
+        day, total, last_sent_ms = (np.empty(cards.size, dtype=np.int64) for _ in range(3))
         arrays = self.arena.arrays
         count_alerts(
             arrays["cards"], arrays["alert_hours"], self.counters, cards, arrivals, alerted, restarted,
-            terms.declined, terms.escalate_after, terms.cooldown_ms, day, total, held_since,
+            terms.declined, terms.escalate_after, terms.cooldown_ms, day, total, last_sent_ms,
         )  # fmt: skip
-        return AlertCounts(day, total, held_since)
+        return AlertCounts(day, total, last_sent_ms)
 
     def _advance(self, batch: NDArray[np.void]) -> None:
         if batch.size:

@@ -1,7 +1,7 @@
 """Stages of a training set on Spark, picklable: each maps record batches to record batches.
 
-The last stage (`OfCards`, or `OfMerchants` with merchant label features) runs inside `Written`, which writes
-one file per partition and yields only numbers of rows.
+The last stage (`OfCards`, or `OfMerchants` with merchant label features) runs inside `FileStage`, which
+writes one file per partition and yields only numbers of rows.
 
 Between two stages Spark sends rows to the partition of their card, or of their merchant, and sorts them there
 by arrival.
@@ -35,7 +35,7 @@ DONE_DDL = "outcome string, rows long, frauds long"
 
 
 @dataclass(frozen=True)
-class Read:
+class ReadStage:
     """First stage: reads row groups of the parquet files and yields their rows."""
 
     task: Task
@@ -132,7 +132,7 @@ class OfMerchants:
 
 
 @dataclass(frozen=True)
-class Written:
+class FileStage:
     """Runs the last stage, `stage`, on a partition, and writes rows and features into one file."""
 
     stage: OfCards | OfMerchants

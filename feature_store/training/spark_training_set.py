@@ -24,10 +24,10 @@ from feature_store.training.spark_stages import (
     DECIDED_DDL,
     DONE_DDL,
     SENT_DDL,
+    FileStage,
     OfCards,
     OfMerchants,
-    Read,
-    Written,
+    ReadStage,
 )
 from feature_store.training.training_run import Summary, Task, replacing
 from feature_store.training.training_set import CHUNK
@@ -74,7 +74,7 @@ def compute(
         last_stage: OfCards | OfMerchants = of_cards
         rows = (
             units.toDF("path string, row_group int, first_row long, rows long")
-            .mapInArrow(Read(task), SENT_DDL)
+            .mapInArrow(ReadStage(task), SENT_DDL)
             .repartition(partitions, "card")
             .sortWithinPartitions("arrival", "row")
         )
@@ -85,7 +85,7 @@ def compute(
                 .sortWithinPartitions("arrival", "row")
             )
             last_stage = OfMerchants(task)
-        done = rows.mapInArrow(Written(last_stage, str(part)), DONE_DDL)
+        done = rows.mapInArrow(FileStage(last_stage, str(part)), DONE_DDL)
         counts: Counter[str] = Counter()
         frauds = 0
         with _report_progress(spark, progress), _task_errors():

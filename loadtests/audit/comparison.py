@@ -9,14 +9,14 @@ from typing import Any
 from loadtests.audit.agreement import different_fields, unrounded_fields, with_features_of_its_release
 from loadtests.audit.commits import release_of
 from loadtests.audit.findings import DIFFERENT, DUPLICATED, MISSING, UNEXPECTED, Findings
-from loadtests.oracle import Outcome, Part, Record, digest, part
+from loadtests.oracle import ExpectedOutcome, Record, SizedHash, digest, sized_hash
 from streaming_job.contracts.topics import Topics
 
 Source = tuple[Any, ...]
 """(topic, partition, offset) of an input record; for a shadow alert also rollout_id and challenger."""
 
 
-class Found:
+class UncomparedRecords:
     """Index of the output records that are not yet compared.
 
     Args:
@@ -27,7 +27,7 @@ class Found:
     """
 
     def __init__(
-        self, findings: Findings, topics: Topics | None = None, settled: "Settled | None" = None
+        self, findings: Findings, topics: Topics | None = None, settled: "ComparedSources | None" = None
     ) -> None:
         self.findings, self._topics, self._settled = findings, topics or Topics(), settled
         # by source, not alert_id: an alert for a late repetition of a transaction has the first alert's id
@@ -73,7 +73,7 @@ class Found:
             return
         self._dead_letters[source] = reason, content
 
-    def compare_alert(self, outcome: Outcome) -> None:
+    def compare_alert(self, outcome: ExpectedOutcome) -> None:
         """Compare the alert that an outcome requires, and remove it from the index."""
         expected = outcome.alert
         assert expected is not None
@@ -81,14 +81,16 @@ class Found:
         topic = self._topics.suppressed_alerts if suppressed else self._topics.fraud_alerts
         self._compare(topic, (outcome.topic, outcome.partition, outcome.offset), expected, outcome)
 
-    def compare_shadows(self, outcome: Outcome) -> None:
+    def compare_shadows(self, outcome: ExpectedOutcome) -> None:
         """Compare the shadow alerts that an outcome requires, and remove them from the index."""
         for expected in outcome.shadows:
             names = expected["rollout_id"], expected["challenger"]
             source = outcome.topic, outcome.partition, outcome.offset, *names
             self._compare(self._topics.shadow_alerts, source, expected, outcome)
 
-    def _compare(self, topic: str, source: Source, expected: dict[str, Any], outcome: Outcome) -> None:
+    def _compare(
+        self, topic: str, source: Source, expected: dict[str, Any], outcome: ExpectedOutcome
+    ) -> None:
         record, where = self._alerts[topic].pop(source, None), f"{_text(source)}: {topic}"
         if record is None:
             text = f"{where}: no alert for transaction {expected['transaction_id']}"
@@ -111,7 +113,7 @@ class Found:
         if wrong:
             self.findings.add(topic, DIFFERENT, f"{where}: alert differs in {'; '.join(wrong)}")
 
-    def compare_dead_letter(self, outcome: Outcome) -> None:
+    def compare_dead_letter(self, outcome: ExpectedOutcome) -> None:
         """Compare the dead letter that an outcome requires, and remove it from the index."""
         assert outcome.reason is not None
         topic, source = self._topics.dead_letters, (outcome.topic, outcome.partition, outcome.offset)
@@ -159,7 +161,7 @@ class Found:
         return self._settled is not None and self._settled.has(topic, source)
 
 
-class Settled:
+class ComparedSources:
     """Sources of output records already compared or reported as unexpected; another record is a duplicate."""
 
     def __init__(self) -> None:
@@ -185,16 +187,16 @@ def _is_before(source: Source, ends: Mapping[tuple[str, int], int]) -> bool:
     return bool(source[2] < ends.get((source[0], source[1]), math.inf))
 
 
-def _content(letter: dict[str, Any], name: str) -> Part | None:
+def _content(letter: dict[str, Any], name: str) -> SizedHash | None:
     """Return size and SHA-256 of the input's key or value; None if it is null.
 
     They are computed if the letter has the bytes, otherwise the letter states them.
     """
     carried = letter[f"{name}_base64"]
     if carried is not None:
-        return part(base64.b64decode(carried))
+        return sized_hash(base64.b64decode(carried))
     sha256 = letter.get(f"{name}_sha256")
-    return None if sha256 is None else Part(int(letter[f"{name}_bytes"]), bytes.fromhex(sha256))
+    return None if sha256 is None else SizedHash(int(letter[f"{name}_bytes"]), bytes.fromhex(sha256))
 
 
 def _text(source: Source) -> str:

@@ -21,7 +21,7 @@ LINES_PER_STEP = 20
 
 
 @dataclass(frozen=True)
-class Plan:
+class EndlessOptions:
     """Parameters of a continuous audit."""
 
     share: float = 0.05
@@ -41,7 +41,7 @@ def follow(
     log: Log,
     settings: JobSettings,
     load: Load,
-    plan: Plan,
+    plan: EndlessOptions,
     stop: Event,
     *,
     clock: Callable[[], float] = time.time,
@@ -110,7 +110,7 @@ class _StoppedError(Exception):
     """The audit was stopped between two chunks."""
 
 
-def _memory(settings: JobSettings, plan: Plan) -> Memory:
+def _memory(settings: JobSettings, plan: EndlessOptions) -> Memory:
     if plan.state is not None and plan.state.exists():
         return Memory.load(plan.state, settings, plan.share, plan.behind_s)
     return Memory.empty(settings, plan.share, plan.behind_s)
@@ -128,8 +128,8 @@ def _start_text(memory: Memory) -> str:
             for topic, partition in sorted(memory.arrivals)
         )
         return f"continues at {positions or 'the beginning of the log'} with {len(memory.cards)} saved cards"
-    if memory.told_from_ms:
-        moment = datetime.fromtimestamp(memory.told_from_ms / 1000, UTC).isoformat(timespec="seconds")
+    if memory.complete_from_ms:
+        moment = datetime.fromtimestamp(memory.complete_from_ms / 1000, UTC).isoformat(timespec="seconds")
         return (
             f"reads the log from its beginning and audits arrivals since {moment}: older outputs were deleted"
         )

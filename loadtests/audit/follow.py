@@ -19,7 +19,7 @@ from loadtests.audit.sample import Sample
 from loadtests.audit.settings_audit import require_settings
 from loadtests.audit.settled import MOST_POINTS, Point, reaches
 from loadtests.audit.topic_log import Log
-from loadtests.oracle import Kind, Model, Oracle, Outcome, Record, RolloutLog, Rules, Scorer
+from loadtests.oracle import AcceptanceRules, ExpectedOutcome, Kind, Model, Oracle, Record, RolloutLog, Scorer
 from loadtests.oracle.decode import RefusedError, read_transaction
 from loadtests.oracle.tables import dead_letter
 from loadtests.oracle.trials import Trials
@@ -62,7 +62,7 @@ class Follower:
         self._models: dict[ModelRef, Model] = {}
         self._load_new = load
         ends = log.ends(self._topics.transactions)
-        self._rules = Rules(
+        self._rules = AcceptanceRules(
             settings.allowed_lateness_ms,
             settings.allowed_skew_ms,
             len(ends),
@@ -74,7 +74,7 @@ class Follower:
         """Findings since this follower was created."""
         self.checked = 0
         """Transactions judged since this follower was created, except refused ones and those that
-        arrived before `memory.told_from_ms`."""
+        arrived before `memory.complete_from_ms`."""
         self.point: Point | None = None
         """Settled point of the last completed step."""
         self.audited_until_s = 0.0
@@ -108,7 +108,7 @@ class Follower:
             cut = {p: first for p, first in self._log.beginnings(topic).items() if first}
             ends = {partition: first + 1 for partition, first in cut.items()}
             for record in self._log.read(topic, ends, cut) if cut else ():
-                memory.told_from_ms = max(memory.told_from_ms, record.timestamp)
+                memory.complete_from_ms = max(memory.complete_from_ms, record.timestamp)
 
     @property
     def _outputs(self) -> tuple[str, ...]:
@@ -227,7 +227,7 @@ class Follower:
         memory, oracle = self.memory, self._oracle
         assert oracle is not None
         in_sample: list[Record] = []
-        outcomes: list[tuple[Record, Outcome]] = []
+        outcomes: list[tuple[Record, ExpectedOutcome]] = []
         reached: dict[TopicPartition, Record] = {}
         for record in records:
             partition = record.topic, record.partition
@@ -246,15 +246,17 @@ class Follower:
         outcomes += zip(in_sample, oracle.judge(in_sample), strict=True)
         oracle.trials = Trials()  # dropped: the job's trial counts cover all cards, these only the sample
         for record, outcome in outcomes:
-            self.checked += record.timestamp >= memory.told_from_ms and outcome.kind is not Kind.DEAD_LETTER
+            self.checked += (
+                record.timestamp >= memory.complete_from_ms and outcome.kind is not Kind.DEAD_LETTER
+            )
             self._compare(record.timestamp, outcome)
         for partition, record in reached.items():
             memory.positions[partition] = record.offset + 1
             memory.arrivals[partition] = max(record.timestamp, memory.arrivals.get(partition, 0))
 
-    def _compare(self, arrival: int, outcome: Outcome) -> None:
+    def _compare(self, arrival: int, outcome: ExpectedOutcome) -> None:
         outputs = self.memory.found
-        if arrival < self.memory.told_from_ms:
+        if arrival < self.memory.complete_from_ms:
             outputs.findings = Findings()
         if outcome.alert:
             outputs.compare_alert(outcome)

@@ -16,15 +16,15 @@ from feature_store.errors import FraudError
 from feature_store.merchants.catalogue import computed
 from loadtests.audit.topic_log import Log, TopicLog
 from loadtests.oracle import (
+    AcceptanceRules,
+    ExpectedOutcome,
     Kind,
     MerchantLog,
     Model,
     Oracle,
-    Outcome,
     Pair,
     ProfileLog,
     RolloutLog,
-    Rules,
     Scorer,
 )
 from models import loading
@@ -49,7 +49,7 @@ class Judged(NamedTuple):
     """Outcomes of some transactions."""
 
     kinds: Counter[Kind]
-    outcomes: list[Outcome]
+    outcomes: list[ExpectedOutcome]
     """Outcomes with an output record; the others need no comparison."""
     trials: Mapping[Pair, Counter[str]]
     """Trial counts over all transactions of a judge; in its last report only, empty in earlier ones."""
@@ -66,7 +66,7 @@ def partition_ends(ends: Ends, topic: str) -> dict[int, int]:
 
 def tables(
     log: Log, settings: JobSettings, ends: Ends, load: Load
-) -> tuple[ProfileLog, RolloutLog, list[Outcome]]:
+) -> tuple[ProfileLog, RolloutLog, list[ExpectedOutcome]]:
     """Return the tables as folded from the log, and the dead letters that their refused records cause.
 
     Raises:
@@ -96,7 +96,7 @@ def _unavailable(log: Log, topics: Topics) -> set[int]:
 
 def merchants(
     log: Log, settings: JobSettings, ends: Ends, profiles: ProfileLog
-) -> tuple[MerchantLog | None, list[Outcome]]:
+) -> tuple[MerchantLog | None, list[ExpectedOutcome]]:
     """Return all merchants' payments (None without merchant facts) and the dead letters of the labels."""
     if settings.merchant_delay_ms is None:
         return None, []
@@ -109,8 +109,8 @@ def merchants(
     return payments, payments.read(*records)
 
 
-def _rules(log: Log, settings: JobSettings) -> Rules:
-    return Rules(
+def _rules(log: Log, settings: JobSettings) -> AcceptanceRules:
+    return AcceptanceRules(
         settings.allowed_lateness_ms,
         settings.allowed_skew_ms,
         len(log.ends(settings.topics.transactions)),

@@ -15,7 +15,7 @@ from typing import Any
 
 from feature_store.errors import FraudError
 from loadtests.audit.commits import TopicPartition
-from loadtests.audit.comparison import Found, Settled
+from loadtests.audit.comparison import ComparedSources, UncomparedRecords
 from loadtests.audit.findings import Findings
 from loadtests.audit.settled import SettledPoints
 from loadtests.oracle import ProfileLog, Record
@@ -46,11 +46,11 @@ class Memory:
     share: float
     lateness_ms: int
     points: SettledPoints
-    found: Found
-    settled: Settled
+    found: UncomparedRecords
+    settled: ComparedSources
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     """Next offset to read, by partition of every topic; for the transactions the next to judge."""
-    told_from_ms: int = 0
+    complete_from_ms: int = 0
     """Transactions before this arrival (ms) only build up cards: outputs of that time were deleted."""
     profiles: ProfileLog = field(default_factory=ProfileLog)
     rollouts: list[Record] = field(default_factory=list)
@@ -66,9 +66,9 @@ class Memory:
     @classmethod
     def empty(cls, settings: JobSettings, share: float, behind_s: float) -> "Memory":
         """Return the state before anything was read."""
-        topics, settled = settings.topics, Settled()
+        topics, settled = settings.topics, ComparedSources()
         points = SettledPoints(topics, settings.job_id, behind_s)
-        found = Found(Findings(), topics, settled)
+        found = UncomparedRecords(Findings(), topics, settled)
         return cls(settings.job_id, share, settings.allowed_lateness_ms, points, found, settled)
 
     def forget(self) -> None:

@@ -23,14 +23,14 @@ from feature_store.state.journal import MemoryPieces, Meta
 from loadtests.audit.agreement import different_fields, with_features_of_its_release
 from loadtests.audit.card_log import CardLog, collect
 from loadtests.audit.topic_log import Log
-from loadtests.oracle import Oracle, Outcome, ProfileLog, Record, RolloutLog, Rules
+from loadtests.oracle import AcceptanceRules, ExpectedOutcome, Oracle, ProfileLog, Record, RolloutLog
 from models.registry import ModelRef
 from models.scoring import Scorer
 from streaming_job.contracts import Reason
 from streaming_job.decide.rollout_history import NoRolloutError
 from streaming_job.decode.transactions import TimeLimits
 from streaming_job.group.core import GroupCore
-from streaming_job.group.rules import Rules as JobRules
+from streaming_job.group.rules import Rules
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.log.records import Records
 from streaming_job.settings import JobSettings
@@ -129,7 +129,7 @@ def _is_same(record: Record, card: CardLog) -> bool:
 def _by_job(card: CardLog, settings: JobSettings, partitions: int, load: LoadModel) -> bytes | None:
     """Rebuild the alert by the job's code; None: no alert."""
     topics = settings.topics
-    rules = JobRules(
+    rules = Rules(
         topics,
         KeyGroups(settings.partitioner, partitions, 1),
         TimeLimits(settings.allowed_lateness_ms, settings.allowed_skew_ms, settings.refuse_card_numbers),
@@ -208,7 +208,7 @@ def _columns(records: Iterable[Record]) -> Iterator[Records]:
         )
 
 
-def _by_oracle(card: CardLog, settings: JobSettings, partitions: int, load: LoadModel) -> Outcome:
+def _by_oracle(card: CardLog, settings: JobSettings, partitions: int, load: LoadModel) -> ExpectedOutcome:
     """Return the oracle's outcome of the alert's transaction."""
     unavailable = {
         offset for offset, reason in card.refused.items() if reason == Reason.MODEL_UNAVAILABLE.value
@@ -216,7 +216,7 @@ def _by_oracle(card: CardLog, settings: JobSettings, partitions: int, load: Load
     profiles, rollouts = ProfileLog(), RolloutLog(lambda scorer: load(scorer.model), unavailable)
     profiles.read(card.profiles)
     rollouts.read(card.rollouts)
-    rules = Rules(
+    rules = AcceptanceRules(
         settings.allowed_lateness_ms,
         settings.allowed_skew_ms,
         partitions,

@@ -14,14 +14,14 @@ from typing import Any
 
 from feature_store.errors import FraudError
 from loadtests.audit.breach_audit import Breached
-from loadtests.audit.comparison import Found
+from loadtests.audit.comparison import UncomparedRecords
 from loadtests.audit.findings import Findings
 from loadtests.audit.judging import Ends, Judge, Load, in_this_process, merchants, partition_ends, tables
 from loadtests.audit.progress_audit import ProgressAudit
 from loadtests.audit.settings_audit import require_settings
 from loadtests.audit.topic_log import Log
 from loadtests.audit.trial_audit import nested
-from loadtests.oracle import Kind, Outcome, Pair, Record
+from loadtests.oracle import ExpectedOutcome, Kind, Pair, Record
 from streaming_job.contracts.topics import Topics
 from streaming_job.settings import JobSettings
 
@@ -35,7 +35,7 @@ class VerifyError(FraudError):
 
 
 @dataclass
-class Verdict:
+class AuditResult:
     """The result of an audit."""
 
     findings: Findings
@@ -107,7 +107,7 @@ def verify(
     judge: Judge | None = None,
     committed: Ends | None = None,
     progress: Progress = lambda what, done, total: None,
-) -> Verdict:
+) -> AuditResult:
     """Audit everything that the job has committed.
 
     The profile topic is compacted, but its records of the last week stay (`min.compaction.lag.ms`). Decisions
@@ -135,12 +135,12 @@ def verify(
             f"job {settings.job_id} has committed no offsets; start it, or set FRAUD_JOB_ID to the right job"
         )
     findings = Findings()
-    outputs, audit = Found(findings, topics), ProgressAudit(topics, ends)
+    outputs, audit = UncomparedRecords(findings, topics), ProgressAudit(topics, ends)
     _read_outputs(log, settings, outputs, audit, progress)
     furthest, settled = audit.table_ends()
     ends |= {partition: max(end, ends.get(partition, 0)) for partition, end in furthest.items()}
     settled = ends | settled
-    verdict = Verdict(findings, topics=topics, ends=settled)
+    verdict = AuditResult(findings, topics=topics, ends=settled)
     profiles, rollouts, refused = tables(log, settings, ends, load)
     refused += merchants(log, settings, ends, profiles)[1]
     refused = [letter for letter in refused if letter.offset < settled[letter.topic, letter.partition]]
@@ -172,7 +172,7 @@ def committed_by(log: Log, settings: JobSettings) -> dict[tuple[str, int], int]:
     return log.committed(settings.job_id, (topics.transactions, *settings.tables))
 
 
-def _compare(outcomes: list[Outcome], outputs: Found, verdict: Verdict) -> None:
+def _compare(outcomes: list[ExpectedOutcome], outputs: UncomparedRecords, verdict: AuditResult) -> None:
     for outcome in outcomes:
         if outcome.kind is Kind.DEAD_LETTER:
             outputs.compare_dead_letter(outcome)
@@ -184,7 +184,7 @@ def _compare(outcomes: list[Outcome], outputs: Found, verdict: Verdict) -> None:
 
 
 def _read_outputs(
-    log: Log, settings: JobSettings, outputs: Found, audit: ProgressAudit, progress: Progress
+    log: Log, settings: JobSettings, outputs: UncomparedRecords, audit: ProgressAudit, progress: Progress
 ) -> None:
     topics = settings.topics
     for record in _counted(log, topics.job_progress, progress):

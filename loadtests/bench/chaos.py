@@ -38,7 +38,7 @@ TRANSACTION_TIMEOUT_MS = 10_000
 
 
 @dataclass(frozen=True)
-class Plan:
+class ChaosExtent:
     """Extent of a chaos run."""
 
     data_dir: Path
@@ -51,7 +51,7 @@ class Plan:
     """Time after which no further kill or fault begins, seconds; the audit follows."""
 
 
-def measure(plan: Plan, say: Say) -> Iterator[Result]:
+def measure(plan: ChaosExtent, say: Say) -> Iterator[Result]:
     """Yield the job's settings, the seconds of each kind of kill and fault, and the audit's counts.
 
     Raises:

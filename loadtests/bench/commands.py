@@ -244,7 +244,7 @@ def chaos(
     """Kill processes, disturb the network, and audit everything at the end: 0 lost, 0 duplicated."""
     from loadtests.bench import chaos as bench
 
-    plan = bench.Plan(data_dir.resolve(), kills, faults, seed, seconds(within))
+    plan = bench.ChaosExtent(data_dir.resolve(), kills, faults, seed, seconds(within))
     bench.require_clean(run("chaos", lambda say: bench.measure(plan, say), to))
 
 

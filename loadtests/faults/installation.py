@@ -17,7 +17,7 @@ from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
 from deploy.local.waiting import Patience
 from loadtests.audit.topic_log import TopicLog
-from loadtests.audit.verify import Verdict, verify
+from loadtests.audit.verify import AuditResult, verify
 from loadtests.faults.acls import grant
 from loadtests.faults.errors import FaultError
 from loadtests.faults.job_process import PATIENCE_S, JobProcess
@@ -240,7 +240,7 @@ class Installation:
         """Read the job's progress records so far, in the order of writing."""
         return self._log.read(self.topics.job_progress)
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> AuditResult:
         """Audit the outputs against the oracle."""
         return verify(
             self._log,
@@ -250,7 +250,7 @@ class Installation:
             ),
         )
 
-    def audit(self) -> Verdict:
+    def audit(self) -> AuditResult:
         """Audit the outputs; require agreement with the oracle, and that all sent transactions were audited.
 
         Raises:

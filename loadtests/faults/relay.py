@@ -9,7 +9,7 @@ import psutil
 import psycopg
 
 from deploy.local.waiting import Patience
-from loadtests.audit.verify import Verdict
+from loadtests.audit.verify import AuditResult
 from loadtests.faults.errors import FaultError
 from loadtests.faults.installation import Installation
 from loadtests.faults.job_process import PATIENCE_S, JobProcess
@@ -101,7 +101,7 @@ class Relay:
                     ),
                 )
 
-    def audit(self) -> Verdict:
+    def audit(self) -> AuditResult:
         """Wait until the job has caught up, then audit its outputs.
 
         Raises:

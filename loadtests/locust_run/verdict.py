@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from loadtests.audit.verify import Verdict
+from loadtests.audit.verify import AuditResult
 from loadtests.locust_run.result import Result
 
 
@@ -39,7 +39,7 @@ class Audit:
     examples: tuple[str, ...] = field(default=())
 
     @classmethod
-    def of(cls, verdict: Verdict) -> "Audit":
+    def of(cls, verdict: AuditResult) -> "Audit":
         """Extract the counts of a verdict."""
         report: Mapping[str, Any] = verdict.report()
         return cls(

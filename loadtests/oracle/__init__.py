@@ -2,7 +2,15 @@
 
 from loadtests.oracle.judge import Oracle
 from loadtests.oracle.merchants import MerchantLog
-from loadtests.oracle.records import Kind, Outcome, Part, Record, Rules, digest, part
+from loadtests.oracle.records import (
+    AcceptanceRules,
+    ExpectedOutcome,
+    Kind,
+    Record,
+    SizedHash,
+    digest,
+    sized_hash,
+)
 from loadtests.oracle.rollout_log import RolloutLog
 from loadtests.oracle.rollouts import Scorer
 from loadtests.oracle.scoring import Model
@@ -10,18 +18,18 @@ from loadtests.oracle.tables import ProfileLog
 from loadtests.oracle.trials import Pair
 
 __all__ = [
+    "AcceptanceRules",
+    "ExpectedOutcome",
     "Kind",
     "MerchantLog",
     "Model",
     "Oracle",
-    "Outcome",
     "Pair",
-    "Part",
     "ProfileLog",
     "Record",
     "RolloutLog",
-    "Rules",
     "Scorer",
+    "SizedHash",
     "digest",
-    "part",
+    "sized_hash",
 ]

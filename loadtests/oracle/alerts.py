@@ -10,7 +10,7 @@ from loadtests.oracle.rollouts import Plan, Scorer
 from loadtests.oracle.scoring import Score, json_number
 from loadtests.oracle.tables import BEGINNING
 from loadtests.oracle.trials import Run, Vote
-from models.policy import Counts, Decision, alert_id, decide
+from models.policy import Decision, VelocityCounts, alert_id, decide
 
 
 class Pending(NamedTuple):
@@ -48,7 +48,7 @@ class Pending(NamedTuple):
         )
 
 
-class Verdict(NamedTuple):
+class ModelDecision(NamedTuple):
     """Score and decision of one model and its policy on a transaction."""
 
     scorer: Scorer
@@ -66,18 +66,18 @@ class Verdict(NamedTuple):
         return [] if self.decision is None else list(self.decision.rules)
 
 
-def verdict(item: Pending, scorer: Scorer, score: Score) -> Verdict:
+def verdict(item: Pending, scorer: Scorer, score: Score) -> ModelDecision:
     """Apply a scorer's policy, given the card's alerts so far."""
     names = ("count_1m", "count_5m", "count_1h", "arrivals_1m", "arrivals_5m", "arrivals_1h")
     decision = decide(
         scorer.policy,
         score.value,
-        Counts(*(int(item.features[name]) for name in names)),
+        VelocityCounts(*(int(item.features[name]) for name in names)),
         item.status,
         item.profile is not None,
         item.card.suspicious_count(item.tx.arrival)["day"],
     )
-    return Verdict(scorer, score, decision)
+    return ModelDecision(scorer, score, decision)
 
 
 def membership(card_id: str, plan: Plan) -> dict[str, Any] | None:
@@ -96,7 +96,7 @@ def membership(card_id: str, plan: Plan) -> dict[str, Any] | None:
 
 def alert(
     item: Pending,
-    decider: Verdict,
+    decider: ModelDecision,
     top_features: list[dict[str, Any]],
     unexplained: str | None,
     challenger_failure: str | None,
@@ -145,7 +145,7 @@ def alert(
     }
 
 
-def shadow_alert(item: Pending, challenger: Verdict, champion: Verdict) -> dict[str, Any]:
+def shadow_alert(item: Pending, challenger: ModelDecision, champion: ModelDecision) -> dict[str, Any]:
     """Build the shadow alert of a challenger; made if either it or the champion alerts, but not both."""
     scorer = challenger.scorer
     return {

@@ -161,7 +161,7 @@ class Card:
         first = bisect_left(self.times, max(self.arrival, tx.arrival) - REPEAT_MS)
         return self.arrivals[first:]
 
-    def heat_up(self, tx: Transaction) -> None:
+    def become_hot(self, tx: Transaction) -> None:
         """Make the card hot if it has `most_events` in the REMEMBER_MS before `tx`.
 
         If a hot card's list of single events is full, drop its older half. `tx` must not be accepted yet.

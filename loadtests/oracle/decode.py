@@ -10,7 +10,7 @@ import unicodedata
 from typing import Any
 
 from loadtests.oracle.partitions import partition_of
-from loadtests.oracle.records import UNITS, Record, Rules, Transaction
+from loadtests.oracle.records import UNITS, AcceptanceRules, Record, Transaction
 from streaming_job.contracts import Reason
 
 MAX_RECORD_BYTES = 65_536
@@ -206,7 +206,7 @@ def shows_card_number(other_id: str) -> bool:
     )
 
 
-def read_transaction(record: Record, rules: Rules) -> Transaction:
+def read_transaction(record: Record, rules: AcceptanceRules) -> Transaction:
     """Decode and check the transaction in a record.
 
     Raises:

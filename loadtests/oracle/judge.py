@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 from loadtests.oracle import alerts
-from loadtests.oracle.alerts import Pending, Verdict
+from loadtests.oracle.alerts import ModelDecision, Pending
 from loadtests.oracle.card import Card
 from loadtests.oracle.decode import RefusedError, read_transaction
 from loadtests.oracle.features import compute
 from loadtests.oracle.merchants import MerchantLog
-from loadtests.oracle.records import Kind, Outcome, Record, Rules
+from loadtests.oracle.records import AcceptanceRules, ExpectedOutcome, Kind, Record
 from loadtests.oracle.rollout_log import RolloutLog
 from loadtests.oracle.rollouts import Scorer
 from loadtests.oracle.scoring import Model, Score, percentile, reasons, scores
@@ -46,7 +46,7 @@ class Oracle:
         profiles: ProfileLog,
         rollouts: RolloutLog,
         load: Callable[[Scorer], Model],
-        rules: Rules,
+        rules: AcceptanceRules,
         cards: dict[str, Card] | None = None,
         merchants: MerchantLog | None = None,
     ) -> None:
@@ -60,13 +60,13 @@ class Oracle:
         self._merchants = merchants
         self._cards: dict[str, Card] = {} if cards is None else cards
 
-    def judge(self, records: Iterable[Record]) -> Iterator[Outcome]:
+    def judge(self, records: Iterable[Record]) -> Iterator[ExpectedOutcome]:
         """Yield one outcome for each record of the transactions topic, in the same order.
 
         Args:
             records: each partition in the order of offsets; partitions may be interleaved.
         """
-        chunk: list[Pending | Outcome] = []
+        chunk: list[Pending | ExpectedOutcome] = []
         for record in records:
             chunk.append(self._features(record))
             if len(chunk) == CHUNK:
@@ -74,7 +74,7 @@ class Oracle:
                 chunk = []
         yield from self._decide(chunk)
 
-    def _features(self, record: Record) -> Pending | Outcome:
+    def _features(self, record: Record) -> Pending | ExpectedOutcome:
         try:
             tx = read_transaction(record, self._rules)
         except RefusedError as refused:
@@ -88,7 +88,7 @@ class Oracle:
         assert plan is not None
         run = self.trials.follow(record.partition, plan.trial)
         if card.has(tx):
-            return Outcome(record.topic, record.partition, record.offset, Kind.DUPLICATE)
+            return ExpectedOutcome(record.topic, record.partition, record.offset, Kind.DUPLICATE)
         # the profile is read as of the card's greatest arrival if this transaction arrived earlier
         seen_at = max(tx.arrival, card.arrival)
         profile = self._profiles.in_force(tx.card_id, seen_at)
@@ -107,10 +107,10 @@ class Oracle:
             model = self._models[scorer.model] = self._load(scorer)
         return model
 
-    def _decide(self, chunk: list[Pending | Outcome]) -> Iterator[Outcome]:
+    def _decide(self, chunk: list[Pending | ExpectedOutcome]) -> Iterator[ExpectedOutcome]:
         scores_of_pending = iter(self._scores([item for item in chunk if isinstance(item, Pending)]))
         for item in chunk:
-            yield item if isinstance(item, Outcome) else self._decision(item, next(scores_of_pending))
+            yield item if isinstance(item, ExpectedOutcome) else self._decision(item, next(scores_of_pending))
 
     def _scores(self, pending: list[Pending]) -> list[dict[ModelRef, Score]]:
         """Return each transaction's scores by model; one call scores all rows of a scorer."""
@@ -126,7 +126,7 @@ class Oracle:
                 results[number][scorer.model] = score
         return results
 
-    def _decision(self, item: Pending, answers: dict[ModelRef, Score]) -> Outcome:
+    def _decision(self, item: Pending, answers: dict[ModelRef, Score]) -> ExpectedOutcome:
         tx, card, plan = item.tx, item.card, item.plan
         champion, *challengers = (
             alerts.verdict(item, scorer, answers[scorer.model])
@@ -150,7 +150,7 @@ class Oracle:
         )
         source = item.topic, tx.partition, tx.offset
         if decider.decision is None:
-            return Outcome(*source, Kind.PASSED, shadows=shadows)
+            return ExpectedOutcome(*source, Kind.PASSED, shadows=shadows)
         card.alerts.append(tx.arrival)
         model = self._model(decider.scorer)
         top_features, unexplained = reasons(model, _row(model, item), decider.score)
@@ -162,7 +162,7 @@ class Oracle:
             alert["suppressed_by"] = {"arrival_time": card.last_written}
         else:
             card.last_written = tx.arrival
-        return Outcome(
+        return ExpectedOutcome(
             *source,
             kind,
             alert=alert,
@@ -171,7 +171,7 @@ class Oracle:
         )
 
     @staticmethod
-    def _is_cooling(item: Pending, decider: Verdict) -> bool:
+    def _is_cooling(item: Pending, decider: ModelDecision) -> bool:
         """Return whether the alert is suppressed: a review within the cooldown of the last written alert."""
         cooldown_ms, last = decider.scorer.policy.cooldown_s * 1000, item.card.last_written
         assert decider.decision is not None

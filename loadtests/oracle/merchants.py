@@ -18,7 +18,7 @@ from loadtests.oracle import decode
 from loadtests.oracle.card import DAY_MS, HOUR_MS, MONTH_MS, Card
 from loadtests.oracle.decode import RefusedError, read_transaction
 from loadtests.oracle.partitions import partition_of
-from loadtests.oracle.records import Outcome, Record, Rules, Transaction
+from loadtests.oracle.records import AcceptanceRules, ExpectedOutcome, Record, Transaction
 from loadtests.oracle.tables import ProfileLog, dead_letter
 from loadtests.oracle.view import View
 from streaming_job.contracts import Reason
@@ -77,14 +77,14 @@ class MerchantLog:
         profiles: all versions of the profiles, already read.
     """
 
-    def __init__(self, rules: Rules, delay_ms: int, profiles: ProfileLog) -> None:
+    def __init__(self, rules: AcceptanceRules, delay_ms: int, profiles: ProfileLog) -> None:
         self._rules, self._delay_ms, self._profiles = rules, delay_ms, profiles
         self._payments: dict[str, list[Payment]] = defaultdict(list)
         self._arrivals: dict[str, list[int]] = {}
 
     def read(
         self, transactions: Iterable[Record], labels: Iterable[Record], chargebacks: Iterable[Record]
-    ) -> list[Outcome]:
+    ) -> list[ExpectedOutcome]:
         """Read the logs; returns the dead letters among labels and chargebacks.
 
         Args:
@@ -92,7 +92,7 @@ class MerchantLog:
             labels: records of contract label.v1.
             chargebacks: records of contract chargeback.v1.
         """
-        refused: list[Outcome] = []
+        refused: list[ExpectedOutcome] = []
         waiting: dict[int, list[tuple[Record, _Label]]] = defaultdict(list)
         for kind, records in (("label", labels), ("chargeback", chargebacks)):
             for record in records:
@@ -116,7 +116,7 @@ class MerchantLog:
 
     def _read_partition(
         self, transactions: list[Record], labels: list[tuple[Record, _Label]]
-    ) -> Iterator[Outcome]:
+    ) -> Iterator[ExpectedOutcome]:
         """Read one partition, each label after the transactions up to its arrival; yield dead letters."""
         cards: dict[str, Card] = {}
         payments: dict[Transaction, Payment] = {}

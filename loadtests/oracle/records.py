@@ -52,7 +52,7 @@ def content(tx: Transaction) -> tuple[int, str, str, str, int]:
     return tx.units, tx.currency, tx.merchant_id, tx.country, tx.event_time
 
 
-class Rules(NamedTuple):
+class AcceptanceRules(NamedTuple):
     """The job settings that decide which transactions are accepted."""
 
     allowed_lateness_ms: int
@@ -77,7 +77,7 @@ class Kind(StrEnum):
     DEAD_LETTER = "dead_letter"
 
 
-class Outcome(NamedTuple):
+class ExpectedOutcome(NamedTuple):
     """The right outcome of one record."""
 
     topic: str
@@ -96,7 +96,7 @@ class Outcome(NamedTuple):
     """Shadow alerts: one for each challenger that alerts where the champion does not, or the reverse."""
 
 
-class Part(NamedTuple):
+class SizedHash(NamedTuple):
     """Size and hash of a key or value; a dead letter that does not carry the bytes has these instead."""
 
     size: int
@@ -104,12 +104,12 @@ class Part(NamedTuple):
     sha256: bytes
 
 
-def part(content: bytes | None) -> Part | None:
+def sized_hash(content: bytes | None) -> SizedHash | None:
     """Return size and hash of a key or value; None if it is None."""
-    return None if content is None else Part(len(content), sha256(content).digest())
+    return None if content is None else SizedHash(len(content), sha256(content).digest())
 
 
-def digest(key: Part | None, value: Part | None) -> bytes:
+def digest(key: SizedHash | None, value: SizedHash | None) -> bytes:
     """Return a hash of a record's content, 16 bytes."""
     hasher = blake2b(digest_size=16)
     for content in (key, value):

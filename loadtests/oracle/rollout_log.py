@@ -10,7 +10,7 @@ from typing import Any
 
 from feature_store.catalogue import IDENTITIES
 from loadtests.oracle import decode
-from loadtests.oracle.records import Outcome, Record
+from loadtests.oracle.records import ExpectedOutcome, Record
 from loadtests.oracle.rollout_events import BrokenError, Event, read
 from loadtests.oracle.rollouts import Plan, Scorer, State
 from loadtests.oracle.tables import dead_letter
@@ -53,7 +53,7 @@ class RolloutLog:
             if event.type == "breached"
         ]
 
-    def read(self, records: Iterable[Record]) -> list[Outcome]:
+    def read(self, records: Iterable[Record]) -> list[ExpectedOutcome]:
         """Fold the rollout topic in the order of offsets; returns the dead letters."""
         refused = []
         for record in records:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from loadtests.oracle import decode
 from loadtests.oracle.card import Profile
 from loadtests.oracle.decode import RefusedError
-from loadtests.oracle.records import Kind, Outcome, Record, digest, part
+from loadtests.oracle.records import ExpectedOutcome, Kind, Record, digest, sized_hash
 from streaming_job.contracts import Reason
 
 BEGINNING = 0
@@ -29,16 +29,18 @@ MOST_CREDIT = 1e15
 MOST_DAYS = 3_000_000
 
 
-def dead_letter(record: Record, reason: Reason) -> Outcome:
+def dead_letter(record: Record, reason: Reason) -> ExpectedOutcome:
     """Return the outcome of a record that breaks its contract."""
-    return Outcome(
+    return ExpectedOutcome(
         record.topic,
         record.partition,
         record.offset,
         Kind.DEAD_LETTER,
         reason,
         # the key of a refused transaction may be the card number
-        digest=digest(None if reason is Reason.CARD_NUMBER else part(record.key), part(record.value)),
+        digest=digest(
+            None if reason is Reason.CARD_NUMBER else sized_hash(record.key), sized_hash(record.value)
+        ),
     )
 
 
@@ -80,7 +82,7 @@ class ProfileLog:
         self._versions: dict[str, list[_Version]] = {}
         self._first_snapshot_until = math.inf
 
-    def read(self, records: Iterable[Record]) -> list[Outcome]:
+    def read(self, records: Iterable[Record]) -> list[ExpectedOutcome]:
         """Fold the profile topic, each partition in the order of offsets; returns the dead letters.
 
         The first call must contain the whole first snapshot.

@@ -58,7 +58,7 @@ class View:
         """Arrival of the transaction or of an earlier one of the card, whichever is later, ms."""
         self.arrivals = card.arrived_since(tx)
         """Arrivals of the card's other transactions that an arrival window can contain, ms."""
-        card.heat_up(tx)
+        card.become_hot(tx)
         self.hot_features = {} if card.hot is None else card.hot.features(tx, self.arrival)
         """Features that a hot card (see `hot.py`) computes from its buckets; empty for other cards."""
         self.month = self._others()

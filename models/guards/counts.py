@@ -53,7 +53,7 @@ class Labelled:
 
 
 @dataclass(frozen=True)
-class Counts:
+class PairedCounts:
     """Results of champion and challenger on the same transactions.
 
     A card-hour is a card and a clock hour of arrival. It counts for a model if the model alerted on the card
@@ -86,7 +86,7 @@ class Counts:
     """Cards on which the champion alerted, by label; None as above."""
 
     @staticmethod
-    def from_json(record: Mapping[str, Any]) -> "Counts":
+    def from_json(record: Mapping[str, Any]) -> "PairedCounts":
         """Read the counts of one challenger from a progress record's `trials` or from a verdict's evidence.
 
         Unknown fields are ignored. Only evidence has counts by label.
@@ -95,7 +95,7 @@ class Counts:
             GuardError: a field is missing or invalid.
         """
         try:
-            return Counts(
+            return PairedCounts(
                 transactions=_count(record, "transactions"),
                 decided=_count(record, "decided"),
                 failures=_count(record, "failures"),
@@ -117,10 +117,10 @@ class Counts:
             ) from error
 
     @staticmethod
-    def of_groups(groups: Iterable["Counts"]) -> "Counts":
+    def of_groups(groups: Iterable["PairedCounts"]) -> "PairedCounts":
         """Sum the counts of key groups, which have no counts by label; any order gives bit-identical sums."""
         parts = list(groups)
-        return Counts(
+        return PairedCounts(
             transactions=sum(part.transactions for part in parts),
             decided=sum(part.decided for part in parts),
             failures=sum(part.failures for part in parts),

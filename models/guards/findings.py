@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Outcome(StrEnum):
+class GuardOutcome(StrEnum):
     """Outcome of a guard or of a verdict; missing data never counts as a pass."""
 
     PASS = "pass"
@@ -17,12 +17,12 @@ class Outcome(StrEnum):
     """The data prove neither: wait. A rollout does not advance on this outcome."""
 
     @staticmethod
-    def of(parts: Iterable["Outcome"]) -> "Outcome":
+    def of(parts: Iterable["GuardOutcome"]) -> "GuardOutcome":
         """Return breach if any part is breach, pass if there are parts and all pass, else insufficient."""
         outcomes = set(parts)
-        if Outcome.BREACH in outcomes:
-            return Outcome.BREACH
-        return Outcome.PASS if outcomes == {Outcome.PASS} else Outcome.INSUFFICIENT
+        if GuardOutcome.BREACH in outcomes:
+            return GuardOutcome.BREACH
+        return GuardOutcome.PASS if outcomes == {GuardOutcome.PASS} else GuardOutcome.INSUFFICIENT
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Finding:
 
     guard: str
     """Name of the guard."""
-    outcome: Outcome
+    outcome: GuardOutcome
     has_data: bool
     """Whether the guard has had data that it can use; a canary may not begin before every guard has."""
     detail: str

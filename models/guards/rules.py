@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 from models.guards import psi
 from models.guards.betting import log_target, log_wealth
-from models.guards.counts import Counts
+from models.guards.counts import PairedCounts
 from models.guards.evidence import bets, ratio_of, text
-from models.guards.findings import Finding, Outcome
+from models.guards.findings import Finding, GuardOutcome
 from models.guards.parameters import HISTOGRAM, number
 from models.score_histogram import ScoreHistogram
 
@@ -37,7 +37,7 @@ class AlertRate:
     min_ratio: float | None = number(0, 100, default=None)
     """Lower limit of the ratio; None: no lower limit."""
 
-    def judge(self, counts: Counts, limits: Limits) -> Finding:
+    def judge(self, counts: PairedCounts, limits: Limits) -> Finding:
         """Return breach if a bet proves a limit broken, pass if the opposite bets prove all limits kept.
 
         A pass also needs `limits.min_card_hours`.
@@ -62,12 +62,12 @@ class AlertRate:
             f"{text(ratio)}, wanted {allowed}"
         )
         if max(against.values()) >= target:
-            return Finding(self.NAME, Outcome.BREACH, True, detail, evidence)
+            return Finding(self.NAME, GuardOutcome.BREACH, True, detail, evidence)
         if pairs.total < limits.min_card_hours:
             detail += f"; {pairs.total} card-hours of {limits.min_card_hours}"
         elif min(proofs.values()) >= target:
-            return Finding(self.NAME, Outcome.PASS, True, detail, evidence)
-        return Finding(self.NAME, Outcome.INSUFFICIENT, pairs.total > 0, detail, evidence)
+            return Finding(self.NAME, GuardOutcome.PASS, True, detail, evidence)
+        return Finding(self.NAME, GuardOutcome.INSUFFICIENT, pairs.total > 0, detail, evidence)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Failures:
     max_share: float = number(0, 0.5)
     """Upper limit of the share of transactions."""
 
-    def judge(self, counts: Counts, limits: Limits) -> Finding:
+    def judge(self, counts: PairedCounts, limits: Limits) -> Finding:
         """Return breach if a bet proves the limit broken, pass if the opposite bet proves it kept."""
         detail = f"no score for {counts.failures} of {counts.transactions} transactions"
         return _judge_share(self.NAME, counts.failures, counts.transactions, self.max_share, limits, detail)
@@ -92,7 +92,7 @@ class Disagreement:
     max_share: float = number(0, 0.5)
     """Upper limit of these card-hours per transaction; a card's alerts within an hour count once."""
 
-    def judge(self, counts: Counts, limits: Limits) -> Finding:
+    def judge(self, counts: PairedCounts, limits: Limits) -> Finding:
         """Return breach if a bet proves the limit broken, pass if the opposite bet proves it kept.
 
         A pass also needs `limits.min_card_hours`.
@@ -100,9 +100,9 @@ class Disagreement:
         hours, transactions = counts.card_hours, counts.transactions
         detail = f"{hours.one_sided} one-sided card-hours in {transactions} transactions"
         finding = _judge_share(self.NAME, hours.one_sided, transactions, self.max_share, limits, detail)
-        if finding.outcome is Outcome.PASS and hours.total < limits.min_card_hours:
+        if finding.outcome is GuardOutcome.PASS and hours.total < limits.min_card_hours:
             detail = f"{finding.detail}; {hours.total} card-hours of {limits.min_card_hours}"
-            return Finding(self.NAME, Outcome.INSUFFICIENT, True, detail, finding.evidence)
+            return Finding(self.NAME, GuardOutcome.INSUFFICIENT, True, detail, finding.evidence)
         return finding
 
 
@@ -120,7 +120,7 @@ class ScoringTime:
     min_rows: int = number(0, 1e9, default=10_000, whole=True)
     """Minimum of rows for a pass or a breach: the first calls of a model are slow."""
 
-    def judge(self, counts: Counts, limits: Limits) -> Finding:
+    def judge(self, counts: PairedCounts, limits: Limits) -> Finding:
         """Compare the times for the same rows."""
         ratio = ratio_of(counts.time_ms, counts.champion_time_ms)
         evidence = {
@@ -148,7 +148,7 @@ class ScoreDrift:
     min_scores: int = number(0, 1e9, default=1_000, whole=True)
     """Minimum of scores in each histogram for a pass or a breach."""
 
-    def judge(self, counts: Counts, limits: Limits) -> Finding:
+    def judge(self, counts: PairedCounts, limits: Limits) -> Finding:
         """Compare the histograms."""
         old = counts.champion_scores if self.against is None else self.against
         versus = "champion" if self.against is None else "training"
@@ -181,7 +181,7 @@ class Precision:
     min_labelled: int = number(0, 1e9, default=30, whole=True)
     """Minimum of labelled cards for a pass."""
 
-    def judge(self, counts: Counts, limits: Limits) -> Finding:
+    def judge(self, counts: PairedCounts, limits: Limits) -> Finding:
         """Return breach if a bet proves the limit broken, pass if the opposite bet proves it kept.
 
         A pass also needs `min_labelled` cards.
@@ -189,7 +189,7 @@ class Precision:
         cards, champion, low = counts.labelled, counts.champion_labelled, self.min_precision
         if cards is None:
             detail = f"labels have not been counted; the precision must be at least {low:g}"
-            return Finding(self.NAME, Outcome.INSUFFICIENT, False, detail, {"labelled": None})
+            return Finding(self.NAME, GuardOutcome.INSUFFICIENT, False, detail, {"labelled": None})
         fraud, genuine, target = cards.fraud, cards.genuine, log_target(limits.alpha)
         # `log_wealth` compares two models: here an imaginary one alerts on the frauds, another on every card
         below = log_wealth(genuine, 0, fraud, 1 / low)
@@ -205,13 +205,13 @@ class Precision:
             f"{fraud} frauds on {cards.total} labelled cards: precision {text(evidence['precision'])}, the "
             f"champion {text(evidence['champion_precision'])}, wanted at least {low:g}"
         )
-        outcome = Outcome.INSUFFICIENT
+        outcome = GuardOutcome.INSUFFICIENT
         if below >= target:
-            outcome = Outcome.BREACH
+            outcome = GuardOutcome.BREACH
         elif cards.total < self.min_labelled:
             detail += f"; {cards.total} labelled cards of {self.min_labelled}"
         elif within >= target:
-            outcome = Outcome.PASS
+            outcome = GuardOutcome.PASS
         return Finding(self.NAME, outcome, cards.total > 0, detail, evidence)
 
 
@@ -237,11 +237,11 @@ def _judge_share(name: str, hits: int, trials: int, max_share: float, limits: Li
         "share": share,
         **bets({"above_max": above, "within_max": within}, target),
     }
-    outcome = Outcome.INSUFFICIENT
+    outcome = GuardOutcome.INSUFFICIENT
     if above >= target:
-        outcome = Outcome.BREACH
+        outcome = GuardOutcome.BREACH
     elif within >= target:
-        outcome = Outcome.PASS
+        outcome = GuardOutcome.PASS
     return Finding(name, outcome, trials > 0, f"{detail}, wanted at most {max_share:g}", evidence)
 
 
@@ -259,6 +259,6 @@ def _compare(
     if size[0] < size[1]:
         detail += f"; {size[0]} {unit} of {size[1]}"
     if value is None or size[0] < size[1]:
-        return Finding(name, Outcome.INSUFFICIENT, has_data, detail, evidence)
-    outcome = Outcome.BREACH if value > most else Outcome.PASS
+        return Finding(name, GuardOutcome.INSUFFICIENT, has_data, detail, evidence)
+    outcome = GuardOutcome.BREACH if value > most else GuardOutcome.PASS
     return Finding(name, outcome, has_data, detail, evidence)

@@ -8,20 +8,20 @@ from typing import Any
 from feature_store.catalogue import HOUR_MS
 from models.errors import GuardError
 from models.guards import policy
-from models.guards.counts import Counts
-from models.guards.findings import Finding, Outcome
+from models.guards.counts import PairedCounts
+from models.guards.findings import Finding, GuardOutcome
 from models.guards.policy import Guards
 
 
 @dataclass(frozen=True)
-class Verdict:
+class GuardVerdict:
     """The guards' verdict on one challenger; a pure function of `counts` and `guards`."""
 
-    outcome: Outcome
+    outcome: GuardOutcome
     """Breach if any guard is breached, pass if all guards pass, else insufficient."""
     findings: tuple[Finding, ...]
     """One finding per guard, in the order of the rollout's guards."""
-    counts: Counts
+    counts: PairedCounts
     """Counts that were judged."""
     guards: Guards
     """Guards that judged them."""
@@ -29,7 +29,7 @@ class Verdict:
     @property
     def breaches(self) -> tuple[Finding, ...]:
         """Findings of the breached guards."""
-        return tuple(finding for finding in self.findings if finding.outcome is Outcome.BREACH)
+        return tuple(finding for finding in self.findings if finding.outcome is GuardOutcome.BREACH)
 
     @property
     def without_data(self) -> tuple[str, ...]:
@@ -50,7 +50,7 @@ class Verdict:
         return all(evidence.get(field) == value for field, value in self.to_json().items())
 
 
-def verdict(counts: Mapping[str, Any] | Counts, guards: Guards) -> Verdict:
+def verdict(counts: Mapping[str, Any] | PairedCounts, guards: Guards) -> GuardVerdict:
     """Judge a challenger.
 
     Args:
@@ -60,12 +60,12 @@ def verdict(counts: Mapping[str, Any] | Counts, guards: Guards) -> Verdict:
     Raises:
         GuardError: the JSON object is invalid.
     """
-    paired = counts if isinstance(counts, Counts) else Counts.from_json(counts)
+    paired = counts if isinstance(counts, PairedCounts) else PairedCounts.from_json(counts)
     findings = tuple(rule.judge(paired, guards.limits) for rule in guards.rules)
-    return Verdict(Outcome.of(finding.outcome for finding in findings), findings, paired, guards)
+    return GuardVerdict(GuardOutcome.of(finding.outcome for finding in findings), findings, paired, guards)
 
 
-def recomputed(evidence: Mapping[str, Any]) -> Verdict:
+def recomputed(evidence: Mapping[str, Any]) -> GuardVerdict:
     """Recompute a verdict from the counts and guards in its evidence; `agrees_with` compares the result.
 
     Raises:
@@ -93,7 +93,7 @@ class Step(StrEnum):
     """Write `rolled_back`: the deadline has passed without proof."""
 
 
-def next_step(result: Verdict, *, shadow_started_at: int, now: int) -> Step:
+def next_step(result: GuardVerdict, *, shadow_started_at: int, now: int) -> Step:
     """Return the step that follows from a verdict.
 
     Args:
@@ -101,9 +101,9 @@ def next_step(result: Verdict, *, shadow_started_at: int, now: int) -> Step:
         shadow_started_at: Kafka timestamp of `shadow_started`, ms.
         now: log time, ms: when the newest of the counted progress records was written.
     """
-    if result.outcome is Outcome.BREACH:
+    if result.outcome is GuardOutcome.BREACH:
         return Step.BREACHED
-    if result.outcome is Outcome.PASS:
+    if result.outcome is GuardOutcome.PASS:
         return Step.MAY_ADVANCE
     late = now - shadow_started_at >= result.guards.deadline_h * HOUR_MS
     return Step.ROLL_BACK if late else Step.HOLD

@@ -1,6 +1,6 @@
-"""History of looks (the state of each input partition at one moment), from which partitions are judged.
+"""History of samples (the state of each input partition at one moment), from which partitions are judged.
 
-A sliding window of looks gives a partition's verdict. Limits are learned from the times between commits and
+A sliding window of samples gives a partition's verdict. Limits are learned from the times between commits and
 between heartbeats, the lengths of epochs, the waits for producers' open transactions, and the latencies.
 """
 
@@ -12,10 +12,10 @@ from service.health.codes import OF_PARTITIONS, Verdict
 from service.health.groups import Groups
 from service.health.lag import Lag
 from service.health.limits import LearnedLimit, bounded
-from service.health.looks import looks_at
+from service.health.partition_samples import partition_samples
 from service.health.rates import Rates, RecentTotals
 from service.health.recent import Recent, RecentCounts
-from service.health.verdicts import Finding, Limits, Look, evaluate
+from service.health.verdicts import Finding, Limits, PartitionSample, evaluate
 from service.health.waiting import PartitionId
 from service.settings import ServiceSettings
 from streaming_job.progress.totals import Totals
@@ -32,10 +32,10 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Assessment:
-    """Verdicts on the input partitions, with limits, epochs and rates, as of the last look; never mutated."""
+    """Verdicts on the input partitions, with limits, epochs and rates, at the last sample; never mutated."""
 
     at_s: float
-    """Time of the last look."""
+    """Time of the last sample."""
     findings: Mapping[PartitionId, Finding]
     limits: Limits
     heartbeat_s: float
@@ -46,7 +46,7 @@ class Assessment:
     """Key group -> its running epoch."""
     rates: Rates | None = None
     recent: Recent | None = None
-    """Counts of the last minutes; None before the second look."""
+    """Counts of the last minutes; None before the second sample."""
     restarts: int = 0
     """Number of takeovers by another instance of the job since the sidecar started."""
 
@@ -58,9 +58,9 @@ class Assessment:
 
 
 class Monitor:
-    """Judge of the input partitions: collects every look and updates the assessment.
+    """Judge of the input partitions: collects every sample and updates the assessment.
 
-    One thread adds looks. `assessment` is replaced as a whole, so other threads read it without a lock.
+    One thread adds samples. `assessment` is replaced as a whole, so other threads read it without a lock.
     """
 
     def __init__(self, settings: ServiceSettings) -> None:
@@ -70,7 +70,7 @@ class Monitor:
         self._held = LearnedLimit(floor, ceiling)
         self._heartbeats = LearnedLimit(floor, settings.limit_ceiling_s)
         self._epoch_lengths = LearnedLimit(floor, settings.limit_ceiling_s)
-        self._windows: dict[PartitionId, deque[Look]] = {}
+        self._windows: dict[PartitionId, deque[PartitionSample]] = {}
         self._rates = RecentTotals()
         self._recent = RecentCounts(settings.topics, settings.verdict_window_s)
         self._commit_ids: dict[int, int] = {}
@@ -84,11 +84,11 @@ class Monitor:
 
     @property
     def assessment(self) -> Assessment | None:
-        """Assessment as of the last look; None before the first."""
+        """Assessment as of the last sample; None before the first."""
         return self._assessment
 
     def see(self, lag: Lag, groups: Groups, totals: Totals) -> None:
-        """Add one look at each input partition, and update the assessment.
+        """Add one sample of each input partition, and update the assessment.
 
         Args:
             lag: lag of all input partitions, from the brokers' offsets.
@@ -98,15 +98,15 @@ class Monitor:
         self._measure(lag, groups)
         self._rates.add(lag.taken_at, totals)
         self._recent.add(lag.taken_at, totals)
-        looks = looks_at(lag, groups, self._settings.topics)
-        for key in self._windows.keys() - looks.keys():
+        samples = partition_samples(lag, groups, self._settings.topics)
+        for key in self._windows.keys() - samples.keys():
             del self._windows[key]
-        for key, look in looks.items():
+        for key, sample in samples.items():
             window = self._windows.setdefault(key, deque())
-            if window and window[-1].held and not look.held:
+            if window and window[-1].held and not sample.held:
                 self._held.add(window[-1].at_s - (window[-1].waiting_since_s or window[-1].at_s))
-            window.append(look)
-            while len(window) > 1 and look.at_s - window[0].at_s > self._settings.verdict_window_s:
+            window.append(sample)
+            while len(window) > 1 and sample.at_s - window[0].at_s > self._settings.verdict_window_s:
                 window.popleft()
         self._assessment = self._assess(lag.taken_at)
 
@@ -132,7 +132,7 @@ class Monitor:
         )
 
     def _measure(self, lag: Lag, groups: Groups) -> None:
-        """Measure times from the changes since the last look."""
+        """Measure times from the changes since the last sample."""
         for group, record in groups.items():
             if record["commit_id"] != self._commit_ids.get(group):
                 self._commit_ids[group] = record["commit_id"]

@@ -1,15 +1,15 @@
-"""Verdicts on an input partition, from a sliding window of looks at its offsets. Pure.
+"""Verdicts on an input partition, from a sliding window of samples of its offsets. Pure.
 
 The rules are those of LinkedIn's Burrow (its wiki page "Consumer Lag Evaluation Rules"; the names in
 brackets are from its `evaluator/caching.go`). They need no threshold for the number of records: a verdict
-depends on how position and lag move. Burrow's window consists of a consumer's commits; ours consists of looks
-at the committed offsets, a few seconds apart.
+depends on how position and lag move. Burrow's window consists of a consumer's commits; ours consists of
+samples of the committed offsets, a few seconds apart.
 
 - If the lag is zero now, the partition is not in error. Here, REWIND and BLOCKED are exceptions, and so is a
   log that ends before the committed offset (STOP), which Burrow takes for a lag of zero.
 - STOP (`checkIfOffsetsStopped`): records wait, and the consumer has stopped committing.
 - STALL (`checkIfOffsetsStalled`): the consumer commits, the offset stays, the lag is never zero.
-- REWIND (`checkIfOffsetsRewind`): the offset went back between two looks.
+- REWIND (`checkIfOffsetsRewind`): the offset went back between two samples.
 - WARN (`checkIfLagNotDecreasing`): offsets advance, the lag decreases nowhere in the window.
 
 Differences from Burrow:
@@ -38,13 +38,13 @@ from itertools import pairwise
 from service.health.codes import REGISTRY, Verdict
 
 FEWEST = 3
-"""Minimum of looks for a trend."""
+"""Minimum of samples for a trend."""
 TREND = 10
-"""Maximum number of looks in a trend; Burrow's window has as many commits."""
+"""Maximum number of samples in a trend; Burrow's window has as many commits."""
 
 
 @dataclass(frozen=True)
-class Look:
+class PartitionSample:
     """State of a partition at one moment; times are seconds since 1970-01-01 UTC."""
 
     at_s: float
@@ -106,49 +106,51 @@ class Finding:
         return REGISTRY[self.code].verdict
 
 
-def evaluate(window: Sequence[Look], limits: Limits) -> Finding:
-    """Judge a partition as of its last look.
+def evaluate(window: Sequence[PartitionSample], limits: Limits) -> Finding:
+    """Judge a partition as of its last sample.
 
     Args:
-        window: looks in order of time, at least one.
+        window: samples in order of time, at least one.
         limits: longest normal times.
     """
-    look = window[-1]
-    now = look.at_s
+    sample = window[-1]
+    now = sample.at_s
     # twice, because a new leader may report too low an end for a moment
-    if look.lost and len(window) > 1 and window[-2].lost:
+    if sample.lost and len(window) > 1 and window[-2].lost:
         since = _trailing(window, lambda seen: seen.lost > 0)[0].at_s
-        words = f"the job has read {look.lost} offsets that the log no longer has; new records get them again"
+        words = f"the job has read {sample.lost} offsets that the log lost; new records get them again"
         return Finding("log_behind_output", words, since)
     fell_at = _fell_at(window)
     if fell_at is not None:
         before = max(earlier.position or 0 for earlier in window if earlier.at_s < fell_at)
-        return Finding("position_went_back", f"went back from offset {before}; now {look.position}", fell_at)
-    if look.lag == 0:
+        return Finding(
+            "position_went_back", f"went back from offset {before}; now {sample.position}", fell_at
+        )
+    if sample.lag == 0:
         return _without_lag(window, limits)
-    if look.behind_transactions:
+    if sample.behind_transactions:
         first = _trailing(window, lambda seen: seen.behind_transactions)[0]
-        waits = f"{look.lag} labels wait until the transactions that arrived before them are decided"
+        waits = f"{sample.lag} labels wait until the transactions that arrived before them are decided"
         return Finding("waiting_for_transactions", waits, first.at_s)
     run = _trailing(window, lambda seen: seen.is_due)
     waiting = _waiting_since(run)
     if len(run) < len(window) and window[-len(run) - 1].behind_transactions:
         waiting = max(waiting, run[0].at_s)  # the records have become due only now
-    waits = f"{look.lag} records wait, the oldest for {now - waiting:.0f} s"
-    if look.loading:
+    waits = f"{sample.lag} records wait, the oldest for {now - waiting:.0f} s"
+    if sample.loading:
         return Finding("loading_tables", waits, next(seen.at_s for seen in run if seen.loading))
-    if look.position is None and look.committed_at_s is None:
+    if sample.position is None and sample.committed_at_s is None:
         if now - waiting > limits.commit_s:
             return Finding("never_committed", f"{waits}; nothing has ever been committed", waiting)
         return Finding("keeping_up", waits, waiting)
-    if look.committed_at_s is not None:
-        due = max(look.committed_at_s, waiting)
+    if sample.committed_at_s is not None:
+        due = max(sample.committed_at_s, waiting)
         if now - due > limits.commit_s:
-            silent = f"no commit for {now - look.committed_at_s:.0f} s (limit {limits.commit_s:.0f} s)"
+            silent = f"no commit for {now - sample.committed_at_s:.0f} s (limit {limits.commit_s:.0f} s)"
             return Finding("no_commits", f"{waits}; {silent}", due)
     stayed = _stayed_since(run, waiting)
     if now - stayed > limits.commit_s:
-        still = f"at offset {look.position} for {now - stayed:.0f} s (limit {limits.commit_s:.0f} s)"
+        still = f"at offset {sample.position} for {now - stayed:.0f} s (limit {limits.commit_s:.0f} s)"
         return Finding("not_moving", f"{waits}; {still}", stayed)
     if now - waiting > limits.latency_s:
         slow = f"{waits} (limit {limits.latency_s:.1f} s)"
@@ -157,64 +159,66 @@ def evaluate(window: Sequence[Look], limits: Limits) -> Finding:
     return Finding("keeping_up", waits, run[0].at_s)
 
 
-def _fell_at(window: Sequence[Look]) -> float | None:
+def _fell_at(window: Sequence[PartitionSample]) -> float | None:
     """Return when the position last went back; None if it never did."""
     fell: float | None = None
     previous: int | None = None
-    for look in window:
-        if look.loading or look.position is None:
+    for sample in window:
+        if sample.loading or sample.position is None:
             previous = None  # tables are read again from the state's position
             continue
-        if previous is not None and look.position < previous:
-            fell = look.at_s
-        previous = look.position
+        if previous is not None and sample.position < previous:
+            fell = sample.at_s
+        previous = sample.position
     return fell
 
 
-def _without_lag(window: Sequence[Look], limits: Limits) -> Finding:
-    look = window[-1]
-    now = look.at_s
-    if look.held:
+def _without_lag(window: Sequence[PartitionSample], limits: Limits) -> Finding:
+    sample = window[-1]
+    now = sample.at_s
+    if sample.held:
         first = _trailing(window, lambda seen: seen.held > 0 and seen.lag == 0)[0]
-        since = min(first.at_s, look.waiting_since_s or first.at_s)
-        held = f"{look.held} records have been held back for {now - since:.0f} s"
+        since = min(first.at_s, sample.waiting_since_s or first.at_s)
+        held = f"{sample.held} records have been held back for {now - since:.0f} s"
         if now - since > limits.held_s:
             return Finding("open_transaction", f"{held} (limit {limits.held_s:.0f} s)", since)
         return Finding("keeping_up", held, since)
-    unchanged = (look.position, 0, 0)
+    unchanged = (sample.position, 0, 0)
     first = _trailing(window, lambda seen: (seen.position, seen.lag, seen.held) == unchanged)[0]
-    quiet = min(first.at_s, look.active_at_s) if look.active_at_s is not None else first.at_s
+    quiet = min(first.at_s, sample.active_at_s) if sample.active_at_s is not None else first.at_s
     if now - quiet > limits.idle_s:
         return Finding("idle", f"nothing has come for {now - quiet:.0f} s", quiet)
     first = _trailing(window, lambda seen: seen.lag == 0 and seen.held == 0)[0]
     return Finding("keeping_up", "nothing waits", first.at_s)
 
 
-def _trailing(window: Sequence[Look], fits: Callable[[Look], bool]) -> Sequence[Look]:
-    """Return the longest tail of a window in which every look fits; the last look is always included."""
+def _trailing(
+    window: Sequence[PartitionSample], fits: Callable[[PartitionSample], bool]
+) -> Sequence[PartitionSample]:
+    """Return the longest tail of a window in which every sample fits; the last sample is always included."""
     start = len(window) - 1
     while start > 0 and fits(window[start - 1]):
         start -= 1
     return window[start:]
 
 
-def _waiting_since(run: Sequence[Look]) -> float:
-    """Return the arrival of the oldest waiting record if known, else the time of the first look at a lag."""
+def _waiting_since(run: Sequence[PartitionSample]) -> float:
+    """Return the arrival of the oldest waiting record; if unknown, the time of the first sample at a lag."""
     arrival = run[-1].waiting_since_s
     return min(arrival, run[-1].at_s) if arrival is not None else run[0].at_s
 
 
-def _stayed_since(run: Sequence[Look], waiting: float) -> float:
+def _stayed_since(run: Sequence[PartitionSample], waiting: float) -> float:
     """Return since when the position has not moved while records waited."""
     last = run[-1]
-    seen = _trailing(run, lambda look: look.position == last.position)[0].at_s
+    seen = _trailing(run, lambda sample: sample.position == last.position)[0].at_s
     if last.active_at_s is None:
         return seen
-    # soon after its start the sidecar has few looks; active_at_s, which the job reports, reaches further back
+    # soon after its start the sidecar has few samples; active_at_s, from the job, reaches further back
     return min(seen, max(last.active_at_s, waiting))
 
 
-def _is_not_shrinking(run: Sequence[Look]) -> bool:
+def _is_not_shrinking(run: Sequence[PartitionSample]) -> bool:
     """Return whether the oldest record's age has not decreased; if unknown, whether the lag never fell."""
     first, last = run[0], run[-1]
     if first.waiting_since_s is not None and last.waiting_since_s is not None:

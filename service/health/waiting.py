@@ -2,8 +2,8 @@
 
 With LogAppendTime the broker stamps a record when it arrives. With CreateTime the stamp is the producer's: in
 a replay of an archive it is years old, and says nothing about the wait. So the arrival is taken as the time
-of the first look at which the partition's end offset was beyond the record. For records that were there
-before the sidecar started, that is the time of its first look.
+of the first sample at which the partition's end offset was beyond the record. For records that were there
+before the sidecar started, that is the time of its first sample.
 """
 
 from dataclasses import dataclass, field
@@ -39,6 +39,6 @@ class Waiting:
             del ends[1::2]  # drop every second look: half the resolution
 
     def since_ms(self, partition: PartitionId, offset: int) -> int:
-        """Return the time of the first look at which the record at an offset existed, ms."""
+        """Return the time of the first sample at which the record at an offset existed, ms."""
         ends = self._ends[partition]
         return next((seen for end, seen in ends if end > offset), ends[-1][1])

@@ -23,7 +23,7 @@ RETENTION_MS, RETENTION_BYTES = "retention.ms", "retention.bytes"
 
 
 @dataclass(frozen=True)
-class Part:
+class PartitionRange:
     """A partition, and where its records since a given time begin."""
 
     topic: str
@@ -36,12 +36,12 @@ class Part:
     """Offset after the last record."""
 
     @property
-    def may_lack(self) -> bool:
+    def may_miss_records(self) -> bool:
         """Whether records since that time may be missing: some were deleted, and none before it is left."""
         return 0 < self.first == self.start
 
 
-def parts_since(reader: Consumer, topic: str, since: int) -> list[Part]:
+def ranges_since(reader: Consumer, topic: str, since: int) -> list[PartitionRange]:
     """Return the partitions of a topic, each with the offset of its first record from `since` on.
 
     Args:
@@ -52,17 +52,17 @@ def parts_since(reader: Consumer, topic: str, since: int) -> list[Part]:
     Raises:
         KafkaException: no such topic, or no answer.
     """
-    parts = []
+    ranges = []
     for partition, (first, end) in topic_reader.bounds(reader, topic).items():
         wanted = [TopicPartition(topic, partition, since)]
         (found,) = reader.offsets_for_times(wanted, topic_reader.TIMEOUT_S)
         start = end if found.offset < 0 else max(first, found.offset)
-        parts.append(Part(topic, partition, first, start, end))
-    return parts
+        ranges.append(PartitionRange(topic, partition, first, start, end))
+    return ranges
 
 
 def complete_since(
-    admin: AdminClient, reader: Consumer, parts: Sequence[Part], since: int, now_ms: int
+    admin: AdminClient, reader: Consumer, ranges: Sequence[PartitionRange], since: int, now_ms: int
 ) -> int:
     """Return the time, ms, since which all partitions have every record; never before `since`.
 
@@ -71,7 +71,7 @@ def complete_since(
     Args:
         admin: client that may describe the topics' configuration.
         reader: a consumer that joined no group; its assignment changes.
-        parts: partitions of all topics.
+        ranges: partitions of all topics.
         since: time since which records are wanted, ms.
         now_ms: the time now, ms since 1970-01-01 UTC.
 
@@ -79,20 +79,22 @@ def complete_since(
         KafkaException: no answer.
         UnreadError: a topic's configuration cannot be read.
     """
-    doubtful = [part for part in parts if part.may_lack]
-    limits = {topic: _retention(admin, topic) for topic in {part.topic for part in doubtful}}
-    bounds = [bound for part in doubtful for bound in _bounds(reader, part, limits[part.topic], now_ms)]
+    doubtful = [range_ for range_ in ranges if range_.may_miss_records]
+    limits = {topic: _retention(admin, topic) for topic in {range_.topic for range_ in doubtful}}
+    bounds = [bound for range_ in doubtful for bound in _bounds(reader, range_, limits[range_.topic], now_ms)]
     return max(since, *bounds) if bounds else since
 
 
-def _bounds(reader: Consumer, part: Part, limits: tuple[int, int], now_ms: int) -> Iterator[int]:
+def _bounds(reader: Consumer, range_: PartitionRange, limits: tuple[int, int], now_ms: int) -> Iterator[int]:
     """Yield, for each cause of deletion, the time since which it has deleted nothing from a partition."""
     kept_ms, kept_bytes = limits
     if kept_ms >= 0:
         yield now_ms - kept_ms
     if kept_ms < 0 or kept_bytes >= 0:
         # deleted by size, or by hand: only the oldest record that is left shows how far
-        oldest = next(follow.to_end(reader, TopicPartition(part.topic, part.partition, part.first)), None)
+        oldest = next(
+            follow.to_end(reader, TopicPartition(range_.topic, range_.partition, range_.first)), None
+        )
         yield now_ms if oldest is None else oldest.timestamp()[1]
 
 

@@ -15,7 +15,7 @@ import orjson
 from confluent_kafka import KafkaException, Message, TopicPartition
 
 from feature_store.catalogue import HOUR_MS
-from service.precision.completeness import Part, complete_since, parts_since
+from service.precision.completeness import PartitionRange, complete_since, ranges_since
 from service.precision.errors import UnreadError
 from service.precision.labelled_cards import LabelledCards
 from service.precision.trial import LabelCounts, LabelledTrial
@@ -105,25 +105,23 @@ class TrialTopics:
         """Return the counts; until all ends have been reached, they are empty and `waiting_for` says why."""
         return LabelCounts(waiting_for=UNREAD) if self._follower.behind else self._cards.counts()
 
-    def _parts(self) -> list[Part]:
-        parts: list[Part] = []
+    def _parts(self) -> list[PartitionRange]:
+        ranges: list[PartitionRange] = []
         for topic in (*sorted(self._alerts), *self._labels):
             if not topic_reader.exists(self._reader, topic):
                 raise UnreadError(f"topic {topic} does not exist; create it with `fraud job topics`")
-            parts += parts_since(self._reader, topic, self._trial.since - CLOCK_SKEW_MS)
-        return parts
+            ranges += ranges_since(self._reader, topic, self._trial.since - CLOCK_SKEW_MS)
+        return ranges
 
-    def _begin(self, parts: Sequence[Part]) -> None:
+    def _begin(self, ranges: Sequence[PartitionRange]) -> None:
         # Step 1
         admin = clients.admin(self._settings)
-        since = complete_since(admin, self._reader, parts, self._trial.since, self._now_ms)
+        since = complete_since(admin, self._reader, ranges, self._trial.since, self._now_ms)
         self._cards = LabelledCards(replace(self._trial, since=since))
         # Step 2
-        starts = [TopicPartition(part.topic, part.partition, part.start) for part in parts]
+        starts = [TopicPartition(r.topic, r.partition, r.start) for r in ranges]
         self._follower = follow.Follower(self._reader, starts)
-        self._waiting = [
-            TopicPartition(part.topic, part.partition) for part in parts if part.topic in self._labels
-        ]
+        self._waiting = [TopicPartition(r.topic, r.partition) for r in ranges if r.topic in self._labels]
         self._reader.pause(self._waiting)
 
     def _take(self, message: Message) -> None:

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from models.guards import policy
-from models.guards.counts import Counts, Labelled
-from models.guards.findings import Outcome
-from models.guards.verdict import Step, Verdict, next_step, verdict
+from models.guards.counts import Labelled, PairedCounts
+from models.guards.findings import GuardOutcome
+from models.guards.verdict import GuardVerdict, Step, next_step, verdict
 from models.rollouts.events import Type
 from models.rollouts.state import TRIED, Trial
 from service.precision.trial import LabelCounts
@@ -35,7 +35,7 @@ class Assessment:
     rollout_id: str
     seq: int
     """The rollout's seq at the time of the assessment."""
-    verdicts: Mapping[str, Verdict]
+    verdicts: Mapping[str, GuardVerdict]
     """Name of the challenger -> verdict."""
     commits: Mapping[int, int]
     """Key group -> commit_id of the progress record whose totals were counted."""
@@ -47,9 +47,9 @@ class Assessment:
     """Why labels that a guard needs are not judged yet; None if they are, or if no guard needs any."""
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> GuardOutcome:
         """Breach if any verdict is, pass if all are, else insufficient."""
-        return Outcome.of(result.outcome for result in self.verdicts.values())
+        return GuardOutcome.of(result.outcome for result in self.verdicts.values())
 
     @property
     def is_overdue(self) -> bool:
@@ -139,7 +139,7 @@ def counts(
     rollout_id: str,
     challenger: str,
     labels: LabelCounts | None = None,
-) -> Counts:
+) -> PairedCounts:
     """Sum the counts of a challenger over the key groups' totals; zeros if no record has any.
 
     Args:
@@ -152,7 +152,7 @@ def counts(
         record["totals"]["trials"].get(rollout_id, {}).get("challengers", {}).get(challenger)
         for _, record in sorted(groups.items())
     )
-    total = Counts.of_groups(Counts.from_json(item) for item in by_group if item is not None)
+    total = PairedCounts.of_groups(PairedCounts.from_json(item) for item in by_group if item is not None)
     # a shadow alert is written only where the models disagree: a challenger that has scored nothing has none,
     # and would be credited with the champion's alerts
     if labels is None or labels.waiting_for is not None or not total.transactions:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from feature_store.errors import FraudError
-from models.guards.findings import Outcome
+from models.guards.findings import GuardOutcome
 from models.rollouts.state import Trial
 from service.background import Background
 from service.precision.trial import LabelCounts
@@ -137,7 +137,7 @@ class GuardWatch(Background):
 
 def ending_of(assessment: Assessment) -> Stop | None:
     """Return the request to end a rollout if its assessment demands that; None if it may continue."""
-    if assessment.outcome is Outcome.BREACH:
+    if assessment.outcome is GuardOutcome.BREACH:
         breach = assessment.breach()
         assert breach is not None
         return Stop(

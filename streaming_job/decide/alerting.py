@@ -12,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from feature_store.layout import country_name
-from feature_store.state.group_state import AlertCounts, AlertTerms, Applied, GroupState
+from feature_store.state.group_state import AlertCounts, AlertTerms, BatchFeatures, GroupState
 from streaming_job.decide import alerts, shadow_alerts
 from streaming_job.decide.alerts import AlertContext
 from streaming_job.decide.ruling import Ruling
@@ -31,7 +31,7 @@ def alert(
     block: NDArray[np.void],
     quotes: pa.BinaryArray,
     cards: NDArray[np.int32],
-    applied: Applied,
+    applied: BatchFeatures,
     rulings: Sequence[Ruling],
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Make the alerts, suppressed alerts and shadow alerts of a block.
@@ -71,18 +71,18 @@ def alert(
         cards[rows], block["arrival"][rows], alerted[rows], applied.restarted[rows],
         _terms(block.size, rulings, rows),
     )  # fmt: skip
-    suppressed[rows] = counts.held_since > 0
+    suppressed[rows] = counts.last_sent_ms > 0
     top_features, failures = _explain(rulings, alerted)
     contexts = _contexts(state, topic, release, block, quotes, applied, rows, counts)
-    for row, held_since, context in zip(rows.tolist(), counts.held_since.tolist(), contexts, strict=True):
+    for row, last_sent_ms, context in zip(rows.tolist(), counts.last_sent_ms.tolist(), contexts, strict=True):
         if row not in ruling_rows:
             continue
         ruling, index = ruling_rows[row]
         if alerted[row]:
             record, rules = alerts.build(
-                context, ruling, index, top_features[row], failures.get(row), held_since
+                context, ruling, index, top_features[row], failures.get(row), last_sent_ms
             )
-            if held_since:
+            if last_sent_ms:
                 outcome.suppressed.append(record)
             else:
                 outcome.alerts.append(record)
@@ -108,7 +108,7 @@ def _contexts(
     release: str,
     block: NDArray[np.void],
     quotes: pa.BinaryArray,
-    applied: Applied,
+    applied: BatchFeatures,
     rows: NDArray[np.int64],
     counts: AlertCounts,
 ) -> Iterator[AlertContext]:

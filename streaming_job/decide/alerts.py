@@ -76,7 +76,7 @@ def build(
     row: int,
     top_features: list[dict[str, Any]],
     failure: str | None,
-    held_since: int = 0,
+    last_sent_ms: int = 0,
 ) -> tuple[Alert, tuple[str, ...]]:
     """Build an alert of contract alert.v1; the same inputs give the same bytes.
 
@@ -86,7 +86,7 @@ def build(
         row: row of the transaction in the ruling.
         top_features: the alert's `reasons`.
         failure: how the deciding model failed (`models.guarded`); None if it did not.
-        held_since: for a suppressed alert, arrival of the card's last alert that was sent, ms; else 0.
+        last_sent_ms: for a suppressed alert, arrival of the card's last alert that was sent, ms; else 0.
 
     Returns:
         The alert, and the rules that fired.
@@ -128,8 +128,8 @@ def build(
         "conflicting_repetition": context.conflicting,
         "source": source_of(context),
     }
-    if held_since:
-        alert["suppressed_by"] = {"arrival_time": held_since}
+    if last_sent_ms:
+        alert["suppressed_by"] = {"arrival_time": last_sent_ms}
     value = orjson.dumps(alert)
     return Alert(context.partition, context.offset, context.card_id.encode(), value), rules
 

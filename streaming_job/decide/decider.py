@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from feature_store.catalogue import FEATURES
 from feature_store.merchants.catalogue import MERCHANT_FEATURES
-from feature_store.state.group_state import Applied, GroupState
+from feature_store.state.group_state import BatchFeatures, GroupState
 from streaming_job.decide.alerting import alert
 from streaming_job.decide.comparison import compare, count_units
 from streaming_job.decide.feature_counts import FeatureCounts
@@ -137,7 +137,7 @@ class Decider:
             self._watch.lap("decide")
         return decisions
 
-    def _apply(self, block: NDArray[np.void], cards: NDArray[np.int32]) -> Applied:
+    def _apply(self, block: NDArray[np.void], cards: NDArray[np.int32]) -> BatchFeatures:
         """Accept a block's transactions and compute their features, merchant label features included."""
         merchants = self._deciders.merchants
         if merchants is None:
@@ -147,7 +147,7 @@ class Decider:
         applied.features[:, len(FEATURES) :] = merchants(block["merchant"][kept], block["arrival"][kept])
         return applied
 
-    def _rule(self, block: NDArray[np.void], applied: Applied) -> list[Ruling]:
+    def _rule(self, block: NDArray[np.void], applied: BatchFeatures) -> list[Ruling]:
         """Score a block's accepted transactions and count the models' verdicts, plan by plan."""
         deciders, outcome = self._deciders, self._outcome
         plans, numbers = deciders.rollouts.in_force(block["arrival"])

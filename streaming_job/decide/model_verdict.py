@@ -9,7 +9,7 @@ from models.rollouts.events import Event
 from models.rollouts.state import Plan
 from models.scoring import Scorer
 from streaming_job.contracts import Reason
-from streaming_job.decide.rollout_history import GOOD, Verdict
+from streaming_job.decide.rollout_history import GOOD, EventVerdict
 
 log = logging.getLogger(__name__)
 
@@ -29,33 +29,33 @@ class ModelJudge:
         """
         self._load, self._judged_up_to, self._reasons = load, judged_up_to, reasons
 
-    def __call__(self, proposal: Event, offset: int, is_replaceable: bool) -> Verdict:
+    def __call__(self, proposal: Event, offset: int, is_replaceable: bool) -> EventVerdict:
         """Judge a proposal (`rollout_history.Judge`); the first unfit challenger gives the reason.
 
         Raises:
             ModelUnavailableError: registry or files cannot be reached, and no other champion can decide.
         """
         if offset < self._judged_up_to:
-            return Verdict(self._reasons.get(offset, GOOD))
+            return EventVerdict(self._reasons.get(offset, GOOD))
         for challenger in proposal.challengers:
             verdict = self._judge(challenger.model, is_replaceable)
-            if verdict != Verdict():
+            if verdict != EventVerdict():
                 log.error("rollout %s is set aside: %s", proposal.rollout_id, verdict.detail)
                 return verdict
-        return Verdict()
+        return EventVerdict()
 
-    def _judge(self, model: ModelRef, is_replaceable: bool) -> Verdict:
+    def _judge(self, model: ModelRef, is_replaceable: bool) -> EventVerdict:
         try:
             self._load(model)
         except ModelMissingError as fault:
-            return Verdict(Reason.MODEL_UNAVAILABLE.value, str(fault))
+            return EventVerdict(Reason.MODEL_UNAVAILABLE.value, str(fault))
         except ModelUnavailableError as fault:
             if not is_replaceable:
                 raise
-            return Verdict(Reason.MODEL_UNAVAILABLE.value, str(fault))
+            return EventVerdict(Reason.MODEL_UNAVAILABLE.value, str(fault))
         except ModelError as fault:
-            return Verdict(Reason.MODEL_REFUSED.value, str(fault))
-        return Verdict()
+            return EventVerdict(Reason.MODEL_REFUSED.value, str(fault))
+        return EventVerdict()
 
     def warm_up(self, newest: Plan | None) -> None:
         """Load the champion's model in advance, so that no transaction waits for it.

@@ -49,7 +49,7 @@ class RolloutRecord:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class EventVerdict:
     """The verdict on a rollout event."""
 
     code: str = GOOD
@@ -58,16 +58,16 @@ class Verdict:
     """For a person."""
 
 
-Judge = Callable[[Event, int, bool], Verdict]
+Judge = Callable[[Event, int, bool], EventVerdict]
 """Function (proposal, its offset, whether another champion is in force) -> verdict on its models."""
 
 
-_TOO_LARGE = Verdict(
+_TOO_LARGE = EventVerdict(
     Reason.RECORD_TOO_LARGE.value, f"the limit is {MAX_RECORD_BYTES} bytes: the state keeps the whole record"
 )
 
 
-def _letter(record: RolloutRecord, topics: Topics, verdict: Verdict) -> DeadLetter:
+def _letter(record: RolloutRecord, topics: Topics, verdict: EventVerdict) -> DeadLetter:
     return DeadLetter(
         topics.model_rollouts, 0, record.offset, record.arrival, record.key, record.value,
         Reason(verdict.code), verdict.detail,
@@ -119,7 +119,7 @@ class RolloutHistory:
                 verdict = self._add(record.arrival, record.offset, value.decode(), UNJUDGED, judge)
             except ContractError as fault:
                 reason = Reason.INVALID_VALUE if value else Reason.EMPTY_VALUE
-                verdict = Verdict(reason.value, str(fault))
+                verdict = EventVerdict(reason.value, str(fault))
             if verdict.code != GOOD:
                 refused.append(_letter(record, topics, verdict))
         self._in_force = plans_in_force(self.steps, self._can_compute)
@@ -140,9 +140,9 @@ class RolloutHistory:
         history._in_force = plans_in_force(history.steps, history._can_compute)
         return history
 
-    def _add(self, arrival: int, offset: int, text: str, code: str, judge: Judge) -> Verdict:
+    def _add(self, arrival: int, offset: int, text: str, code: str, judge: Judge) -> EventVerdict:
         event = _accepted(text)
-        verdict = Verdict(code) if code != UNJUDGED else self._judged(event, offset, judge)
+        verdict = EventVerdict(code) if code != UNJUDGED else self._judged(event, offset, judge)
         if event.type is Type.PROPOSED and verdict.code not in (GOOD, Reason.ROLLOUT_CONFLICT):
             self.set_aside[offset] = verdict.code
         self.records.append((arrival, offset, text, verdict.code))
@@ -150,26 +150,26 @@ class RolloutHistory:
             self._move(arrival, offset, event)
         return verdict
 
-    def _judged(self, event: Event, offset: int, judge: Judge) -> Verdict:
+    def _judged(self, event: Event, offset: int, judge: Judge) -> EventVerdict:
         """Judge an event; the verdict is kept and final."""
         line = self.line
         if machine.is_repetition(line, event):
-            return Verdict()
+            return EventVerdict()
         try:
             machine.require_allowed(line, event)
         except ConflictError as conflict:
-            return Verdict(conflict.reason.value, str(conflict))
+            return EventVerdict(conflict.reason.value, str(conflict))
         if event.type is Type.WITHDRAWN and not self._decides_without(event.rollout_id):
-            return Verdict(
+            return EventVerdict(
                 Reason.LAST_ROLLOUT.value,
                 f"nothing could decide without {event.rollout_id}; promote another model first",
             )
-        return self._of_models(event, offset, judge) if event.type is Type.PROPOSED else Verdict()
+        return self._of_models(event, offset, judge) if event.type is Type.PROPOSED else EventVerdict()
 
-    def _of_models(self, event: Event, offset: int, judge: Judge) -> Verdict:
+    def _of_models(self, event: Event, offset: int, judge: Judge) -> EventVerdict:
         return self._lacking(event) or judge(event, offset, bool(self._usable()))
 
-    def _lacking(self, event: Event) -> Verdict | None:
+    def _lacking(self, event: Event) -> EventVerdict | None:
         missing = {
             name: None
             for challenger in event.challengers
@@ -180,7 +180,7 @@ class RolloutHistory:
         who, instead = "this release", "a release that computes them"
         if are_merchants([*missing]):
             who, instead = "a job without merchant facts", "a job with FRAUD_MERCHANT_FACTS=true"
-        return Verdict(
+        return EventVerdict(
             Reason.INCOMPATIBLE_FEATURES.value,
             f"{who} does not compute {', '.join(missing)}; roll out a model without them, or run {instead}",
         )

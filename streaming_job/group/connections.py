@@ -19,7 +19,7 @@ from streaming_job.log.table_follower import TableFollower
 from streaming_job.progress.writer import GroupProgress
 from streaming_job.runtime import pauses
 from streaming_job.transaction.writer import GroupWriter
-from streaming_job.transaction.written import Written
+from streaming_job.transaction.written import GroupOutput
 
 PAUSE_S = 0.1
 
@@ -39,11 +39,11 @@ class KafkaConnections:
         self._writer = GroupWriter(opening.settings, opening.group, own, opening.query_id, opening.instance)
         self._followers: list[LogFollower | TableFollower] = []
 
-    def written(self, known: Record | None = None, *, stable: bool = False) -> Written:
+    def written(self, known: Record | None = None, *, stable: bool = False) -> GroupOutput:
         """See `GroupWriter.written`."""
         return self._writer.written(known, stable=stable)
 
-    def take_over(self, ends: Offsets, *, from_others: bool, known: Record | None) -> Written:
+    def take_over(self, ends: Offsets, *, from_others: bool, known: Record | None) -> GroupOutput:
         """See `GroupWriter.take_over`."""
         return self._writer.take_over(ends, from_others=from_others, known=known)
 
@@ -91,7 +91,12 @@ class KafkaConnections:
         return follower
 
     def committer(
-        self, written: Written, record: Record | None, starts: Offsets, rebuilds: int, notes: dict[str, Any]
+        self,
+        written: GroupOutput,
+        record: Record | None,
+        starts: Offsets,
+        rebuilds: int,
+        notes: dict[str, Any],
     ) -> GroupCommitter:
         """Return the output, which continues after the group's last commit; see `GroupCommitter`."""
         opening, settings = self._opening, self._opening.settings

@@ -42,7 +42,7 @@ class Gate:
             clock: seconds; determines only when brokers are asked.
         """
         assert core.facts is not None
-        self._core, self._facts, self._transactions, self._wall = core, core.facts, transactions, clock
+        self._core, self._facts, self._transactions, self._now = core, core.facts, transactions, clock
         self._waiting: list[Records] = []
         self._clock = LogClock(partition for _, partition in transactions.positions)
         self._last_seen = {tp: clock() for tp in transactions.positions}
@@ -72,7 +72,7 @@ class Gate:
 
     def release(self, new: list[Records]) -> list[Records]:
         """Return those of the waiting and the new transactions that may be decided now."""
-        now = self._wall()
+        now = self._now()
         for records in new:
             for partition in np.unique(records.partitions).tolist():
                 self._last_seen[records.topic, partition] = now
@@ -97,7 +97,7 @@ class Gate:
         time = self._clock.time()
         if facts.has_due_facts(time, seen):
             self._settle(time, seen, read_to_ends)
-        since = self._wall() - IDLE_AFTER_S
+        since = self._now() - IDLE_AFTER_S
         idle = {tp for tp, last in self._last_seen.items() if last <= since}
         if not idle or not facts.has_due_facts(self._clock.time({partition for _, partition in idle}), seen):
             return

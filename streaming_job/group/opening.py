@@ -24,7 +24,7 @@ from streaming_job.group.stored_positions import positions_of, save_positions
 from streaming_job.log.errors import LogError, confirmed
 from streaming_job.log.records import Offsets, PartitionId
 from streaming_job.settings import JobSettings
-from streaming_job.transaction.written import Written
+from streaming_job.transaction.written import GroupOutput
 
 log = logging.getLogger(__name__)
 
@@ -82,10 +82,10 @@ class EpochCommitter(Committer, Protocol):
 class Connections(Protocol):
     """The group's connections to the brokers: `group.connections`, and in tests a log in memory."""
 
-    def written(self, known: Record | None = None, *, stable: bool = False) -> Written:
+    def written(self, known: Record | None = None, *, stable: bool = False) -> GroupOutput:
         """Return what the group has written, without fencing a running writer; see `GroupWriter.written`."""
 
-    def take_over(self, ends: Offsets, *, from_others: bool, known: Record | None) -> Written:
+    def take_over(self, ends: Offsets, *, from_others: bool, known: Record | None) -> GroupOutput:
         """Claim the group; see `GroupWriter.take_over`."""
 
     def first(self) -> Offsets:
@@ -104,7 +104,12 @@ class Connections(Protocol):
         """Follow the tables."""
 
     def committer(
-        self, written: Written, record: Record | None, starts: Offsets, rebuilds: int, notes: dict[str, Any]
+        self,
+        written: GroupOutput,
+        record: Record | None,
+        starts: Offsets,
+        rebuilds: int,
+        notes: dict[str, Any],
     ) -> EpochCommitter:
         """Return the output, which continues after the group's last commit; see `GroupCommitter`."""
 

@@ -24,7 +24,7 @@ from streaming_job.runtime.failpoints import Step, reach
 from streaming_job.runtime.pauses import pause
 from streaming_job.settings import JobSettings
 from streaming_job.transaction.producer import FENCED, Headers, SinkError, TransactionalProducer, describe
-from streaming_job.transaction.written import Mark, Written, WrittenReader
+from streaming_job.transaction.written import GroupOutput, Mark, WrittenReader
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ class GroupWriter:
         """Whether the last transaction failed because a newer producer fenced this one. False if it was open
         for longer than its timeout: the brokers then report the same error."""
 
-    def written(self, known: Mapping[str, Any] | None = None, *, stable: bool = False) -> Written:
+    def written(self, known: Mapping[str, Any] | None = None, *, stable: bool = False) -> GroupOutput:
         """Return what the group has written, without fencing a running writer.
 
         Args:
@@ -109,7 +109,7 @@ class GroupWriter:
 
     def take_over(
         self, ends: Offsets, *, from_others: bool = True, known: Mapping[str, Any] | None = None
-    ) -> Written:
+    ) -> GroupOutput:
         """Fence every earlier producer of the group, end its open transaction, and claim the group.
 
         Args:
@@ -144,7 +144,7 @@ class GroupWriter:
                 self._before = (written.owner, written.commit_id)
                 starts = {tp: max(ends.get(tp, 0), written.offsets.get(tp, 0)) for tp in self._own}
                 self._claim(starts, written.commit_id)
-                return Written(starts, written.commit_id, self._owner, self._query_id, written.progress)
+                return GroupOutput(starts, written.commit_id, self._owner, self._query_id, written.progress)
             except KafkaException as fault:
                 # a broker is unreachable, or the previous writer renewed its producer before the claim was
                 # committed, and so fenced this one
@@ -257,7 +257,7 @@ class GroupWriter:
         self._drop()
         return error
 
-    def _require_ownership(self, ask: Callable[[], Written], commit_id: int) -> Written:
+    def _require_ownership(self, ask: Callable[[], GroupOutput], commit_id: int) -> GroupOutput:
         """Return what the group has written, if this writer still owns the group.
 
         Args:

@@ -70,7 +70,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Written:
+class GroupOutput:
     """What a key group has written so far."""
 
     offsets: Offsets = field(default_factory=dict)
@@ -107,7 +107,7 @@ class Written:
 
 def combined(
     committed: Iterable[TopicPartition], progress: Mapping[str, Any] | None, own: Sequence[PartitionId]
-) -> tuple[Written, list[str]]:
+) -> tuple[GroupOutput, list[str]]:
     """Combine committed offsets and progress record; return what is written, and their differences as text.
 
     Args:
@@ -141,9 +141,9 @@ def combined(
             )
     last = max(marks, key=lambda mark: mark.commit_id, default=None)
     if last is None and progress is None:
-        return Written(offsets), differences
+        return GroupOutput(offsets), differences
     commit_id = max(last.commit_id if last else 0, int(progress["commit_id"]) if progress else 0)
-    written = Written(
+    written = GroupOutput(
         offsets,
         commit_id,
         last.owner if last else None,
@@ -173,7 +173,7 @@ class WrittenReader:
         # reads committed offsets at once, without those in an open transaction
         self._running = clients.reader(settings, settings.job_id, committed_only=False)
 
-    def running(self, known: Mapping[str, Any] | None = None, *, stable: bool = False) -> Written:
+    def running(self, known: Mapping[str, Any] | None = None, *, stable: bool = False) -> GroupOutput:
         """Return what the group has written; unless `stable`, an open transaction may hide the newest of it.
 
         Args:
@@ -186,7 +186,7 @@ class WrittenReader:
         """
         return self._look(self._running, known, stable=stable)[0]
 
-    def settled(self, known: Mapping[str, Any] | None = None) -> Written:
+    def settled(self, known: Mapping[str, Any] | None = None) -> GroupOutput:
         """Return all that the group has written; its earlier producers must have been fenced before.
 
         Logs a warning about offsets that a tool has changed, or that have expired.
@@ -217,7 +217,7 @@ class WrittenReader:
 
     def _look(
         self, client: Consumer, known: Mapping[str, Any] | None, *, stable: bool
-    ) -> tuple[Written, list[str]]:
+    ) -> tuple[GroupOutput, list[str]]:
         try:
             offsets = _patiently(lambda: _committed(client, self._own))
             marks = [Mark.from_metadata(part.metadata) for part in offsets]

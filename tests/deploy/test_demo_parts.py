@@ -21,7 +21,7 @@ from deploy.demo.view import Moment
 from deploy.demo.watch import Percentiles
 from deploy.local.processes import Server
 from loadtests.audit.findings import Findings
-from loadtests.audit.verify import Verdict
+from loadtests.audit.verify import AuditResult
 from loadtests.oracle import Kind
 from models.guards import policy
 
@@ -178,7 +178,9 @@ def test_percentiles_without_values_are_unknown():
 
 
 def test_the_report_has_the_documented_fields(tmp_path: Path):
-    verdict = Verdict(Findings(missing=1), Counter({Kind.PASSED: 7, Kind.ALERT: 2}), Counter({"too_late": 3}))
+    verdict = AuditResult(
+        Findings(missing=1), Counter({Kind.PASSED: 7, Kind.ALERT: 2}), Counter({"too_late": 3})
+    )
     measured = summary.Measured(Percentiles(130.04, 280.0, 9), 499.96, 60.0, 2**31, {"score": 2}, 1, 120, 1)
     report = summary.report(verdict, measured)
     assert list(report)[:9] == [

@@ -103,9 +103,9 @@ def test_counts_escalation_and_cooldown_are_those_of_a_naive_reading(
         )
         restarted += applied.restarted.tolist()
         counts = state.weigh_alerts(cards, part["arrival"], alerted, applied.restarted, terms)
-        result += zip(counts.day.tolist(), counts.total.tolist(), counts.held_since.tolist(), strict=True)
+        result += zip(counts.day.tolist(), counts.total.tolist(), counts.last_sent_ms.tolist(), strict=True)
         nothing = state.profiles[:0], np.zeros(0, np.int32)
-        append(store, meta, state, Delta(*nothing, part, cards, alerted, counts.held_since > 0))
+        append(store, meta, state, Delta(*nothing, part, cards, alerted, counts.last_sent_ms > 0))
         seal(store, meta)
         if rebuilds:
             state, meta = GroupState(MemoryArena()), load_meta(store)

@@ -46,7 +46,7 @@ def write(stack: Endpoints, topic: str, alerts: list[Record]) -> None:
 
 
 @contextmanager
-def followed(settings: JobSettings, plan: endless.Plan) -> Iterator[str]:
+def followed(settings: JobSettings, plan: endless.EndlessOptions) -> Iterator[str]:
     """Run a continuing audit, which must not fail; yields the address of its metrics."""
     stop, ports = Event(), list[int]()
     log = TopicLog(settings.bootstrap_servers, settings.kafka)

@@ -18,9 +18,7 @@ from feature_store.training import training_set
 from harness.group_batches import Group, merged
 from harness.rollout_records import event as rollout_event
 from harness.rollout_records import installed
-from loadtests.oracle import Kind, Oracle, ProfileLog, Record, RolloutLog
-from loadtests.oracle import Outcome as Expected
-from loadtests.oracle import Rules as OracleRules
+from loadtests.oracle import AcceptanceRules, ExpectedOutcome, Kind, Oracle, ProfileLog, Record, RolloutLog
 from models.errors import ModelError
 from models.feature_bins import bins_of
 from models.percentiles import quantiles
@@ -309,16 +307,16 @@ class World:
         """The alerts of a run, in the order of batches, partitions and offsets."""
         return [json.loads(alert.value) for outcome in self.run(**options) for alert in outcome.alerts]
 
-    def expected(self, load_model: Callable[[ModelRef], Scorer] = load) -> list[Expected]:
+    def expected(self, load_model: Callable[[ModelRef], Scorer] = load) -> list[ExpectedOutcome]:
         """Outcomes by the oracle: of each transaction, and the dead letters of profiles and rollouts."""
         profiles, rollouts = ProfileLog(), RolloutLog(lambda rollout: load_model(rollout.model))
         out = profiles.read(self.profiles) + rollouts.read(self.rollouts)
-        rules = OracleRules(LIMITS.lateness_ms, LIMITS.skew_ms, self.partitions, PARTITIONER.value)
+        rules = AcceptanceRules(LIMITS.lateness_ms, LIMITS.skew_ms, self.partitions, PARTITIONER.value)
         oracle = Oracle(profiles, rollouts, lambda rollout: load_model(rollout.model), rules)
         return out + list(oracle.judge(self.transactions))
 
 
-def expected_alerts(outcomes: list[Expected]) -> list[dict[str, Any]]:
+def expected_alerts(outcomes: list[ExpectedOutcome]) -> list[dict[str, Any]]:
     """The alerts among the oracle's outcomes, in the order of partitions and offsets."""
     alerts = [outcome.alert for outcome in outcomes if outcome.kind == Kind.ALERT and outcome.alert]
     return sorted(alerts, key=place)

@@ -32,7 +32,7 @@ from streaming_job.log.records import Offsets, PartitionId
 from streaming_job.progress.outcome import Outcome
 from streaming_job.progress.trials import Trials
 from streaming_job.settings import JobSettings
-from streaming_job.transaction.written import Written
+from streaming_job.transaction.written import GroupOutput
 
 DELTA_ROWS, CARDS_PER_PIECE = 9, 3
 FACTS = (TOPICS.merchant_facts, 0)
@@ -165,12 +165,12 @@ class MemoryConnections:
         """Connect a process to the log and the output of its group."""
         self._log, self._output, self._fate, self._opening = log, output, fate, opening
 
-    def written(self, known: last_record.Record | None = None, *, stable: bool = False) -> Written:
+    def written(self, known: last_record.Record | None = None, *, stable: bool = False) -> GroupOutput:
         """See `GroupWriter.written`."""
         output = self._output
-        return Written(dict(output.committed), output.commit_id, None, None, output.progress)
+        return GroupOutput(dict(output.committed), output.commit_id, None, None, output.progress)
 
-    def take_over(self, ends: Offsets, *, from_others: bool, known: last_record.Record | None) -> Written:
+    def take_over(self, ends: Offsets, *, from_others: bool, known: last_record.Record | None) -> GroupOutput:
         """See `GroupWriter.take_over`."""
         self._fate.call()
         committed = self._output.committed
@@ -204,7 +204,7 @@ class MemoryConnections:
 
     def committer(
         self,
-        written: Written,
+        written: GroupOutput,
         record: last_record.Record | None,
         starts: Offsets,
         rebuilds: int,

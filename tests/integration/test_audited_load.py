@@ -72,7 +72,7 @@ def test_a_lost_and_a_duplicated_alert_are_each_found_once_within_two_minutes(
 ) -> None:
     settings = copied_without_the_third(stack, installed, "copied")
     topic, state = settings.topics.fraud_alerts, tmp_path / "state"
-    plan = endless.Plan(share=1.0, behind_s=10.0, every_s=1.0, state=state, metrics_port=0)
+    plan = endless.EndlessOptions(share=1.0, behind_s=10.0, every_s=1.0, state=state, metrics_port=0)
     with followed(settings, plan) as address:
         wait_for(
             lambda: scraped(address, topic)["fraud_audit_missing_total"] == 1,

@@ -55,7 +55,7 @@ def test_a_lost_and_a_doubled_alert_page_within_two_minutes(
 ) -> None:
     """With the defaults: the audit is a minute behind, scrapes are 5 s apart, rule evaluations 15 s."""
     copied = copied_without_the_third(stack, installed, "paged")
-    plan = endless.Plan(share=1.0, metrics_port=0)
+    plan = endless.EndlessOptions(share=1.0, metrics_port=0)
     with followed(copied, plan) as address, scraping(tmp_path, urlsplit(address).netloc) as pages:
         wait_for(
             lambda: "FraudAlertsMissing" in pages(), deadline_s=FOUND_WITHIN_S, what="the lost alert's page"

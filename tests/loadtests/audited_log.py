@@ -10,8 +10,8 @@ from oracle_world import START, World, load
 
 from loadtests.audit.topic_log import TopicReadError
 from loadtests.audit.trial_audit import PLAIN
-from loadtests.audit.verify import Verdict, verify
-from loadtests.oracle import Kind, Outcome, ProfileLog, Record, RolloutLog
+from loadtests.audit.verify import AuditResult, verify
+from loadtests.oracle import ExpectedOutcome, Kind, ProfileLog, Record, RolloutLog
 from models.score_histogram import BOUNDS
 
 SETTINGS = settings_of_nowhere.settings(job_id="job")
@@ -53,7 +53,7 @@ class MemoryLog:
         )
 
 
-def letter_of(outcome: Outcome, record: Record) -> Record:
+def letter_of(outcome: ExpectedOutcome, record: Record) -> Record:
     letter = {
         "schema_version": 1,
         "reason": outcome.reason.value,
@@ -68,7 +68,7 @@ def letter_of(outcome: Outcome, record: Record) -> Record:
     return Record("dead-letters", 0, 0, START, record.key, json.dumps(letter).encode(), HEADERS)
 
 
-def refused(world: World) -> list[Outcome]:
+def refused(world: World) -> list[ExpectedOutcome]:
     return ProfileLog().read(world.profiles)
 
 
@@ -159,7 +159,7 @@ def progress(world: World, alerts: dict[str, list[Record]], letters: list[Record
     return Record("job-progress", 0, 0, START, b"job", json.dumps(value).encode(), HEADERS)
 
 
-def audit(log: MemoryLog) -> Verdict:
+def audit(log: MemoryLog) -> AuditResult:
     return verify(log, SETTINGS, load)
 
 
@@ -167,6 +167,6 @@ def changed(record: Record, **fields: object) -> Record:
     return record._replace(value=json.dumps({**json.loads(record.value), **fields}).encode())
 
 
-def counts(verdict: Verdict) -> tuple[int, int, int, int]:
+def counts(verdict: AuditResult) -> tuple[int, int, int, int]:
     findings = verdict.findings
     return findings.missing, findings.duplicated, findings.unexpected, findings.different

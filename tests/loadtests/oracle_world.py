@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from feature_store.catalogue import IDENTITIES, NAMES
-from loadtests.oracle import Oracle, Outcome, ProfileLog, Record, RolloutLog, Rules, Scorer
+from loadtests.oracle import AcceptanceRules, ExpectedOutcome, Oracle, ProfileLog, Record, RolloutLog, Scorer
 from models.percentiles import quantiles
 
 SECOND = 1_000
@@ -94,7 +94,7 @@ class World:
         partitions: int = 1,
         partitioner: str = "murmur2",
     ) -> None:
-        self._rules = Rules(7 * DAY, 5 * MINUTE, partitions, partitioner)
+        self._rules = AcceptanceRules(7 * DAY, 5 * MINUTE, partitions, partitioner)
         self.transactions: list[Record] = []
         self.profiles: list[Record] = []
         self.rollouts: list[Record] = []
@@ -178,7 +178,7 @@ class World:
         }
         self.raw(json.dumps(value).encode(), arrival=START + (time if arrival is None else arrival))
 
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[ExpectedOutcome]:
         profiles, rollouts = ProfileLog(), RolloutLog()
         profiles.read(self.profiles)
         rollouts.read(self.rollouts)

@@ -18,7 +18,7 @@ from audited_log import (
 )
 from oracle_world import START, World
 
-from loadtests.audit.comparison import Found
+from loadtests.audit.comparison import UncomparedRecords
 from loadtests.audit.findings import Findings
 from loadtests.audit.progress_audit import ProgressAudit
 from loadtests.audit.topic_log import TopicReadError
@@ -181,7 +181,7 @@ def test_a_second_alert_of_a_transaction_with_another_id_is_found(log):
 def test_same_transaction_sent_again_may_have_an_alert_of_the_same_id(log):
     first, *_ = log.topics["fraud-alerts"]
     findings = Findings()
-    result = Found(findings)
+    result = UncomparedRecords(findings)
     result.add_alert(first)
     result.add_alert(changed(first, source={**json.loads(first.value)["source"], "offset": 99}))
     assert findings == Findings()

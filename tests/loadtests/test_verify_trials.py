@@ -15,7 +15,7 @@ from audited_log import (
 from oracle_world import START, World, challenger
 
 from loadtests.audit.trial_audit import CommitTrials, TrialAudit
-from loadtests.audit.verify import Verdict
+from loadtests.audit.verify import AuditResult
 
 pytestmark = pytest.mark.unit
 
@@ -38,7 +38,7 @@ def tried() -> MemoryLog:
     return job_output(world)
 
 
-def of_topics(verdict: Verdict) -> dict[str, list[int]]:
+def of_topics(verdict: AuditResult) -> dict[str, list[int]]:
     """Topic -> [missing, duplicated, unexpected, different], for topics with faults only."""
     topics = verdict.report()["topics"]
     return {name: list(result.values()) for name, result in topics.items() if any(result.values())}

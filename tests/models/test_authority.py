@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from models.guards import floor
 from models.guards import policy as guards_policy
-from models.guards.counts import Counts as GuardCounts
-from models.guards.findings import Outcome
+from models.guards.counts import PairedCounts
+from models.guards.findings import GuardOutcome
 from models.guards.verdict import verdict
-from models.policy import DECLINE, Counts, Policy, decide
+from models.policy import DECLINE, Policy, VelocityCounts, decide
 from models.registry import ModelRef
 from models.rollouts import authority
 from models.rollouts.events import NO_DEMANDS, Demands, Event, Type, installation
@@ -122,7 +122,7 @@ def test_a_policy_that_is_not_weaker_lets_nothing_more_through(
 ) -> None:
     if authority.weaker(policy, champion):
         return
-    case = score, Counts(*counts), status, has, day
+    case = score, VelocityCounts(*counts), status, has, day
     before, after = decide(champion, *case), decide(policy, *case)
     assert before is None or after is not None
     assert before is None or before.decision != DECLINE or after is None or after.decision == DECLINE
@@ -153,7 +153,7 @@ def test_any_share_under_guards_below_the_floor_is_a_promotion(
 
 ONE_SIDED = {"both": 0, "only_champion": 200, "only_challenger": 0}
 BOUNDS = [0.1, 0.2, 0.3, 0.4, 0.5]
-SILENT = GuardCounts.from_json(
+SILENT = PairedCounts.from_json(
     {
         "transactions": 20_000, "decided": 0, "failures": 0, **ONE_SIDED, "card_hours": ONE_SIDED,
         "cards": ONE_SIDED,
@@ -174,14 +174,14 @@ def test_guards_at_the_floor_end_a_rollout_whose_challenger_has_fallen_silent() 
         }
     )
     assert floor.weaknesses(least) == ()
-    assert verdict(SILENT, least).outcome is Outcome.BREACH
+    assert verdict(SILENT, least).outcome is GuardOutcome.BREACH
 
 
 def test_a_challenger_that_has_fallen_silent_passes_the_guard_on_drift() -> None:
     """So that guard alone is below the floor: the champion's few alerts hardly move the index."""
     drift = guards_policy.read({"rules": [{"name": "score_drift", "max_psi": 0.25}]})
     assert floor.weaknesses(drift)
-    assert verdict(SILENT, drift).outcome is Outcome.PASS
+    assert verdict(SILENT, drift).outcome is GuardOutcome.PASS
 
 
 def test_what_gives_no_new_power_is_no_promotion() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from models.errors import ModelError
-from models.policy import ALERT_NAMESPACE, Counts, Decision, Policy, alert_id, decide
+from models.policy import ALERT_NAMESPACE, Decision, Policy, VelocityCounts, alert_id, decide
 
 pytestmark = pytest.mark.unit
 POLICY = Policy(threshold=0.8, max_count_5m=5)
@@ -25,8 +25,8 @@ def decided(
     **counts: int,
 ) -> Decision | None:
     """The decision on a transaction, None without alert; counts that are not given are 1."""
-    quiet = dict.fromkeys(Counts.__dataclass_fields__, 1)
-    known = Counts(**{**quiet, "count_5m": count_5m, "arrivals_5m": arrivals_5m, **counts})
+    quiet = dict.fromkeys(VelocityCounts.__dataclass_fields__, 1)
+    known = VelocityCounts(**{**quiet, "count_5m": count_5m, "arrivals_5m": arrivals_5m, **counts})
     there = status is not None if has_profile is None else has_profile
     return decide(policy, score, known, status, there, day)
 

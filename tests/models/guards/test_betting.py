@@ -13,8 +13,8 @@ from laws import law, most_by_chance, paths
 from thoroughness import THOROUGH, examples
 
 from models.guards.betting import STAKES, log_target, log_wealth, stakes
-from models.guards.counts import Counts, Pairs
-from models.guards.findings import Outcome
+from models.guards.counts import PairedCounts, Pairs
+from models.guards.findings import GuardOutcome
 from models.guards.policy import Guards
 from models.guards.rules import AlertRate
 from models.guards.verdict import verdict
@@ -132,9 +132,9 @@ def test_a_model_with_twice_the_alerts_is_stopped_within_the_documented_time(
     # the guard's verdict on the same counts becomes a breach at the first look with a proof
     at = int(proved[0].argmax())
     guards = Guards(ALPHA, rules=(AlertRate(max_ratio=1.5),))
-    for look, outcome in ((at - 1, Outcome.INSUFFICIENT), (at, Outcome.BREACH)):
+    for look, outcome in ((at - 1, GuardOutcome.INSUFFICIENT), (at, GuardOutcome.BREACH)):
         hours = Pairs(int(both[0, look]), int(champion[0, look]), int(challenger[0, look]))
-        assert verdict(Counts(card_hours=hours), guards).outcome is outcome
+        assert verdict(PairedCounts(card_hours=hours), guards).outcome is outcome
 
 
 @pytest.mark.parametrize(("overlap", "median", "most"), [(0.5, 65, 165), (0.9, 30, 45)])

@@ -14,8 +14,8 @@ from thoroughness import examples
 
 from feature_store.catalogue import HOUR_MS
 from models.errors import GuardError
-from models.guards.counts import Counts, Pairs
-from models.guards.findings import Outcome
+from models.guards.counts import PairedCounts, Pairs
+from models.guards.findings import GuardOutcome
 from models.guards.policy import Guards, read
 from models.guards.psi import index
 from models.guards.rules import AlertRate, Disagreement, Failures, ScoreDrift, ScoringTime
@@ -34,7 +34,18 @@ HISTOGRAMS = st.builds(
 )
 TIMES = st.floats(0, 1e12)
 COUNTS = st.builds(
-    Counts, NUMBERS, NUMBERS, NUMBERS, PAIRS, PAIRS, PAIRS, NUMBERS, TIMES, TIMES, HISTOGRAMS, HISTOGRAMS
+    PairedCounts,
+    NUMBERS,
+    NUMBERS,
+    NUMBERS,
+    PAIRS,
+    PAIRS,
+    PAIRS,
+    NUMBERS,
+    TIMES,
+    TIMES,
+    HISTOGRAMS,
+    HISTOGRAMS,
 )
 
 
@@ -42,7 +53,7 @@ def scores(*low_to_high: int) -> ScoreHistogram:
     return ScoreHistogram(counts=(*low_to_high, *[0] * (21 - len(low_to_high))))
 
 
-GOOD = Counts(
+GOOD = PairedCounts(
     transactions=20_000,
     verdicts=Pairs(300, 10, 10),
     card_hours=Pairs(200, 8, 8),
@@ -55,13 +66,13 @@ GOOD = Counts(
 )
 
 
-def outcomes(counts: Counts, guards: Guards | None = None) -> dict[str, Outcome]:
+def outcomes(counts: PairedCounts, guards: Guards | None = None) -> dict[str, GuardOutcome]:
     return {finding.guard: finding.outcome for finding in verdict(counts, guards or Guards()).findings}
 
 
 def test_a_challenger_like_the_champion_passes_every_guard() -> None:
-    assert set(outcomes(GOOD).values()) == {Outcome.PASS}
-    assert verdict(GOOD, Guards()).outcome is Outcome.PASS
+    assert set(outcomes(GOOD).values()) == {GuardOutcome.PASS}
+    assert verdict(GOOD, Guards()).outcome is GuardOutcome.PASS
 
 
 @pytest.mark.parametrize(
@@ -77,20 +88,20 @@ def test_a_challenger_like_the_champion_passes_every_guard() -> None:
 )
 def test_each_guard_alone_stops_its_kind_of_bad_model(guard: str, change: dict[str, object]) -> None:
     output = outcomes(replace(GOOD, **change))  # type: ignore[arg-type]
-    assert [name for name, outcome in output.items() if outcome is Outcome.BREACH] == [guard]
-    assert verdict(replace(GOOD, **change), Guards()).outcome is Outcome.BREACH  # type: ignore[arg-type]
+    assert [name for name, outcome in output.items() if outcome is GuardOutcome.BREACH] == [guard]
+    assert verdict(replace(GOOD, **change), Guards()).outcome is GuardOutcome.BREACH  # type: ignore[arg-type]
 
 
 def test_without_data_no_rollout_advances() -> None:
-    judged = verdict(Counts(), Guards())
-    assert judged.outcome is Outcome.INSUFFICIENT
-    assert {finding.outcome for finding in judged.findings} == {Outcome.INSUFFICIENT}
+    judged = verdict(PairedCounts(), Guards())
+    assert judged.outcome is GuardOutcome.INSUFFICIENT
+    assert {finding.outcome for finding in judged.findings} == {GuardOutcome.INSUFFICIENT}
     assert judged.without_data == ("alert_rate", "failures", "disagreement", "scoring_time", "score_drift")
     assert next_step(judged, shadow_started_at=0, now=HOUR_MS) is Step.HOLD
 
 
-@pytest.mark.parametrize("counts", [Counts(), replace(GOOD, card_hours=Pairs(20, 0, 0))])
-def test_the_deadline_turns_insufficient_into_a_rollback(counts: Counts) -> None:
+@pytest.mark.parametrize("counts", [PairedCounts(), replace(GOOD, card_hours=Pairs(20, 0, 0))])
+def test_the_deadline_turns_insufficient_into_a_rollback(counts: PairedCounts) -> None:
     judged = verdict(counts, Guards(deadline_h=2.0))
     assert next_step(judged, shadow_started_at=5, now=5 + 2 * HOUR_MS - 1) is Step.HOLD
     assert next_step(judged, shadow_started_at=5, now=5 + 2 * HOUR_MS) is Step.ROLL_BACK
@@ -105,10 +116,12 @@ def test_passes_and_breaches_do_not_depend_on_the_deadline() -> None:
 
 def test_few_card_hours_and_card_hours_without_alerts_never_pass() -> None:
     guards = Guards(min_card_hours=100, rules=(AlertRate(max_ratio=1.5),))
-    assert outcomes(replace(GOOD, card_hours=Pairs(99, 0, 0)), guards) == {"alert_rate": Outcome.INSUFFICIENT}
-    assert outcomes(replace(GOOD, card_hours=Pairs(100, 0, 0)), guards) == {"alert_rate": Outcome.PASS}
+    assert outcomes(replace(GOOD, card_hours=Pairs(99, 0, 0)), guards) == {
+        "alert_rate": GuardOutcome.INSUFFICIENT
+    }
+    assert outcomes(replace(GOOD, card_hours=Pairs(100, 0, 0)), guards) == {"alert_rate": GuardOutcome.PASS}
     quiet = verdict(replace(GOOD, card_hours=Pairs()), guards)
-    assert (quiet.outcome, quiet.without_data) == (Outcome.INSUFFICIENT, ("alert_rate",))
+    assert (quiet.outcome, quiet.without_data) == (GuardOutcome.INSUFFICIENT, ("alert_rate",))
 
 
 def test_a_model_that_fails_everything_is_stopped_after_a_dozen_transactions_at_most() -> None:
@@ -116,7 +129,7 @@ def test_a_model_that_fails_everything_is_stopped_after_a_dozen_transactions_at_
     first = next(
         n
         for n in range(1, 100)
-        if outcomes(Counts(transactions=n, failures=n), guards)["failures"] == "breach"
+        if outcomes(PairedCounts(transactions=n, failures=n), guards)["failures"] == "breach"
     )
     assert 7 <= first <= 12
 
@@ -125,8 +138,8 @@ def test_drift_is_measured_against_training_if_given_and_names_it() -> None:
     drifted = replace(GOOD, champion_scores=GOOD.scores)
     training = ScoreDrift(max_psi=0.25, against=scores(5_000, 5_000, 10_000))
     for rule, versus, outcome in (
-        (training, "training", Outcome.BREACH),
-        (ScoreDrift(max_psi=0.25), "champion", Outcome.PASS),
+        (training, "training", GuardOutcome.BREACH),
+        (ScoreDrift(max_psi=0.25), "champion", GuardOutcome.PASS),
     ):
         (finding,) = verdict(drifted, Guards(rules=(rule,))).findings
         assert (finding.evidence["against"], finding.outcome) == (versus, outcome)
@@ -137,7 +150,7 @@ def test_histograms_with_too_few_common_bounds_give_no_verdict(common: tuple[flo
     other = ScoreHistogram((0.03, *common), (10, *[10] * len(common), 0))
     assert index(GOOD.scores, other) is None
     (finding,) = verdict(GOOD, Guards(rules=(ScoreDrift(max_psi=0.25, against=other),))).findings
-    assert (finding.outcome, finding.has_data) == (Outcome.INSUFFICIENT, False)
+    assert (finding.outcome, finding.has_data) == (GuardOutcome.INSUFFICIENT, False)
     enough = ScoreHistogram((0.03, 0.1, 0.2, 0.5, 1.0), (10, 10, 10, 10, 10, 0))
     assert index(GOOD.scores, enough) is not None
 
@@ -163,7 +176,7 @@ def test_the_index_equals_a_value_by_hand_over_the_common_bounds() -> None:
 
 @examples(40)
 @given(COUNTS)
-def test_evidence_is_finite_json_that_gives_the_same_verdict(counts: Counts) -> None:
+def test_evidence_is_finite_json_that_gives_the_same_verdict(counts: PairedCounts) -> None:
     guards = Guards(
         rules=(
             AlertRate(max_ratio=1.5, min_ratio=0.5),
@@ -181,14 +194,14 @@ def test_evidence_is_finite_json_that_gives_the_same_verdict(counts: Counts) -> 
 
 @examples(30)
 @given(st.lists(COUNTS, max_size=4), st.randoms())
-def test_counts_of_groups_add_up_the_same_in_any_order(groups: list[Counts], order: object) -> None:
+def test_counts_of_groups_add_up_the_same_in_any_order(groups: list[PairedCounts], order: object) -> None:
     mixed = list(groups)
     order.shuffle(mixed)  # type: ignore[attr-defined]
-    assert Counts.of_groups(groups) == Counts.of_groups(mixed)
-    total = Counts.of_groups(groups)
+    assert PairedCounts.of_groups(groups) == PairedCounts.of_groups(mixed)
+    total = PairedCounts.of_groups(groups)
     assert total.card_hours.total == sum(group.card_hours.total for group in groups)
     assert total.scores.counts == tuple(sum(group.scores.counts[i] for group in groups) for i in range(21))
-    assert Counts.from_json(json.loads(json.dumps(total.to_json()))) == total
+    assert PairedCounts.from_json(json.loads(json.dumps(total.to_json()))) == total
 
 
 @pytest.mark.parametrize(

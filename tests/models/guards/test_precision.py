@@ -12,8 +12,8 @@ from thoroughness import THOROUGH, examples
 
 from models.errors import GuardError
 from models.guards.betting import log_target, log_wealth
-from models.guards.counts import Counts, Labelled
-from models.guards.findings import Finding, Outcome
+from models.guards.counts import Labelled, PairedCounts
+from models.guards.findings import Finding, GuardOutcome
 from models.guards.policy import Guards, read
 from models.guards.rules import Failures, Precision
 from models.guards.verdict import recomputed, verdict
@@ -26,7 +26,7 @@ LABELLED = st.builds(Labelled, NUMBERS, NUMBERS)
 LIMITS = st.sampled_from([0.01, 0.1, 0.3, 0.5, 0.9, 0.99])
 
 
-def finding(counts: Counts, rule: Precision) -> Finding:
+def finding(counts: PairedCounts, rule: Precision) -> Finding:
     (result,) = verdict(counts, Guards(ALPHA, rules=(rule,))).findings
     return result
 
@@ -81,41 +81,43 @@ def test_the_verdict_follows_from_the_bets_after_every_label(share: float) -> No
     fraud = frauds(share, 5, 200, seed=4)
     for trial in range(5):
         for unit in range(200):
-            expected = Outcome.INSUFFICIENT
+            expected = GuardOutcome.INSUFFICIENT
             if breached[trial, unit]:
-                expected = Outcome.BREACH
+                expected = GuardOutcome.BREACH
             elif passed[trial, unit] and unit + 1 >= 40:
-                expected = Outcome.PASS
+                expected = GuardOutcome.PASS
             cards = Labelled(int(fraud[trial, unit]), unit + 1 - int(fraud[trial, unit]))
-            counts = Counts(labelled=cards, champion_labelled=Labelled())
+            counts = PairedCounts(labelled=cards, champion_labelled=Labelled())
             assert finding(counts, Precision(min_precision=0.3, min_labelled=40)).outcome is expected
 
 
 def test_without_labels_there_is_no_proof() -> None:
     rule = Precision(min_precision=0.3)
-    for counts in (Counts(), Counts(labelled=Labelled(), champion_labelled=Labelled(50, 3))):
+    for counts in (PairedCounts(), PairedCounts(labelled=Labelled(), champion_labelled=Labelled(50, 3))):
         judged = finding(counts, rule)
-        assert (judged.outcome, judged.has_data) == (Outcome.INSUFFICIENT, False)
-    after_one = finding(Counts(labelled=Labelled(1, 0), champion_labelled=Labelled()), rule)
-    assert (after_one.outcome, after_one.has_data) == (Outcome.INSUFFICIENT, True)
+        assert (judged.outcome, judged.has_data) == (GuardOutcome.INSUFFICIENT, False)
+    after_one = finding(PairedCounts(labelled=Labelled(1, 0), champion_labelled=Labelled()), rule)
+    assert (after_one.outcome, after_one.has_data) == (GuardOutcome.INSUFFICIENT, True)
 
 
 def test_a_pass_waits_for_the_minimum_and_a_breach_does_not() -> None:
     rule = Precision(min_precision=0.3, min_labelled=100)
-    good, bad = (Counts(labelled=Labelled(*cards)) for cards in ((99, 0), (0, 40)))
-    assert finding(good, rule).outcome is Outcome.INSUFFICIENT
+    good, bad = (PairedCounts(labelled=Labelled(*cards)) for cards in ((99, 0), (0, 40)))
+    assert finding(good, rule).outcome is GuardOutcome.INSUFFICIENT
     assert finding(good, rule).detail.endswith("99 labelled cards of 100")
-    assert finding(Counts(labelled=Labelled(100, 0)), rule).outcome is Outcome.PASS
-    assert finding(bad, rule).outcome is Outcome.BREACH
+    assert finding(PairedCounts(labelled=Labelled(100, 0)), rule).outcome is GuardOutcome.PASS
+    assert finding(bad, rule).outcome is GuardOutcome.BREACH
 
 
 def test_the_champions_precision_is_shown_and_not_judged() -> None:
     outcomes = {
-        finding(Counts(labelled=Labelled(20, 30), champion_labelled=champion), Precision(0.3)).outcome
+        finding(PairedCounts(labelled=Labelled(20, 30), champion_labelled=champion), Precision(0.3)).outcome
         for champion in (None, Labelled(), Labelled(0, 500), Labelled(500, 0))
     }
     assert len(outcomes) == 1
-    judged = finding(Counts(labelled=Labelled(20, 30), champion_labelled=Labelled(3, 1)), Precision(0.3))
+    judged = finding(
+        PairedCounts(labelled=Labelled(20, 30), champion_labelled=Labelled(3, 1)), Precision(0.3)
+    )
     assert "precision 0.4, the champion 0.75, wanted at least 0.3" in judged.detail
 
 
@@ -124,7 +126,7 @@ def test_the_champions_precision_is_shown_and_not_judged() -> None:
 def test_evidence_is_finite_json_that_gives_the_same_verdict(
     labelled: Labelled | None, champion: Labelled | None, limit: float
 ) -> None:
-    counts = Counts(labelled=labelled, champion_labelled=champion)
+    counts = PairedCounts(labelled=labelled, champion_labelled=champion)
     judged = verdict(counts, Guards(rules=(Precision(min_precision=limit), Failures(max_share=0.1))))
     written = json.loads(json.dumps(judged.to_json(), allow_nan=False))
     assert recomputed(written) == judged
@@ -183,7 +185,7 @@ def test_evidence_without_labels_is_recomputed_byte_for_byte() -> None:
 @pytest.mark.parametrize("labelled", [None, {"fraud": 1}, {"fraud": -1, "genuine": 0}, 7])
 def test_invalid_counts_by_label_are_refused(labelled: object) -> None:
     with pytest.raises(GuardError, match="no counts of a trial"):
-        Counts.from_json({**Counts().to_json(), "labelled": labelled})
+        PairedCounts.from_json({**PairedCounts().to_json(), "labelled": labelled})
 
 
 def test_the_guard_is_read_from_a_policy_file_and_is_off_by_default() -> None:

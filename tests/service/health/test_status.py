@@ -1,4 +1,4 @@
-"""The monitor's history of looks, the diagnosis, rollout phases, and `/v1/status`."""
+"""The monitor's history of samples, the diagnosis, rollout phases, and `/v1/status`."""
 
 import itertools
 from collections import Counter
@@ -13,12 +13,12 @@ from service.health.codes import Verdict
 from service.health.diagnosis import diagnose
 from service.health.job_watch import Onsets, View
 from service.health.lag import Lag, PartitionLag
-from service.health.looks import looks_at
 from service.health.monitor import Monitor
+from service.health.partition_samples import partition_samples
 from service.health.readiness import checks
 from service.health.rollout_progress import open_rollout, phases, trials
 from service.health.status import status_of
-from service.health.verdicts import Limits, Look, evaluate
+from service.health.verdicts import Limits, PartitionSample, evaluate
 from service.settings import ServiceSettings
 from streaming_job.contracts import Reason
 from streaming_job.contracts.topics import Topics
@@ -207,10 +207,10 @@ def test_a_table_is_read_by_all_groups_and_transactions_by_one() -> None:
     groups = {g: record(5, START + g, group=g, key_groups=2) for g in (0, 1)}
     parts = (PartitionLag("profiles", 0, 0, 500, 500), PartitionLag("transactions", 1, 0, 9, 9))
     lag = Lag(START + 2, parts)
-    looks = looks_at(lag, groups, Topics())
-    assert looks["profiles", 0].committed_at_s == START  # of the group that has been silent for longest
-    assert looks["transactions", 1].committed_at_s == START + 1
-    alone = looks_at(lag, {1: groups[1]}, Topics())
+    samples = partition_samples(lag, groups, Topics())
+    assert samples["profiles", 0].committed_at_s == START  # of the group that has been silent for longest
+    assert samples["transactions", 1].committed_at_s == START + 1
+    alone = partition_samples(lag, {1: groups[1]}, Topics())
     assert (alone["profiles", 0].position, alone["profiles", 0].committed_at_s) == (None, None)
     assert alone["transactions", 1].position == 9
 
@@ -220,7 +220,7 @@ def test_labels_behind_waiting_transactions_have_no_fault_of_their_own() -> None
     topics = Topics()
     since = int(START * 1000)
 
-    def look(at_s: float, transaction_since: int | None, labels: int = 3) -> Look:
+    def look(at_s: float, transaction_since: int | None, labels: int = 3) -> PartitionSample:
         parts = (
             PartitionLag(topics.transactions, 0, 0, 500, 400, transaction_since),
             PartitionLag(topics.labels, 0, 0, 10 + labels, 10, since + 1_000),
@@ -228,7 +228,7 @@ def test_labels_behind_waiting_transactions_have_no_fault_of_their_own() -> None
         records = {0: record(5, at_s)}
         mine = {"topic": topics.labels, "partition": 0, "end_offset": 10, "active_at": since}
         records[0]["partitions"].append({**records[0]["partitions"][0], **mine})
-        return looks_at(Lag(at_s, parts), records, topics)[topics.labels, 0]
+        return partition_samples(Lag(at_s, parts), records, topics)[topics.labels, 0]
 
     limits = Limits(commit_s=10.0, latency_s=10.0, held_s=10.0, idle_s=10.0)
     window = [look(START + 2 + 2 * n, since) for n in range(100)]

@@ -1,4 +1,4 @@
-"""Verdicts on windows of looks: Burrow's documented rules, our corrections of them, and properties."""
+"""Verdicts on windows of samples: Burrow's documented rules, our corrections of them, and properties."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.health.codes import REGISTRY, Verdict
-from service.health.verdicts import Limits, Look, evaluate
+from service.health.verdicts import Limits, PartitionSample, evaluate
 
 pytestmark = pytest.mark.unit
 LIMITS = Limits(commit_s=60.0, latency_s=20.0, held_s=30.0, idle_s=45.0)
@@ -24,11 +24,11 @@ def window(
     silent_s: float = 0.0,
     waited_s: list[float | None] | None = None,
     **more: object,
-) -> list[Look]:
+) -> list[PartitionSample]:
     """Looks ten seconds apart; the job's last commit was `silent_s` before each."""
     return [
         replace(
-            Look(
+            PartitionSample(
                 at_s=START + number * STEP,
                 position=position,
                 lag=lag,
@@ -44,11 +44,11 @@ def window(
     ]
 
 
-def verdict(looks: list[Look], limits: Limits = LIMITS) -> Verdict:
-    return evaluate(looks, limits).verdict
+def verdict(samples: list[PartitionSample], limits: Limits = LIMITS) -> Verdict:
+    return evaluate(samples, limits).verdict
 
 
-# offsets move by 100 a look, as in the examples of Burrow's wiki; eight looks span more time than every limit
+# offsets move by 100 a sample, as in the examples of Burrow's wiki; eight last longer than every limit
 STEADY: list[int | None] = [100 * n for n in range(8)]
 STUCK: list[int | None] = [1_000] * 8
 GROWING = [10 * n for n in range(1, 9)]
@@ -56,7 +56,7 @@ FIXED = [50] * 8
 
 
 @pytest.mark.parametrize(
-    ("looks", "expected"),
+    ("samples", "expected"),
     [
         # "if any lag within the window is zero": the lag is zero now
         (window(STEADY, [90, 80, 70, 60, 50, 40, 10, 0]), "keeping_up"),
@@ -78,42 +78,44 @@ FIXED = [50] * 8
         (window([1_000, 2_000, 3_000, 2_000, 4_000], [100, 150, 200, 1_250, 300]), "position_went_back"),
     ],
 )
-def test_burrows_documented_rules(looks: list[Look], expected: str) -> None:
-    assert evaluate(looks, LIMITS).code == expected
+def test_burrows_documented_rules(samples: list[PartitionSample], expected: str) -> None:
+    assert evaluate(samples, LIMITS).code == expected
 
 
 def test_a_slow_topic_is_not_stopped_the_moment_a_record_arrives() -> None:
     """Burrow #338: an hour without a record, hence without a commit; then a record comes.
 
-    look (s)        0  10  20  ...  70   80  110  140   141
+    sample (s)        0  10  20  ...  70   80  110  140   141
     lag             0   0   0        0    1    1    1     1
     verdict                              OK   OK   OK  STOP
     """
-    looks = window(STUCK, [0] * 8, silent_s=3_600.0)
+    samples = window(STUCK, [0] * 8, silent_s=3_600.0)
     for late, expected in ((0.0, Verdict.OK), (30.0, Verdict.OK), (60.0, Verdict.OK), (61.0, Verdict.STOP)):
-        came = looks[-1].at_s + STEP
-        last = replace(looks[-1], at_s=came + late, lag=1, waiting_since_s=came)
-        assert verdict([*looks, replace(last, at_s=came), last]) is expected, late
+        came = samples[-1].at_s + STEP
+        last = replace(samples[-1], at_s=came + late, lag=1, waiting_since_s=came)
+        assert verdict([*samples, replace(last, at_s=came), last]) is expected, late
 
 
 def test_a_rewind_counts_although_the_lag_was_zero_before() -> None:
-    looks = window([900, 1_000, 1_000, 0], [0, 0, 0, 1_000])
-    result = evaluate(looks, LIMITS)
-    assert (result.verdict, result.since_s) == (Verdict.REWIND, looks[-1].at_s)
-    assert evaluate(looks[:3], LIMITS).verdict is Verdict.OK
+    samples = window([900, 1_000, 1_000, 0], [0, 0, 0, 1_000])
+    result = evaluate(samples, LIMITS)
+    assert (result.verdict, result.since_s) == (Verdict.REWIND, samples[-1].at_s)
+    assert evaluate(samples[:3], LIMITS).verdict is Verdict.OK
 
 
 def test_reloaded_tables_are_no_rewind() -> None:
     before = window([1_000], [0])
-    loading = [replace(look, at_s=look.at_s + STEP) for look in window([200, 600], [800, 400], loading=True)]
-    after = [replace(look, at_s=look.at_s + 3 * STEP) for look in window([1_000], [0])]
+    loading = [
+        replace(sample, at_s=sample.at_s + STEP) for sample in window([200, 600], [800, 400], loading=True)
+    ]
+    after = [replace(sample, at_s=sample.at_s + 3 * STEP) for sample in window([1_000], [0])]
     assert evaluate([*before, *loading], LIMITS).code == "loading_tables"
     assert evaluate([*before, *loading, *after], LIMITS).code == "keeping_up"
 
 
 def test_a_record_in_progress_at_each_reading_is_no_warning() -> None:
-    looks = window(STEADY, [1] * 8, waited_s=[0.2] * 8)
-    assert evaluate(looks, LIMITS).code == "keeping_up"
+    samples = window(STEADY, [1] * 8, waited_s=[0.2] * 8)
+    assert evaluate(samples, LIMITS).code == "keeping_up"
 
 
 def test_a_dip_of_the_lag_does_not_hide_a_growing_wait() -> None:
@@ -135,7 +137,7 @@ def test_records_held_back_by_an_open_transaction_are_blocked_and_no_lag() -> No
 
 
 def test_a_log_that_ends_before_the_committed_offset_is_no_lag_of_zero() -> None:
-    lost = [replace(look, lost=3) for look in window(STUCK, [0] * 8)]
+    lost = [replace(sample, lost=3) for sample in window(STUCK, [0] * 8)]
     result = evaluate(lost, LIMITS)
     assert (result.code, result.verdict, result.since_s) == ("log_behind_output", Verdict.STOP, lost[0].at_s)
     # for a moment, as after a change of the leader
@@ -144,22 +146,22 @@ def test_a_log_that_ends_before_the_committed_offset_is_no_lag_of_zero() -> None
 
 
 def test_a_sidecar_that_has_just_started_has_a_verdict_at_once() -> None:
-    """One look: a record has waited for long, and the progress record shows that the job has not moved."""
-    look = Look(
+    """One sample: a record has waited for long, and the progress record shows that the job has not moved."""
+    sample = PartitionSample(
         START, 50, 10, 0, waiting_since_s=START - 500, committed_at_s=START - 1, active_at_s=START - 400
     )
-    assert evaluate([look], LIMITS).code == "not_moving"
-    assert evaluate([look], LIMITS).since_s == START - 400
-    assert evaluate([replace(look, committed_at_s=START - 90)], LIMITS).code == "no_commits"
-    never = replace(look, position=None, committed_at_s=None, active_at_s=None)
+    assert evaluate([sample], LIMITS).code == "not_moving"
+    assert evaluate([sample], LIMITS).since_s == START - 400
+    assert evaluate([replace(sample, committed_at_s=START - 90)], LIMITS).code == "no_commits"
+    never = replace(sample, position=None, committed_at_s=None, active_at_s=None)
     assert evaluate([never], LIMITS).code == "never_committed"
     assert evaluate([replace(never, waiting_since_s=START - 5)], LIMITS).verdict is Verdict.OK
 
 
 def test_without_records_a_partition_is_idle_after_a_while() -> None:
-    looks = window(STUCK, [0] * 8)
-    assert [evaluate(looks[:n], LIMITS).verdict for n in (1, 5, 6, 8)] == ["OK", "OK", "IDLE", "IDLE"]
-    long_idle = replace(looks[0], active_at_s=START - 3_600)
+    samples = window(STUCK, [0] * 8)
+    assert [evaluate(samples[:n], LIMITS).verdict for n in (1, 5, 6, 8)] == ["OK", "OK", "IDLE", "IDLE"]
+    long_idle = replace(samples[0], active_at_s=START - 3_600)
     assert evaluate([long_idle], LIMITS).since_s == START - 3_600
 
 
@@ -173,15 +175,15 @@ seconds = st.floats(0, 200, allow_nan=False)
 
 
 @st.composite
-def windows(draw: st.DrawFn) -> list[Look]:
-    at, looks = START, []
+def windows(draw: st.DrawFn) -> list[PartitionSample]:
+    at, samples = START, []
     for _ in range(draw(st.integers(1, 12))):
         at += draw(st.floats(0.1, 40))
         lag, held = draw(offsets), draw(offsets)
         waits = draw(st.none() | seconds) if lag or held else None
         silent, active = draw(st.none() | seconds), draw(st.none() | seconds)
-        looks.append(
-            Look(
+        samples.append(
+            PartitionSample(
                 at,
                 draw(st.none() | offsets),
                 lag,
@@ -192,35 +194,39 @@ def windows(draw: st.DrawFn) -> list[Look]:
                 draw(st.sampled_from([False, False, False, True])),
             )
         )
-    return looks
+    return samples
 
 
 limits = st.builds(Limits, *[st.floats(0.1, 120)] * 4)
 
 
 @given(windows(), limits)
-def test_without_waiting_records_no_job_is_stopped_stalled_or_slow(looks: list[Look], found: Limits) -> None:
-    still = [*looks[:-1], replace(looks[-1], lag=0, held=0)]
+def test_without_waiting_records_no_job_is_stopped_stalled_or_slow(
+    samples: list[PartitionSample], found: Limits
+) -> None:
+    still = [*samples[:-1], replace(samples[-1], lag=0, held=0)]
     assert verdict(still, found) in (Verdict.OK, Verdict.IDLE, Verdict.REWIND)
 
 
 @given(windows(), limits)
-def test_rewind_only_when_the_position_went_back(looks: list[Look], found: Limits) -> None:
-    known = [None if look.loading else look.position for look in looks]
+def test_rewind_only_when_the_position_went_back(samples: list[PartitionSample], found: Limits) -> None:
+    known = [None if sample.loading else sample.position for sample in samples]
     falls = any(a is not None and b is not None and b < a for a, b in pairwise(known))
-    assert (verdict(looks, found) is Verdict.REWIND) == falls
+    assert (verdict(samples, found) is Verdict.REWIND) == falls
 
 
 @given(windows(), limits)
-def test_blocked_only_with_held_records_and_without_lag(looks: list[Look], found: Limits) -> None:
-    if verdict(looks, found) is Verdict.BLOCKED:
-        assert looks[-1].held > 0
-        assert looks[-1].lag == 0
+def test_blocked_only_with_held_records_and_without_lag(
+    samples: list[PartitionSample], found: Limits
+) -> None:
+    if verdict(samples, found) is Verdict.BLOCKED:
+        assert samples[-1].held > 0
+        assert samples[-1].lag == 0
 
 
 @given(windows(), limits)
-def test_stop_and_stall_take_longer_than_their_limit(looks: list[Look], found: Limits) -> None:
-    result, last = evaluate(looks, found), looks[-1]
+def test_stop_and_stall_take_longer_than_their_limit(samples: list[PartitionSample], found: Limits) -> None:
+    result, last = evaluate(samples, found), samples[-1]
     assert result.since_s <= last.at_s
     if result.verdict in (Verdict.STOP, Verdict.STALL):
         assert last.lag > 0
@@ -233,7 +239,7 @@ def test_stop_and_stall_take_longer_than_their_limit(looks: list[Look], found: L
 
 
 @given(windows(), limits)
-def test_greater_limits_never_make_a_verdict_worse(looks: list[Look], found: Limits) -> None:
+def test_greater_limits_never_make_a_verdict_worse(samples: list[PartitionSample], found: Limits) -> None:
     lax = Limits(*(2 * limit for limit in (found.commit_s, found.latency_s, found.held_s, found.idle_s)))
     # OK instead of IDLE is no worse
-    assert verdict(looks, lax).severity <= max(verdict(looks, found).severity, Verdict.OK.severity)
+    assert verdict(samples, lax).severity <= max(verdict(samples, found).severity, Verdict.OK.severity)

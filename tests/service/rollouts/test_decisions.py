@@ -12,7 +12,7 @@ from service.rollouts.reading import Job
 from service.rollouts.requests import Step
 from service.settings import ServiceSettings
 from streaming_job.contracts.topics import Topics
-from streaming_job.decide.rollout_history import RolloutHistory, RolloutRecord, Verdict
+from streaming_job.decide.rollout_history import EventVerdict, RolloutHistory, RolloutRecord
 
 pytestmark = pytest.mark.unit
 
@@ -40,7 +40,7 @@ def log() -> MemoryRollouts:
 def test_the_plan_of_each_minute_equals_the_jobs(log: MemoryRollouts) -> None:
     history = RolloutHistory(computed=["amount:1"])
     records = [RolloutRecord(record.timestamp, record.offset, record.value) for record in log.records]
-    assert not history.fold(records, Topics(), lambda *_: Verdict())
+    assert not history.fold(records, Topics(), lambda *_: EventVerdict())
     arrivals = np.arange(START - MINUTE, START + 12 * MINUTE, MINUTE // 2, dtype=np.int64)
     plans, numbers = history.in_force(arrivals)
     for arrival, number in zip(arrivals.tolist(), numbers.tolist(), strict=True):

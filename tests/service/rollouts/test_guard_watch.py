@@ -10,8 +10,8 @@ from harness.memory_rollouts import ADA, START, KnownModels, MemoryRollouts, pro
 from trial_progress import COUNTS, trial_progress
 
 from models.guards import policy
-from models.guards.counts import Counts
-from models.guards.findings import Outcome
+from models.guards.counts import PairedCounts
+from models.guards.findings import GuardOutcome
 from models.guards.verdict import recomputed, verdict
 from models.rollouts.events import Type
 from models.rollouts.state import Phase
@@ -115,7 +115,7 @@ def test_of_two_watches_one_ends_the_rollout_and_the_other_reads_again() -> None
     assert world.watch.seen is None
     # the last verdict stays for readers that look rarely
     assert world.watch.last is not None
-    assert world.watch.last.assessment.outcome is Outcome.BREACH
+    assert world.watch.last.assessment.outcome is GuardOutcome.BREACH
 
 
 def test_a_guard_ends_the_rollout_however_often_it_is_fenced() -> None:
@@ -144,7 +144,7 @@ def test_without_traffic_the_verdict_is_insufficient_until_the_deadline() -> Non
         world.progress(written_at)
         world.watch.look()
         assert world.watch.seen is not None
-        assert world.watch.seen.assessment.outcome is Outcome.INSUFFICIENT
+        assert world.watch.seen.assessment.outcome is GuardOutcome.INSUFFICIENT
         assert world.phase is Phase.SHADOW
     assert world.watch.seen.since == began
     world.progress(deadline)
@@ -168,7 +168,7 @@ def test_without_progress_the_verdict_is_insufficient() -> None:
     world.groups = {}
     world.watch.look()
     assert world.watch.seen is not None
-    assert world.watch.seen.assessment.outcome is Outcome.INSUFFICIENT
+    assert world.watch.seen.assessment.outcome is GuardOutcome.INSUFFICIENT
     assert world.watch.seen.assessment.without_data("next") == (
         "alert_rate", "failures", "disagreement", "scoring_time", "score_drift"
     )  # fmt: skip
@@ -182,7 +182,7 @@ def test_the_answer_is_the_verdict_on_the_sum_of_the_groups_counts(tmp_path: Pat
     content = json.loads(json.dumps(assess(history, history.line.trials["r2"], world.groups).to_json()))
     # the same verdict follows from the progress records alone
     records = [world.groups[group]["totals"]["trials"]["r2"]["challengers"]["next"] for group in (1, 0)]
-    counts = Counts.of_groups(Counts.from_json(record) for record in records)
+    counts = PairedCounts.of_groups(PairedCounts.from_json(record) for record in records)
     assert counts.failures == 2
     again = verdict(counts, policy.read(history.line.trials["r2"].guards))
     assert content["challengers"]["next"] == json.loads(json.dumps(again.to_json()))

@@ -11,7 +11,7 @@ from harness.rollout_records import event
 from trial_progress import COUNTS, trial_progress
 
 from models.guards.counts import Labelled
-from models.guards.findings import Outcome
+from models.guards.findings import GuardOutcome
 from models.guards.verdict import recomputed
 from models.rollouts.events import Type
 from models.rollouts.state import Phase, Trial
@@ -98,7 +98,7 @@ def test_a_precision_above_the_floor_passes() -> None:
     world = World(labelled(40, 20))
     world.watch.look()
     assert world.watch.seen is not None
-    assert world.watch.seen.assessment.outcome is Outcome.PASS
+    assert world.watch.seen.assessment.outcome is GuardOutcome.PASS
     world.take(Type.CANARY_SET)
     assert world.phase is Phase.CANARY
 
@@ -114,7 +114,10 @@ def test_the_deadline_does_not_run_until_all_labels_are_read(
     assert world.phase is Phase.SHADOW
     assert world.watch.seen is not None
     assessment = world.watch.seen.assessment
-    assert (assessment.outcome, assessment.without_data("next")) == (Outcome.INSUFFICIENT, ("precision",))
+    assert (assessment.outcome, assessment.without_data("next")) == (
+        GuardOutcome.INSUFFICIENT,
+        ("precision",),
+    )
     assert "labelled" not in world.answer()["challengers"]["next"]["counts"]
     assert world.answer()["waiting_for"] == assessment.waiting_for
     assert "not judged by labels: " in "".join(verdicts.lines(assessment))

@@ -28,7 +28,7 @@ from service.security.audit import AuditError, verify
 from service.security.audit_log import AuditLog, require_topics
 from service.settings import ServiceSettings
 from streaming_job.contracts.topics import Topics
-from streaming_job.decide.rollout_history import RolloutHistory, RolloutRecord, Verdict
+from streaming_job.decide.rollout_history import EventVerdict, RolloutHistory, RolloutRecord
 from streaming_job.log import clients, follow
 
 pytestmark = pytest.mark.integration
@@ -76,7 +76,7 @@ def refusals_by_the_job(settings: ServiceSettings) -> list[str]:
     finally:
         reader.close()
     history = RolloutHistory(computed=["amount:1"])
-    letters = history.fold(records, settings.topics, lambda *_: Verdict())
+    letters = history.fold(records, settings.topics, lambda *_: EventVerdict())
     return [f"{letter.reason}: {letter.detail}" for letter in letters]
 
 

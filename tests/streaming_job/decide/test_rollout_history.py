@@ -18,7 +18,7 @@ from models.rollouts.events import Demands, Event, Type, installation
 from models.scoring import Scorer
 from streaming_job.contracts import Reason
 from streaming_job.decide.model_verdict import ModelJudge
-from streaming_job.decide.rollout_history import NoRolloutError, RolloutHistory, RolloutRecord, Verdict
+from streaming_job.decide.rollout_history import EventVerdict, NoRolloutError, RolloutHistory, RolloutRecord
 
 pytestmark = pytest.mark.unit
 
@@ -43,11 +43,11 @@ def withdrawn(name: str, arrival: int, seq: int = 3, **fields: bool) -> tuple[in
     return arrival, event(Type.WITHDRAWN, name, seq, **fields)
 
 
-def good(proposal: Event, offset: int, is_replaceable: bool) -> Verdict:
-    return Verdict()
+def good(proposal: Event, offset: int, is_replaceable: bool) -> EventVerdict:
+    return EventVerdict()
 
 
-def never(proposal: Event, offset: int, is_replaceable: bool) -> Verdict:
+def never(proposal: Event, offset: int, is_replaceable: bool) -> EventVerdict:
     raise AssertionError("it has been judged before")
 
 
@@ -179,9 +179,9 @@ def test_each_release_decides_by_the_features_that_it_computes() -> None:
 
 
 def test_a_verdict_on_the_model_is_kept() -> None:
-    def judge(proposal: Event, offset: int, is_replaceable: bool) -> Verdict:
+    def judge(proposal: Event, offset: int, is_replaceable: bool) -> EventVerdict:
         assert is_replaceable == (offset > 0)
-        return Verdict(Reason.MODEL_REFUSED, "no") if offset == 2 else Verdict()
+        return EventVerdict(Reason.MODEL_REFUSED, "no") if offset == 2 else EventVerdict()
 
     history = RolloutHistory()
     records = events(*installed("r0", 10), *installed("r1", 20), *installed("r2", 30))
@@ -194,7 +194,7 @@ def test_a_verdict_on_the_model_is_kept() -> None:
 
 
 def test_a_failed_judgement_leaves_no_verdict() -> None:
-    def judge(proposal: Event, offset: int, is_replaceable: bool) -> Verdict:
+    def judge(proposal: Event, offset: int, is_replaceable: bool) -> EventVerdict:
         raise ModelUnavailableError("no answer")
 
     history = RolloutHistory()

@@ -25,7 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from loadtests.oracle import Record, Rules
+from loadtests.oracle import AcceptanceRules, Record
 from loadtests.oracle.decode import RefusedError, read_transaction
 from streaming_job.contracts import Contract, ContractError, Reason, validate
 from streaming_job.decode import strict
@@ -245,7 +245,7 @@ def test_a_batch_has_the_outcomes_of_strict_record_by_record(seed, size, share):
 def oracles(value: bytes | None) -> Reason | None:
     """The oracle's reason for a record; None if it is accepted."""
     record = Record("t", PARTITION, 0, NOW, None, value)
-    rules = Rules(LIMITS.lateness_ms, LIMITS.skew_ms, KEY_GROUPS.partitions, KEY_GROUPS.partitioner)
+    rules = AcceptanceRules(LIMITS.lateness_ms, LIMITS.skew_ms, KEY_GROUPS.partitions, KEY_GROUPS.partitioner)
     try:
         read_transaction(record, rules)
     except RefusedError as fault:

@@ -55,11 +55,11 @@ def uncut(seed: int, partitions: int, groups: int, group: int) -> tuple[Output, 
     """One pass over the whole log: output, final state, pieces of applied events and of feature counts."""
     rules, log = case(seed, partitions, groups)
     transactions = [record for record in log if record.topic == rules.topics.transactions]
-    pass_ = Group(group, rules)
-    pass_.take([record for record in log if record.topic in rules.topics.tables], transactions)
+    decided = Group(group, rules)
+    decided.take([record for record in log if record.topic in rules.topics.tables], transactions)
     output = Output()
-    output.add(pass_.core.take_outcome())
-    return output, knowledge(rebuilt(pass_.store)), pass_.store[APPLIED], pass_.store[FEATURES]
+    output.add(decided.core.take_outcome())
+    return output, knowledge(rebuilt(decided.store)), decided.store[APPLIED], decided.store[FEATURES]
 
 
 def rebuilt(pieces: Any) -> GroupState:

@@ -23,8 +23,7 @@ from typer.testing import CliRunner
 from feature_store.commands import app
 from feature_store.merchants.catalogue import ALL_NAMES, MERCHANT_NAMES
 from feature_store.training import merchant_payments, training_run
-from loadtests.oracle import MerchantLog, ProfileLog, Record
-from loadtests.oracle import Rules as OracleRules
+from loadtests.oracle import AcceptanceRules, MerchantLog, ProfileLog, Record
 from streaming_job.contracts import Contract
 from streaming_job.decode.labels import read
 from streaming_job.decode.strict import Rejected
@@ -143,7 +142,7 @@ def oracle_of(
     """The oracle's merchants, and its dead letters of labels: topic, partition, offset, reason; sorted."""
     profiles = ProfileLog()
     profiles.read(world.profiles)
-    rules = OracleRules(LIMITS.lateness_ms, LIMITS.skew_ms, partitions, PARTITIONER.value)
+    rules = AcceptanceRules(LIMITS.lateness_ms, LIMITS.skew_ms, partitions, PARTITIONER.value)
     merchants = MerchantLog(rules, delay_ms, profiles)
     topics = ("transactions", "labels", "chargebacks")
     refused = merchants.read(*([record for record in log if record.topic == topic] for topic in topics))

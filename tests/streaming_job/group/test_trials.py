@@ -15,7 +15,7 @@ from harness.rollout_records import challenger, event, proposed
 
 from feature_store.kernels.hashing import hash_string
 from feature_store.release import RELEASE
-from models.policy import Counts, Policy, decide
+from models.policy import Policy, VelocityCounts, decide
 from models.registry import ModelRef
 from models.rollouts.events import Challenger, Type
 from models.rollouts.membership import bucket
@@ -105,7 +105,7 @@ def test_differing_verdicts_are_shadow_alerts_and_counted_in_units(cuts: tuple[i
         assert not shadow["alerts"]
         assert shadow["champion"]["alerts"]
         assert shadow["champion"]["rules"] == ["score"]
-        quiet = Counts(1, 1, 1, 1, 1, 1)
+        quiet = VelocityCounts(1, 1, 1, 1, 1, 1)
         if shadow["challenger"] == "d":
             assert decide(policy, shadow["score"], quiet, None, False, 0) is None
     trial = outcome.trials.by_rollout["r2"].challengers

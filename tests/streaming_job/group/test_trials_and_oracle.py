@@ -13,8 +13,7 @@ from harness.rollout_records import challenger, event, proposed
 
 from loadtests.audit.agreement import different_fields
 from loadtests.audit.trial_audit import trial_counts
-from loadtests.oracle import Kind, Oracle, ProfileLog, RolloutLog
-from loadtests.oracle import Rules as OracleRules
+from loadtests.oracle import AcceptanceRules, Kind, Oracle, ProfileLog, RolloutLog
 from models.policy import Policy
 from models.registry import ModelRef
 from models.rollouts.events import Type
@@ -69,7 +68,7 @@ def test_job_and_oracle_agree_on_rollouts(canary: ModelRef) -> None:
     job = merged(world.run((100, 333, 800), groups=3, load_model=load_any))
     rollouts = RolloutLog(lambda scorer: load_any(scorer.model))
     refused = rollouts.read(world.rollouts)
-    rules = OracleRules(LIMITS.lateness_ms, LIMITS.skew_ms, world.partitions, PARTITIONER.value)
+    rules = AcceptanceRules(LIMITS.lateness_ms, LIMITS.skew_ms, world.partitions, PARTITIONER.value)
     oracle = Oracle(ProfileLog(), rollouts, lambda scorer: load_any(scorer.model), rules)
     outcomes = list(oracle.judge(world.transactions))
     alerts = [outcome.alert for outcome in outcomes if outcome.alert and outcome.kind == Kind.ALERT]

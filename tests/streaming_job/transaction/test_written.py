@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_INVALID, TopicPartition
 
-from streaming_job.transaction.written import Mark, OtherQueryError, Written, combined
+from streaming_job.transaction.written import GroupOutput, Mark, OtherQueryError, combined
 
 pytestmark = pytest.mark.unit
 
@@ -33,12 +33,12 @@ def positions(first: int, second: int) -> dict[tuple[str, int], int]:
 
 
 def test_a_new_group_has_no_output() -> None:
-    assert combined(committed(OFFSET_INVALID, OFFSET_INVALID, ""), None, OWN) == (Written(), [])
+    assert combined(committed(OFFSET_INVALID, OFFSET_INVALID, ""), None, OWN) == (GroupOutput(), [])
 
 
 def test_offsets_and_progress_agree() -> None:
     record = progress(50)
-    written = Written(positions(50, 50), 17, "a/1", "q", record)
+    written = GroupOutput(positions(50, 50), 17, "a/1", "q", record)
     assert combined(committed(50, 50), record, OWN) == (written, [])
     assert written.instance == "a"
 
@@ -56,7 +56,7 @@ def test_greater_position_counts_and_the_difference_is_named() -> None:
 
 def test_deleted_offsets_are_replaced_by_those_of_the_progress() -> None:
     written, differences = combined(committed(OFFSET_INVALID, OFFSET_INVALID, ""), progress(50), OWN)
-    assert written == Written(positions(50, 50), 17, None, "q", progress(50))
+    assert written == GroupOutput(positions(50, 50), 17, None, "q", progress(50))
     assert differences[0] == "transactions-0: none, last progress record: 50"
 
 
@@ -89,7 +89,7 @@ def test_foreign_offsets_never_count(offset: int, metadata: str) -> None:
     assert differences[0] == (
         f"transactions-0: {offset}, which this job did not commit, last progress record: 50"
     )
-    assert combined(committed(offset, offset, metadata), None, OWN)[0] == Written()
+    assert combined(committed(offset, offset, metadata), None, OWN)[0] == GroupOutput()
 
 
 def test_the_metadata_of_an_offset_is_read_back() -> None:
@@ -97,7 +97,7 @@ def test_the_metadata_of_an_offset_is_read_back() -> None:
 
 
 def test_output_of_another_query_is_refused() -> None:
-    Written().require_query("q")
-    Written(query_id="q").require_query("q")
+    GroupOutput().require_query("q")
+    GroupOutput(query_id="q").require_query("q")
     with pytest.raises(OtherQueryError, match="restore the former's checkpoint, or use another job id"):
-        Written(query_id="q").require_query("other")
+        GroupOutput(query_id="q").require_query("other")

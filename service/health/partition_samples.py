@@ -1,14 +1,14 @@
-"""Looks: states of the input partitions at one moment, from broker offsets and key groups' progress. Pure."""
+"""States of the input partitions at one moment, from broker offsets and key groups' progress. Pure."""
 
 from service.health.groups import Groups, key_groups, partitions
 from service.health.lag import Lag
-from service.health.verdicts import Look
+from service.health.verdicts import PartitionSample
 from service.health.waiting import PartitionId
 from streaming_job.contracts.topics import Topics
 
 
-def looks_at(lag: Lag, groups: Groups, topics: Topics) -> dict[PartitionId, Look]:
-    """Build one look at each input partition.
+def partition_samples(lag: Lag, groups: Groups, topics: Topics) -> dict[PartitionId, PartitionSample]:
+    """Build one sample of each input partition.
 
     One key group reads a partition of transactions; all key groups read a partition of a table.
 
@@ -25,14 +25,14 @@ def looks_at(lag: Lag, groups: Groups, topics: Topics) -> dict[PartitionId, Look
     is_complete = 0 < key_groups(groups) == len(groups)
     waiting = [p for p in lag.partitions if p.topic == topics.transactions and (p.records or p.held)]
     oldest_ms = min((p.waiting_since_ms or 0 for p in waiting), default=None)
-    looks = {}
+    samples = {}
     for p in lag.partitions:
         key = (p.topic, p.partition)
         own_readers = readers.get(key, [])
         is_known = bool(own_readers) and (p.topic == topics.transactions or is_complete)
         commits = [groups[group]["written_at"] for group in own_readers] if is_known else []
         active_ms = active.get(key) if is_known else None
-        looks[key] = Look(
+        samples[key] = PartitionSample(
             at_s=lag.taken_at,
             position=p.committed if is_known or p.topic == topics.transactions else None,
             lag=p.records,
@@ -47,4 +47,4 @@ def looks_at(lag: Lag, groups: Groups, topics: Topics) -> dict[PartitionId, Look
             and oldest_ms is not None
             and (p.waiting_since_ms is None or oldest_ms <= p.waiting_since_ms),
         )
-    return looks
+    return samples
