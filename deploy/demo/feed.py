@@ -13,10 +13,11 @@ from deploy.demo.merchant_watch import MerchantWatch
 from deploy.demo.options import Options
 from deploy.local.stack import Endpoints
 from feature_store.errors import FraudError
+from loadtests.rig.pace import Pace
+from loadtests.rig.send import Sender
+from loadtests.simulator import destination
 from loadtests.simulator.chargebacks import Chargebacks
 from loadtests.simulator.churn import ProfileChurn, ProfileFeed
-from loadtests.simulator.kafka_feed import KafkaFeed
-from loadtests.simulator.pacing import Pace
 from loadtests.simulator.replay import Replay
 from loadtests.simulator.timeline import Records, timeline
 from loadtests.simulator.transactions import Stream
@@ -31,18 +32,18 @@ CHANGES_PER_S = 2.0
 
 
 class Load:
-    """A feed that runs in background threads until `stop`, the end of its time, or the end of its records."""
+    """A load sent by background threads until `stop`, the end of its time, or the end of its records."""
 
     def __init__(
         self,
-        feed: KafkaFeed,
+        sender: Sender,
         records: Iterable[Records],
         pace: Pace,
         for_s: float | None,
         topic: str,
         changing: ProfileFeed | None = None,
     ) -> None:
-        self._feed, self._records, self._pace, self._for_s = feed, records, pace, for_s
+        self._sender, self._records, self._pace, self._for_s = sender, records, pace, for_s
         self._topic, self._changing = topic, changing
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
         self._fault: FraudError | None = None
@@ -60,16 +61,16 @@ class Load:
         """Stop, and wait until everything sent is in Kafka.
 
         Raises:
-            FraudError: the feed or a profile change failed.
+            FraudError: sending or a profile change failed.
         """
-        self._feed.stop()
+        self._sender.stop()
         self._thread.join()
         if self._changing is not None:
             self._changing.stop()
         self.check()
 
     def check(self) -> None:
-        """Raise the error (FraudError) of the feed or of the profile changes, if one of them failed."""
+        """Raise the error (FraudError) of the sender or of the profile changes, if one of them failed."""
         if self._fault is not None:
             raise self._fault
         if self._changing is not None:
@@ -77,13 +78,13 @@ class Load:
 
     @property
     def is_over(self) -> bool:
-        """Whether the feed was started and has ended."""
+        """Whether sending was started and has ended."""
         return self.begun_at > 0 and not self._thread.is_alive()
 
     @property
     def sent(self) -> int:
         """Transactions handed to Kafka."""
-        return self._feed.sent[self._topic]
+        return self._sender.sent[self._topic]
 
     @property
     def profile_changes(self) -> int:
@@ -92,7 +93,8 @@ class Load:
 
     def _run(self) -> None:
         try:
-            self._feed.run(self._records, self._pace, for_s=self._for_s)
+            until_ms = self._sender.clock.now_ms() + 1_000 * (self._for_s or float("inf"))
+            self._sender.send(self._records, self._pace, until_ms=until_ms)
         except FraudError as error:
             self._fault = error
 
@@ -103,7 +105,7 @@ def simulated(options: Options, endpoints: Endpoints, topics: Topics, world: Wor
     labels = Chargebacks(options.seed, delay_ms=CHARGEBACK_DELAY_MS, spread=0.5, fraud_share=0.95)
     churn = ProfileChurn(world, options.rate, start_ms, changes_per_s=CHANGES_PER_S, fraud=stream.fraud)
     return Load(
-        KafkaFeed(endpoints.bootstrap_servers),
+        Sender(Address(endpoints.bootstrap_servers)),
         timeline(stream.blocks(), labels, topics, drain=False),
         Pace.live(),
         # with --rollouts the session ends the load
@@ -117,8 +119,9 @@ def replayed(
     options: Options, endpoints: Endpoints, topics: Topics, replay: Replay, watch: MerchantWatch | None
 ) -> Load:
     """Create a load that replays a file, from its beginning or from where an earlier run was killed."""
-    feed = KafkaFeed(endpoints.bootstrap_servers, archive=True)
-    feed.check_topics([topics.transactions, topics.chargebacks], replay.first_ms)
+    brokers = Address(endpoints.bootstrap_servers)
+    destination.check(brokers, [topics.transactions, topics.chargebacks], replay.first_ms)
+    sender = Sender(brokers, stamped=True)
     fed = {
         topic: fed_until(endpoints.bootstrap_servers, topic)
         for topic in (topics.transactions, topics.chargebacks)
@@ -130,9 +133,9 @@ def replayed(
         labels = compromise.chargebacks(options.seed)
         records = watch.feed(timeline(replay.batches(), labels, topics, drain=False), topics)
     return Load(
-        feed,
+        sender,
         records if begin_ms is None else _from(records, fed),
-        Pace(time.time() * 1_000, begin_ms or replay.first_ms, options.speed),
+        Pace(sender.clock.now_ms(), begin_ms or replay.first_ms, options.speed),
         options.for_s,
         topics.transactions,
     )

@@ -5,12 +5,13 @@ from collections.abc import Callable, Iterator
 from math import inf
 
 from loadtests.faults.installation import Installation
+from loadtests.rig.pace import Pace
+from loadtests.rig.send import Sender
 from loadtests.simulator.batch import EventBatch
 from loadtests.simulator.disturbances import Disturbances
-from loadtests.simulator.kafka_feed import KafkaFeed
-from loadtests.simulator.pacing import Pace
 from loadtests.simulator.timeline import timeline
 from loadtests.simulator.transactions import Stream
+from streaming_job.log.clients import Address
 
 SPAN_S = 6 * 86_400.0
 """Event time that the transactions span by default, seconds; less than the allowed lateness."""
@@ -44,7 +45,7 @@ class History:
         *,
         per_second: float = inf,
         at_once: bool = False,
-        meanwhile: Callable[[KafkaFeed], None] | None = None,
+        meanwhile: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Send the next part.
 
@@ -52,18 +53,17 @@ class History:
             events: number of transactions.
             per_second: transactions per real second; default: as fast as possible.
             at_once: whether to send in one Kafka transaction, which read_committed consumers see all at once.
-            meanwhile: called at least once a second, with the feed.
+            meanwhile: called a few times a second, with the number of this part's transactions sent so far.
 
         Raises:
-            FeedError: the broker does not answer, or a record was not delivered.
+            SendError: the broker does not answer, or a record was not delivered.
         """
-        feed = KafkaFeed(
-            self._installed.stack.bootstrap_servers, kafka=_AT_ONCE if at_once else None, archive=True
-        )
+        brokers = Address(self._installed.stack.bootstrap_servers)
+        sender = Sender(brokers, fixed=_AT_ONCE if at_once else None, stamped=True)
         begin_ms = self._start_ms + 1_000 * self._sent / self._rate
-        pace = Pace(time.time() * 1_000, begin_ms, per_second / self._rate)
+        pace = Pace(sender.clock.now_ms(), begin_ms, per_second / self._rate)
         records = timeline(self._next(events), None, self._installed.topics, drain=False)
-        feed.run(records, pace, progress=meanwhile)
+        sender.send(records, pace, meanwhile=lambda: meanwhile(sender.sent.total()))
         self._sent += events
 
     def _next(self, events: int) -> Iterator[EventBatch]:

@@ -11,7 +11,6 @@ from loadtests.bench import history
 from loadtests.bench.latency import PHASES
 from loadtests.bench.measure import Figure
 from loadtests.bench.rig import BenchError, Commit, Rig, Say
-from loadtests.simulator.kafka_feed import KafkaFeed
 
 THROUGHPUT = "throughput"
 WARM_UP_RATE = 10_000.0
@@ -50,10 +49,10 @@ def measure(rig: Rig, backlog: Backlog, say: Say, *, verify: bool = True) -> Ite
     rig.catch_up(say)
     started = time.monotonic()
 
-    def warming_up(feed: KafkaFeed) -> None:
+    def warming_up(sent: int) -> None:
         rig.check()
-        rate = feed.sent.total() / (time.monotonic() - started)
-        say(f"warming up: {feed.sent.total():,} of {backlog.warm_up:,} transactions, {rate:,.0f} a second")
+        rate = sent / (time.monotonic() - started)
+        say(f"warming up: {sent:,} of {backlog.warm_up:,} transactions, {rate:,.0f} a second")
 
     past.send(backlog.warm_up, per_second=WARM_UP_RATE, meanwhile=warming_up)
     rig.catch_up(say)

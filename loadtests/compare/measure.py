@@ -16,9 +16,10 @@ from loadtests.bench.rig import Rig, Say
 from loadtests.compare.alerts import Alerts
 from loadtests.compare.engines import Deployment, Variant, launch
 from loadtests.compare.errors import CompareError
-from loadtests.compare.feed import Feed
 from loadtests.compare.position import Position
 from loadtests.compare.tape import Load, Tape
+from loadtests.rig.pace import Pace, SteadyClock
+from loadtests.rig.send import Sender
 from loadtests.rig.watch import AlertWatch
 from streaming_job.contracts.topics import Topics
 from streaming_job.log.clients import Address
@@ -73,13 +74,14 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
         FraudError: the engine does not start, ends early, makes no progress, writes no alert in the
             measured time, or does not stop; or records were not delivered.
     """
-    servers, topics = deployment.bootstrap_servers, deployment.topics
+    servers, topics, clock = deployment.bootstrap_servers, deployment.topics, SteadyClock()
+    brokers, topic = Address(servers), topics.transactions
     broker.create(servers, topics, replay=True)
-    feed = Feed(servers, topics.transactions, tape)
-    feed.at_once(load.prime)
-    watch = AlertWatch(Address(servers), topics.fraud_alerts)
+    at_once = Sender(brokers, fixed={"transactional.id": f"compare-{topic}"}, stamped=True)
+    at_once.send([tape.records(topic, 0, load.prime)], Pace.at_once())
+    watch = AlertWatch(brokers, topics.fraud_alerts, clock_ns=clock.now_ns)
     watch.start()
-    position = Position(servers, deployment.group, topics.transactions)
+    position = Position(servers, deployment.group, topic)
     kafka = state.load(rig.plan.data_dir).servers["kafka"]
     with launch(variant, deployment, say) as engine:
         _wait_until_committed(
@@ -87,7 +89,7 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
         )
         used = JobUsage(engine.pid)
         used.sample()
-        feed.at_once(load.backlog)
+        at_once.send([tape.records(topic, load.prime, tape.live_from)], Pace.at_once())
         began = time.monotonic()
         _wait_until_committed(
             engine, position, position.targets(marked=True), f"{variant.title}: backlog", say
@@ -95,8 +97,14 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
         elapsed = time.monotonic() - began
         used.sample()
         live = _Live(engine, JobUsage(engine.pid), JobUsage(kafka.pid), load, variant.title, say)
-        start = time.time() + LEAD_S
-        feed.live(start, live)
+        sender, slips_us = Sender(brokers, clock=clock, stamped=True), []
+        start_ms = clock.now_ms() + LEAD_S * 1_000
+        sender.send(
+            [tape.records(topic, tape.live_from, len(tape))],
+            Pace(start_ms, tape.live_start_ms),
+            meanwhile=lambda: live((clock.now_ms() - start_ms) / 1_000),
+            on_sent=lambda _, slip_us: slips_us.append(slip_us),
+        )
         live.sample()
         targets = position.targets(marked=False)
         behind = position.behind(targets)
@@ -105,8 +113,8 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
         engine.terminate(STOP_S)
     position.close()
     alerts = Alerts.of(watch.finish())
-    due = start * 1_000 + alerts.arrivals - tape.live_start_ms
-    measured = due >= (start + load.warm_up_s) * 1_000
+    due = start_ms + alerts.arrivals - tape.live_start_ms
+    measured = due >= start_ms + load.warm_up_s * 1_000
     if not measured.any():
         raise CompareError(
             "no alert was received in the measured time; give a higher --rate or a longer --for"
@@ -121,7 +129,7 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
         live.broker_usage.cores(),
         live.engine_usage.peak_memory / 2**20,
         behind,
-        float(np.percentile(feed.slips_ms[round(load.warm_up_s * load.rate) :], 99)),
+        float(np.percentile(np.concatenate(slips_us)[round(load.warm_up_s * load.rate) :], 99) / 1_000),
     )
 
 

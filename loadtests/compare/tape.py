@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loadtests.simulator.disturbances import Disturbances
+from loadtests.simulator.timeline import Records
 from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
 
@@ -48,6 +49,10 @@ class Tape:
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    def records(self, topic: str, start: int, end: int) -> Records:
+        """Return the transactions from `start` to before `end` as records of a topic."""
+        return Records(topic, self.arrivals, self.keys, self.values).cut(start, end)
 
     @property
     def live_start_ms(self) -> int:

@@ -19,7 +19,7 @@ from loadtests.locust_run.collector import Collector
 from loadtests.locust_run.lag_samples import LagSamples
 from loadtests.locust_run.plan import Plan, Share
 from loadtests.locust_run.result import Result
-from loadtests.locust_run.sender import FLUSH_S, GRACE_S
+from loadtests.locust_run.sending import FLUSH_S, GRACE_S
 from loadtests.rig import histograms
 from streaming_job.settings import JobSettings
 

@@ -2,7 +2,6 @@
 
 import gc
 import os
-import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,17 +15,15 @@ from feature_store.errors import FraudError
 from loadtests.faults.record_producer import PARTITIONERS
 from loadtests.locust_run import identity
 from loadtests.locust_run.plan import Plan, Share
-from loadtests.locust_run.sender import Sender
+from loadtests.locust_run.sending import Sending
 from loadtests.locust_run.tape import Tape
 from loadtests.locust_run.transactions import events_of
 from loadtests.rig import histograms
+from loadtests.rig.pace import SteadyClock
 from loadtests.rig.watch import AlertWatch, latency_us
 from streaming_job.settings import JobSettings
 
 TAPING, READY, RUNNING, SENT, FAILED = "taping", "ready", "running", "sent", "failed"
-SWITCH_S = 0.0005
-"""Switch interval, seconds: how long a thread may hold the GIL while another waits. With Python's 5 ms, one
-wait could delay the sender by the whole default bound of its delays, also 5 ms (`Bounds.slip_p99_ms`)."""
 PRIORITY = -10
 """Niceness of the worker's threads, where the system permits it: the load generator stands for another
 machine, which the system under test could not slow down."""
@@ -60,50 +57,44 @@ class Lane:
         self.plan, self.share = plan, share
         self.state, self.error = TAPING, ""
         self._warm_up_us = int(plan.warm_up_s * 1e6)
-        self._start_ns = 0
-        self._start_ms = 0.0
-        self._epoch_ns = 0
-        """1970-01-01 UTC to the zero of the monotonic clock, nanoseconds."""
+        self._clock = SteadyClock()
+        self._start_ms = 0
         self._since_report = SinceReport()
-        self._tape = Tape(Path(plan.directory).resolve() / f"tape-{share.lane}")
+        self._tape = Tape(Path(plan.directory).resolve() / f"tape-{share.lane}", settings.topics.transactions)
         self._tape.start(plan, share, int(time.time() * 1000))
         with suppress(PermissionError):  # only root may do this; new threads inherit the priority
             os.setpriority(os.PRIO_PROCESS, 0, PRIORITY)
-        self._watch = AlertWatch(settings, settings.topics.fraud_alerts, clock_ns=time.monotonic_ns)
+        self._watch = AlertWatch(settings, settings.topics.fraud_alerts, clock_ns=self._clock.now_ns)
         self._prefix = identity.prefix(share)
-        self._sender = Sender(
+        self._sending = Sending(
             settings,
             PARTITIONERS[settings.partitioner],
-            settings.topics.transactions,
             self._tape,
+            self._clock,
             events=events_of(plan, share),
             end_s=plan.warm_up_s + plan.for_s,
-            measured_from_us=self._warm_up_us,
+            measured_from_s=plan.warm_up_s,
         )
 
     def check(self) -> None:
         """Advance the state if the condition of the next state holds; an error becomes the state `failed`."""
         try:
             self._watch.check()
-            self._sender.check()
+            self._sending.check()
             if self.state == TAPING and self._tape.is_ready():
                 self.state = READY
-            if self.state == RUNNING and self._sender.thread.ended:
+            if self.state == RUNNING and self._sending.thread.ended:
                 self.state = SENT
         except FraudError as fault:
             self.state, self.error = FAILED, str(fault)
 
     def begin(self, start_s: float) -> None:
         """Start to send at a moment, seconds since 1970-01-01 UTC, the same for all lanes."""
-        sys.setswitchinterval(SWITCH_S)
         gc.collect()
         gc.freeze()  # objects that live as long as the run are not traversed again
-        now_s, now_ns = time.time(), time.monotonic_ns()
-        self._start_ns = now_ns + int((start_s - now_s) * 1e9)
-        self._start_ms = start_s * 1_000
-        self._epoch_ns = int(now_s * 1e9) - now_ns
+        self._start_ms = round(start_s * 1_000)
         self._watch.start()
-        self._sender.begin(self._start_ns, int(start_s * 1e6))
+        self._sending.begin(self._start_ms)
         self.state = RUNNING
 
     def take_alerts(self) -> list[tuple[float, int]]:
@@ -116,12 +107,12 @@ class Lane:
             sent = identity.decode(alert["transaction_id"], self._prefix)
             if sent is None:  # another lane's
                 continue
-            since_due_us = (at_ns - self._start_ns) // 1_000 - sent.due_us
+            since_due_us = latency_us(self._start_ms, at_ns) - sent.due_us
             latencies.append((since_due_us, len(value)))
             if sent.due_us >= self._warm_up_us:
                 measured.append(since_due_us)
                 if alert["arrival_time"] >= self._start_ms:
-                    arrived.append(latency_us(alert["arrival_time"], at_ns + self._epoch_ns))
+                    arrived.append(latency_us(alert["arrival_time"], at_ns))
         report = self._since_report
         histograms.record(report.latency, np.array(measured, dtype=np.int64))
         histograms.record(report.arrival, np.array(arrived, dtype=np.int64))
@@ -134,20 +125,20 @@ class Lane:
         self.take_alerts()
         self._take_slips()
         measured, self._since_report = self._since_report, SinceReport()
-        sender = self._sender
+        sending = self._sending
         return {
             "lane": self.share.lane,
             "state": self.state,
-            "error": self.error or sender.error or "",
-            "at_s": (time.monotonic_ns() - self._start_ns) / 1e9 if self._start_ns else 0.0,
-            "events": sender.events,
-            "sent": sender.sent,
-            "sent_measured": sender.sent_measured,
-            "acknowledged": sender.acknowledged,
-            "acknowledged_at_end": sender.acknowledged_at_end,
-            "ended_s": sender.ended_us / 1e6,
-            "cpu_s": sender.cpu_s if sender.ended_us else 0.0,
-            "unsent": sender.unsent,
+            "error": self.error or sending.error,
+            "at_s": (self._clock.now_ms() - self._start_ms) / 1_000 if self._start_ms else 0.0,
+            "events": sending.events,
+            "sent": sending.sent,
+            "sent_measured": sending.sent_measured,
+            "acknowledged": sending.acknowledged,
+            "acknowledged_at_end": sending.acknowledged_at_end,
+            "ended_s": sending.ended_s,
+            "cpu_s": sending.cpu_s if sending.ended_s else 0.0,
+            "unsent": sending.unsent,
             "alerts": measured.alerts,
             "latency": measured.latency.encode(),
             "arrival": measured.arrival.encode(),
@@ -156,14 +147,14 @@ class Lane:
 
     def _take_slips(self) -> None:
         slips = []
-        while self._sender.slips:
-            slips.append(self._sender.slips.popleft())
+        while self._sending.slips:
+            slips.append(self._sending.slips.popleft())
         if slips:
             # ten microseconds are precise enough, and few distinct values are fast to record
             histograms.record(self._since_report.slip, np.concatenate(slips) // 10 * 10)
 
     def stop(self) -> None:
         """Stop the threads and the tape; returns at once."""
-        self._sender.thread.stop()
+        self._sending.stop()
         self._watch.stop()
         self._tape.stop()

@@ -31,26 +31,32 @@ END = "end"
 class Segment:
     """Encoded transactions in order of intended times, memory-mapped."""
 
-    due_us: npt.NDArray[np.int64]
-    """Intended times, microseconds from the start."""
+    topic: str
+    at: npt.NDArray[np.float64]
+    """Intended times, ms from the start, to the microsecond."""
     keys: pa.BinaryArray
     values: pa.BinaryArray
 
     def __len__(self) -> int:
-        return len(self.due_us)
+        return len(self.at)
+
+    def columns(self, start: int, end: int) -> tuple[list[bytes | None], list[bytes]]:
+        """Return the values and the keys of the transactions from `start` to before `end`."""
+        values, keys = (column.slice(start, end - start) for column in (self.values, self.keys))
+        return values.to_pylist(), keys.to_pylist()
 
     @classmethod
-    def of(cls, table: pa.Table) -> "Segment":
+    def of(cls, topic: str, table: pa.Table) -> "Segment":
         """Create a segment from the rows of a table (`transactions.SCHEMA`)."""
         due, keys, values = (table.column(name).combine_chunks() for name in table.column_names)
-        return cls(due.to_numpy(), keys, values)
+        return cls(topic, due.to_numpy() / 1_000, keys, values)
 
 
 class Tape:
     """The directory of segments of one lane, a worker's share of a run, and the process that fills it."""
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
+    def __init__(self, directory: Path, topic: str) -> None:
+        self.directory, self._topic = directory, topic
         self._writer: Child | None = None
         self._log = directory.with_suffix(".log")
 
@@ -99,7 +105,7 @@ class Tape:
                 if not wait():
                     return
             with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
-                yield Segment.of(reader.read_all())
+                yield Segment.of(self._topic, reader.read_all())
             path.unlink(missing_ok=True)
             number += 1
 

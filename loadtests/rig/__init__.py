@@ -1,1 +1,1 @@
-"""Parts that all measuring tools share: the watch of alerts, histograms of latency, native threads."""
+"""Parts that all tools share: sender and pace of a load, watch of alerts, histograms, native threads."""

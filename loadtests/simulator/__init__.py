@@ -1,1 +1,1 @@
-"""Simulator: world -> scenarios -> transactions -> disturbances -> encode -> kafka_feed or parquet."""
+"""Simulator: world -> scenarios -> transactions -> disturbances -> encode -> rig.send or parquet."""

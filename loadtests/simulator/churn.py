@@ -1,6 +1,7 @@
 """Profile changes during a stream: blocks, limits, risk tiers, opened and closed accounts."""
 
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +11,6 @@ import numpy as np
 import psycopg
 
 from loadtests.simulator import profiles
-from loadtests.simulator.pacing import Clock, Pace, SystemClock
 from loadtests.simulator.profiles import COLUMNS
 from loadtests.simulator.randomness import generator
 from loadtests.simulator.scenarios import STOLEN, Campaigns, FraudMix
@@ -141,19 +141,14 @@ class ProfileChurn:
 class ProfileFeed:
     """Thread that applies changes to Postgres at their times."""
 
-    def __init__(
-        self, dsn: str, churn: ProfileChurn, pace: Pace | None = None, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, dsn: str, churn: ProfileChurn) -> None:
         """Prepare the thread.
 
         Args:
             dsn: libpq URI or keywords.
-            churn: the changes.
-            pace: mapping of simulated to real time; default `Pace.live()`.
-            clock: default: the system clock.
+            churn: the changes, whose times are real ones.
         """
         self._dsn, self._churn = dsn, churn
-        self._pace, self._clock = pace or Pace.live(), clock or SystemClock()
         self._stopped = threading.Event()
         self._fault: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="profile-feed", daemon=True)
@@ -184,11 +179,7 @@ class ProfileFeed:
         try:
             with psycopg.connect(self._dsn, autocommit=True) as connection:
                 for change in self._churn.changes():
-                    while (wait := self._pace.seconds_until(change.at_ms, self._clock.now_ms())) > 0:
-                        if self._stopped.is_set():
-                            return
-                        self._clock.wait(wait, self._stopped)
-                    if self._stopped.is_set():
+                    if self._stopped.wait(max(0.0, change.at_ms / 1_000 - time.time())):
                         return
                     connection.execute(change.sql, change.values)
                     self.applied += 1

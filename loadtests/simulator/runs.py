@@ -12,12 +12,12 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from feature_store.errors import FraudError
-from loadtests.simulator import parquet
+from loadtests.rig.pace import Pace
+from loadtests.rig.send import Sender
+from loadtests.simulator import destination, parquet
 from loadtests.simulator.chargebacks import Chargebacks
 from loadtests.simulator.churn import ProfileChurn, ProfileFeed
 from loadtests.simulator.disturbances import Disturbances
-from loadtests.simulator.kafka_feed import KafkaFeed
-from loadtests.simulator.pacing import Pace
 from loadtests.simulator.profiles import ProfileLoader
 from loadtests.simulator.replay import Replay
 from loadtests.simulator.scenarios import FraudMix
@@ -26,6 +26,7 @@ from loadtests.simulator.timeline import Records, timeline
 from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
 from streaming_job.contracts.topics import Topics
+from streaming_job.log.clients import Address
 
 _out = Console(highlight=False, soft_wrap=True)
 _err = Console(stderr=True, highlight=False)
@@ -85,6 +86,7 @@ def to_file(traffic: Traffic, start_ms: int, path: Path, limits: Limits) -> None
         task = bar.add_task(f"writing {path}", total=total)
         batches = tally.watch(stream.blocks(events=limits.events, until_ms=until_ms))
         rows, left_out = parquet.write(batches, path, lambda n: bar.advance(task, n))
+    tally.finish(rows + left_out)
     _out.print(
         f"wrote {rows:,} transactions to {path}; left out {left_out:,} malformed ones, which fit no columns"
     )
@@ -100,10 +102,10 @@ def live(
     profile_changes_per_s: float,
 ) -> None:
     """Send transactions and labels in real time; given Postgres, load profiles first, then change some."""
-    feed, settings = _feed(servers)
+    sender, settings = _sender(servers)
     world = traffic.world()
     _load(world, postgres_dsn)
-    start_ms = int(time.time() * 1_000)
+    start_ms = int(sender.clock.now_ms())
     changing = None
     if postgres_dsn is not None:
         churn = ProfileChurn(
@@ -111,7 +113,7 @@ def live(
         )
         changing = ProfileFeed(postgres_dsn, churn)
     stream = traffic.stream(world, start_ms)
-    _simulate(stream, feed, settings, Pace.live(), limits, chargeback_delay_ms, changing)
+    _simulate(stream, sender, settings, Pace.live(), limits, chargeback_delay_ms, changing)
 
 
 def backlog(
@@ -120,30 +122,30 @@ def backlog(
     """Send the transactions and labels of a period that ends now, as fast as possible."""
     if limits.events is None:
         raise FraudError("--speed max needs --events, the number of transactions to send")
-    feed, settings = _feed(servers)
+    sender, settings = _sender(servers)
     world = traffic.world()
     _load(world, postgres_dsn)
     # event times in the future would be refused
     start_ms = int((time.time() - limits.events / traffic.rate) * 1_000)
-    pace = Pace(0.0, 0.0, float("inf"))
-    _simulate(traffic.stream(world, start_ms), feed, settings, pace, limits, chargeback_delay_ms, None)
+    stream = traffic.stream(world, start_ms)
+    _simulate(stream, sender, settings, Pace.at_once(), limits, chargeback_delay_ms, None)
 
 
 def replay(servers: str, source: Replay, speed: float, limits: Limits, chargeback_delay_ms: int) -> None:
     """Send a file with its own timestamps, and each label `chargeback_delay_ms` after its transaction."""
-    feed, settings = _feed(servers, archived_ms=source.first_ms)
+    sender, settings = _sender(servers, archive_from_ms=source.first_ms)
     labels = Chargebacks(delay_ms=chargeback_delay_ms)
     records = timeline(source.batches(limits.events), labels, settings.topics, drain=True)
-    pace = Pace(time.time() * 1_000, source.first_ms, speed)
+    pace = Pace(sender.clock.now_ms(), source.first_ms, speed)
     events = min(limits.events or source.rows, source.rows)
-    _send(feed, settings, records, pace, Limits(limits.seconds, events), None)
+    _send(sender, settings, records, pace, Limits(limits.seconds, events), None)
 
 
-def _feed(servers: str, *, archived_ms: int | None = None) -> tuple[KafkaFeed, FeedSettings]:
+def _sender(servers: str, *, archive_from_ms: int | None = None) -> tuple[Sender, FeedSettings]:
     settings = FeedSettings()
-    feed = KafkaFeed(servers, kafka=settings.kafka, archive=archived_ms is not None)
-    feed.check_topics([settings.topics.transactions, settings.topics.chargebacks], archived_ms)
-    return feed, settings
+    brokers = Address(servers, settings.kafka)
+    destination.check(brokers, [settings.topics.transactions, settings.topics.chargebacks], archive_from_ms)
+    return Sender(brokers, stamped=archive_from_ms is not None), settings
 
 
 def _load(world: World, postgres_dsn: str | None) -> None:
@@ -155,7 +157,7 @@ def _load(world: World, postgres_dsn: str | None) -> None:
 
 def _simulate(
     stream: Stream,
-    feed: KafkaFeed,
+    sender: Sender,
     settings: FeedSettings,
     pace: Pace,
     limits: Limits,
@@ -168,23 +170,23 @@ def _simulate(
     tally = Tally()
     batches = tally.watch(stream.blocks(events=limits.events))
     records = timeline(batches, labels, settings.topics, drain=False)
-    _send(feed, settings, records, pace, limits, changing)
-    tally.finish(feed.sent[settings.topics.transactions])
+    _send(sender, settings, records, pace, limits, changing)
+    tally.finish(sender.sent[settings.topics.transactions])
     _print_tally(tally)
 
 
 def _send(
-    feed: KafkaFeed,
+    sender: Sender,
     settings: FeedSettings,
     records: Iterable[Records],
     pace: Pace,
     limits: Limits,
     changing: ProfileFeed | None,
 ) -> None:
-    """Run a feed until it ends, its time is over, or SIGINT or SIGTERM arrives, with a progress line."""
+    """Send until the records end, its time is over, or SIGINT or SIGTERM arrives, with a progress line."""
     started = time.monotonic()
     handlers = {
-        number: signal.signal(number, lambda *_: feed.stop()) for number in (signal.SIGINT, signal.SIGTERM)
+        number: signal.signal(number, lambda *_: sender.stop()) for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
         if changing is not None:
@@ -192,15 +194,15 @@ def _send(
         with _progress() as bar:
             task = bar.add_task("sending", total=limits.events)
 
-            def show(feed: KafkaFeed) -> None:
-                behind = f", {feed.behind_ms / 1_000:.1f} s behind" if feed.behind_ms > 1_000 else ""
-                bar.update(
-                    task, completed=feed.sent[settings.topics.transactions], description=f"sending{behind}"
-                )
+            def show() -> None:
+                behind = f", {sender.slip_ms / 1_000:.1f} s behind" if sender.slip_ms > 1_000 else ""
+                sent = sender.sent[settings.topics.transactions]
+                bar.update(task, completed=sent, description=f"sending{behind}")
                 if changing is not None:
                     changing.check()
 
-            sent = feed.run(records, pace, for_s=limits.seconds, progress=show)
+            until_ms = sender.clock.now_ms() + 1_000 * (limits.seconds or float("inf"))
+            sent = sender.send(records, pace, until_ms=until_ms, meanwhile=show)
         if changing is not None:
             changing.stop()
     finally:

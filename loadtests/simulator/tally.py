@@ -1,34 +1,39 @@
 """Counts of the sent transactions by scenario and disturbance."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from loadtests.rig.send import AHEAD
 from loadtests.simulator.batch import EventBatch
 from loadtests.simulator.disturbances import NAMES
 from loadtests.simulator.scenarios import SCENARIOS
+
+NEWEST = AHEAD + 2
+"""Batches that may be under way: those made ahead, the one being sent, and the one requested."""
 
 
 class Tally:
     """Counter of the transactions in the batches that pass through it."""
 
     def __init__(self) -> None:
-        self._whole = 0
         self._scenarios: Counter[str] = Counter()
         self._disturbances: Counter[str] = Counter()
-        self._last: EventBatch | None = None
+        self._newest: deque[EventBatch] = deque()
+        """The batches that may not have been sent; those before them have been."""
+        self._added = 0
 
     def watch(self, batches: Iterable[EventBatch]) -> Iterator[EventBatch]:
-        """Yield the same batches; each counts as sent when the next one is requested."""
+        """Yield the same batches; a batch counts as sent when the NEWEST-th one after it is requested."""
         for batch in batches:
-            self._last = batch
+            self._newest.append(batch)
             yield batch
-            self._add(batch)
-            self._last = None
+            if len(self._newest) > NEWEST:
+                self._add(self._newest.popleft())
 
     def _add(self, batch: EventBatch) -> None:
-        self._whole += len(batch)
+        self._added += len(batch)
         for counter, names, codes in (
             (self._scenarios, SCENARIOS, batch.scenario),
             (self._disturbances, NAMES, batch.disturbance),
@@ -39,14 +44,13 @@ class Tally:
             )
 
     def finish(self, sent: int) -> None:
-        """Count the part of the last batch that was sent before a stop.
+        """Count the newest batches as far as they were sent before a stop.
 
         Args:
             sent: number of all sent transactions.
         """
-        if self._last is not None:
-            self._add(self._last.take(slice(0, sent - self._whole)))
-            self._last = None
+        while self._newest:
+            self._add(self._newest.popleft().take(slice(0, max(0, sent - self._added))))
 
     def lines(self) -> list[str]:
         """Return a text line on fraud and one on disturbances."""

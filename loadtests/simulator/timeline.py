@@ -1,6 +1,6 @@
 """Transactions and chargebacks as one sequence, in order of arrival."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,11 +19,15 @@ class Records:
     topic: str
     at: npt.NDArray[np.int64]
     """Arrivals, ms since 1970-01-01 UTC, ascending."""
-    keys: list[bytes]
-    values: list[bytes | None]
+    keys: Sequence[bytes]
+    values: Sequence[bytes | None]
 
     def __len__(self) -> int:
         return len(self.at)
+
+    def columns(self, start: int, end: int) -> tuple[Sequence[bytes | None], Sequence[bytes]]:
+        """Return the values and the keys of the records from `start` to before `end`."""
+        return self.values[start:end], self.keys[start:end]
 
     def cut(self, start: int, end: int) -> "Records":
         """Return the records from `start` to before `end`."""

@@ -19,9 +19,9 @@ from loadtests.faults.job_process import JobProcess
 from loadtests.locust_run import identity
 from loadtests.locust_run.launch import LocustProcesses
 from loadtests.locust_run.result import HISTOGRAMS
-from loadtests.locust_run.sender import INTENDED_AT
 from loadtests.locust_run.verdict import Audit, failures
 from loadtests.rig import histograms
+from loadtests.rig.send import INTENDED_AT
 from models import loading
 from streaming_job.contracts.topic import Component
 

@@ -17,9 +17,9 @@ from feature_store.training.merchant_reports import Undated
 from feature_store.training.transaction_files import TransactionFiles
 from loadtests.audit.topic_log import TopicLog
 from loadtests.faults.installation import Installation
+from loadtests.rig.pace import Pace
+from loadtests.rig.send import Sender
 from loadtests.simulator.chargebacks import Chargebacks
-from loadtests.simulator.kafka_feed import KafkaFeed
-from loadtests.simulator.pacing import Pace
 from loadtests.simulator.replay import Replay
 from loadtests.simulator.rollouts import publish
 from loadtests.simulator.timeline import timeline
@@ -32,6 +32,7 @@ from models.policy import Policy
 from models.registry import ModelRef
 from models.rollouts.events import installation
 from models.rounding import rounded
+from streaming_job.log.clients import Address
 
 pytestmark = [pytest.mark.integration, only_thorough, pytest.mark.timeout(1_800)]
 
@@ -62,9 +63,9 @@ def send(installed: Installation, replay: Replay, until_ms: int) -> int:
     arrivals = np.concatenate([batch.arrival for batch in replay.batches()])
     rows = int(np.searchsorted(arrivals, until_ms))
     topics = installed.topics
-    feed = KafkaFeed(installed.stack.bootstrap_servers, archive=True)
+    sender = Sender(Address(installed.stack.bootstrap_servers), stamped=True)
     records = timeline(replay.batches(rows), Chargebacks(delay_ms=DELAY_MS), topics, drain=False)
-    sent = feed.run(records, Pace(0.0, 0.0, float("inf")))
+    sent = sender.send(records, Pace.at_once())
     assert sent[topics.chargebacks] > 1_000
     return rows
 

@@ -21,9 +21,9 @@ def test_parts_are_sent_one_after_another_at_their_rates(
 ) -> None:
     installed = Installation(stack, topic_names(), tmp_path)
     past = History(installed, 30_000)
-    heard = []
+    heard: list[int] = []
     begun = time.monotonic()
-    past.send(10_000, per_second=5_000, meanwhile=lambda feed: heard.append(feed.sent.total()))
+    past.send(10_000, per_second=5_000, meanwhile=heard.append)
     took_s = time.monotonic() - begun
     slow = installed.read(installed.topics.transactions)
     past.send(20_000, at_once=True)

@@ -24,12 +24,12 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from deploy.local import topics as stack_topics
 from deploy.local.stack import Endpoints
 from feature_store.catalogue import DAY_MS
-from loadtests.simulator import kafka_feed
+from loadtests.rig.pace import Pace
+from loadtests.rig.send import Sender, SendError
+from loadtests.simulator import destination
 from loadtests.simulator.chargebacks import Chargebacks
 from loadtests.simulator.churn import Change, ProfileChurn, ProfileFeed
 from loadtests.simulator.disturbances import Disturbances
-from loadtests.simulator.kafka_feed import FeedError, KafkaFeed
-from loadtests.simulator.pacing import Pace
 from loadtests.simulator.profiles import COLUMNS, ProfileError, ProfileLoader, profiles
 from loadtests.simulator.replay import Replay
 from loadtests.simulator.scenarios import FraudMix
@@ -37,10 +37,10 @@ from loadtests.simulator.timeline import Records, timeline
 from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
 from streaming_job.contracts.topics import Topics
+from streaming_job.log.clients import Address
 
 pytestmark = pytest.mark.integration
 
-AT_ONCE = Pace(0.0, 0.0, float("inf"))
 HEAVY = Disturbances(late=0.02, out_of_order=0.02, future=0.01, malformed=0.05, duplicated=0.05)
 
 
@@ -98,9 +98,11 @@ def test_every_record_arrives_as_it_was_encoded_in_order_of_its_card(
 ) -> None:
     stream = Stream(world, 5_000.0, int(time.time() * 1_000), fraud=FraudMix(share=0.05), disturbances=HEAVY)
     labels = Chargebacks(1, delay_ms=500)
-    feed = KafkaFeed(stack.bootstrap_servers)
-    feed.check_topics([names.transactions, names.chargebacks])
-    sent = feed.run(timeline(stream.blocks(events=20_000), labels, names, drain=True), AT_ONCE)
+    brokers = Address(stack.bootstrap_servers)
+    destination.check(brokers, [names.transactions, names.chargebacks])
+    sent = Sender(brokers).send(
+        timeline(stream.blocks(events=20_000), labels, names, drain=True), Pace.at_once()
+    )
     wanted = [pair for batch in stream.blocks(events=20_000) for pair in zip(*batch.encode(), strict=True)]
     records = read(stack.bootstrap_servers, names.transactions)
     assert sent[names.transactions] == len(records) == 20_000
@@ -111,8 +113,9 @@ def test_every_record_arrives_as_it_was_encoded_in_order_of_its_card(
 def test_live_records_arrive_at_their_time(stack: Endpoints, names: Topics, world: World) -> None:
     start_ms = int(time.time() * 1_000)
     stream = Stream(world, 1_000.0, start_ms, disturbances=Disturbances.none())
-    feed = KafkaFeed(stack.bootstrap_servers)
-    feed.run(timeline(stream.blocks(until_ms=start_ms + 4_000), None, names, drain=False))
+    Sender(Address(stack.bootstrap_servers)).send(
+        timeline(stream.blocks(until_ms=start_ms + 4_000), None, names, drain=False)
+    )
     records = read(stack.bootstrap_servers, names.transactions)
     lags = np.array([m.timestamp()[1] - orjson.loads(m.value())["event_time"] for m in records])
     assert len(records) == pytest.approx(4_000, rel=0.05)
@@ -124,9 +127,9 @@ def test_live_records_arrive_at_their_time(stack: Endpoints, names: Topics, worl
 def test_a_full_queue_slows_the_feed_down_and_loses_nothing(
     stack: Endpoints, names: Topics, world: World
 ) -> None:
-    feed = KafkaFeed(stack.bootstrap_servers, kafka={"queue.buffering.max.messages": "50"})
+    sender = Sender(Address(stack.bootstrap_servers, {"queue.buffering.max.messages": "50"}))
     stream = Stream(world, 500.0, 0)
-    sent = feed.run(timeline(stream.blocks(events=5_000), None, names, drain=False), AT_ONCE)
+    sent = sender.send(timeline(stream.blocks(events=5_000), None, names, drain=False), Pace.at_once())
     assert sent[names.transactions] == len(read(stack.bootstrap_servers, names.transactions)) == 5_000
 
 
@@ -143,9 +146,14 @@ def test_a_feed_with_a_transactional_id_is_seen_whole_or_not_at_all(
         return [sum(reader.get_watermark_offsets(p, timeout=20)[1] for p in partitions) for reader in readers]
 
     result = []
-    feed = KafkaFeed(stack.bootstrap_servers, kafka={"transactional.id": names.transactions})
-    records = timeline(Stream(world, 500.0, 0).blocks(events=20_000), None, names, drain=False)
-    feed.run(records, AT_ONCE, progress=lambda _feed: result.append(ends()))
+
+    def observed() -> Iterator[Records]:
+        for part in timeline(Stream(world, 500.0, 0).blocks(events=20_000), None, names, drain=False):
+            yield part
+            result.append(ends())
+
+    brokers = Address(stack.bootstrap_servers, {"transactional.id": names.transactions})
+    Sender(brokers).send(observed(), Pace.at_once())
     there, committed = zip(*result, strict=True)
     assert max(there) > 1_000
     assert max(committed) == 0
@@ -158,9 +166,9 @@ def test_a_feed_with_a_transactional_id_is_seen_whole_or_not_at_all(
 def test_a_stop_from_another_thread_flushes_and_returns(
     stack: Endpoints, names: Topics, world: World, wait_for: Callable[..., object]
 ) -> None:
-    feed = KafkaFeed(stack.bootstrap_servers)
+    feed = Sender(Address(stack.bootstrap_servers))
     stream = Stream(world, 500.0, int(time.time() * 1_000))
-    thread = threading.Thread(target=feed.run, args=[timeline(stream.blocks(), None, names, drain=False)])
+    thread = threading.Thread(target=feed.send, args=[timeline(stream.blocks(), None, names, drain=False)])
     thread.start()
     wait_for(lambda: feed.sent.total() > 100, what="the feed to start")
     feed.stop()
@@ -173,7 +181,7 @@ def refusal_of(action: Callable[[], object]) -> str:
     """The error's text; '' if none comes yet: a broker acknowledges a setting before it applies it."""
     try:
         action()
-    except FeedError as error:
+    except SendError as error:
         return str(error)
     return ""
 
@@ -188,7 +196,7 @@ def test_a_record_that_the_broker_refuses_ends_the_feed(
 
     def feed() -> None:
         records = timeline(Stream(world, 500.0, 0).blocks(events=1_000), None, names, drain=False)
-        KafkaFeed(stack.bootstrap_servers).run(records, AT_ONCE)
+        Sender(Address(stack.bootstrap_servers)).send(records, Pace.at_once())
 
     refusal = wait_for(lambda: refusal_of(feed), what="the refusal")
     assert "was not delivered" in str(refusal)
@@ -197,11 +205,11 @@ def test_a_record_that_the_broker_refuses_ends_the_feed(
 def test_missing_topics_and_missing_brokers_are_named(
     stack: Endpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_feed, "ANSWER_S", 3.0)
-    with pytest.raises(FeedError, match="topic nowhere does not exist"):
-        KafkaFeed(stack.bootstrap_servers).check_topics(["nowhere"])
-    with pytest.raises(FeedError, match=r"no Kafka at 127\.0\.0\.1:1 "):
-        KafkaFeed("127.0.0.1:1").check_topics(["transactions"])
+    monkeypatch.setattr(destination, "ANSWER_S", 3.0)
+    with pytest.raises(SendError, match="topic nowhere does not exist"):
+        destination.check(Address(stack.bootstrap_servers), ["nowhere"])
+    with pytest.raises(SendError, match=r"no Kafka at 127\.0\.0\.1:1 "):
+        destination.check(Address("127.0.0.1:1"), ["transactions"])
 
 
 def test_a_replay_keeps_the_files_times_and_order(stack: Endpoints, archive: Topics, tmp_path: Path) -> None:
@@ -217,9 +225,11 @@ def test_a_replay_keeps_the_files_times_and_order(stack: Endpoints, archive: Top
     }
     pq.write_table(pa.table(columns), tmp_path / "h.parquet")
     source = Replay(tmp_path / "h.parquet")
-    feed = KafkaFeed(stack.bootstrap_servers, archive=True)
-    feed.check_topics([archive.transactions, archive.chargebacks], source.first_ms)
-    sent = feed.run(timeline(source.batches(), Chargebacks(), archive, drain=True), AT_ONCE)
+    brokers = Address(stack.bootstrap_servers)
+    destination.check(brokers, [archive.transactions, archive.chargebacks], source.first_ms)
+    sent = Sender(brokers, stamped=True).send(
+        timeline(source.batches(), Chargebacks(), archive, drain=True), Pace.at_once()
+    )
     records = read(stack.bootstrap_servers, archive.transactions)
     assert sent[archive.transactions] == len(records) == n
     for partition in (0, 1):
@@ -237,18 +247,18 @@ def test_a_replay_keeps_the_files_times_and_order(stack: Endpoints, archive: Top
 def test_a_replay_needs_topics_with_producer_timestamps(
     stack: Endpoints, names: Topics, archive: Topics, wait_for: Callable[..., object]
 ) -> None:
-    feed = KafkaFeed(stack.bootstrap_servers, archive=True)
-    with pytest.raises(FeedError, match="stamped by the broker"):
-        feed.check_topics([names.transactions])
+    brokers = Address(stack.bootstrap_servers)
+    with pytest.raises(SendError, match="stamped by the broker"):
+        destination.check(brokers, [names.transactions], int(time.time() * 1_000))
     entry = ConfigEntry("retention.ms", "604800000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, archive.transactions, incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
     admin.incremental_alter_configs([resource])[resource].result(timeout=30)
     old = int(datetime(2018, 4, 1).timestamp() * 1_000)
-    check = partial(feed.check_topics, [archive.transactions], old)
+    check = partial(destination.check, brokers, [archive.transactions], old)
     refusal = wait_for(lambda: refusal_of(check), what="the refusal")
     assert "would delete the replay's oldest records" in str(refusal)
-    feed.check_topics([archive.transactions], int(time.time() * 1_000))
+    destination.check(brokers, [archive.transactions], int(time.time() * 1_000))
 
 
 @pytest.fixture
@@ -367,5 +377,5 @@ def test_the_command_streams_until_ctrl_c_and_counts(
 def test_records_of_one_millisecond_keep_their_order(stack: Endpoints, names: Topics) -> None:
     values: list[bytes | None] = [str(i).encode() for i in range(5_000)]
     records = Records(names.transactions, np.zeros(5_000, dtype=np.int64), [b"one-card"] * 5_000, values)
-    KafkaFeed(stack.bootstrap_servers).run([records], AT_ONCE)
+    Sender(Address(stack.bootstrap_servers)).send([records], Pace.at_once())
     assert [m.value() for m in read(stack.bootstrap_servers, names.transactions)] == values

@@ -63,18 +63,19 @@ def test_a_replay_keeps_its_spacing_divided_by_the_speed(tmp_path: Path) -> None
 def test_a_tape_returns_what_was_written_and_is_deleted(tmp_path: Path) -> None:
     share = Share(5, 0, 1)
     tape_writer.write(tmp_path, encoded(PLAN, share, BASE))
-    result = tape.Tape(tmp_path)
+    result = tape.Tape(tmp_path, "transactions")
     assert result.is_ready()
     assert result.events() == events_of(PLAN, share)
     due, keys = [], []
     for segment in result.segments(lambda: False):
-        due += segment.due_us.tolist()
-        keys += segment.keys.to_pylist()
+        due += (segment.at * 1_000).round().astype(int).tolist()
+        keys += segment.columns(0, len(segment))[1]
+        assert segment.topic == "transactions"
     assert list(zip(due, keys, strict=True)) == [(due, key) for due, key, _ in rows(PLAN, share)]
     assert not list(tmp_path.glob("*.arrow"))
 
 
 def test_a_tape_without_its_next_piece_ends_at_the_deadline(tmp_path: Path) -> None:
     asked = iter([True, True, False])
-    assert list(tape.Tape(tmp_path).segments(lambda: next(asked))) == []
+    assert list(tape.Tape(tmp_path, "transactions").segments(lambda: next(asked))) == []
     assert next(asked, None) is None
