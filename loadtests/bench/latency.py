@@ -39,8 +39,7 @@ def measure(rig: Rig, live: Live, say: Say) -> Iterator[Result]:
         FraudError: the simulator does not start, the job ended or makes no progress, or no alert was
         received.
     """
-    rig.start_job()
-    rig.catch_up(say)
+    rig.start_warm_job(say)
     watch = AlertWatch(Address(rig.installed.stack.bootstrap_servers), rig.installed.topics.fraud_alerts)
     watch.start()
     usage = JobUsage(rig.job.pid)

@@ -21,7 +21,7 @@ from deploy.local.state import ALL, Service
 from deploy.local.waiting import Patience
 from feature_store.errors import FraudError
 from loadtests.bench.history import SPAN_S
-from loadtests.faults.installation import POLL_S, Installation
+from loadtests.faults.installation import POLL_S, UNDISTURBED, Installation
 from loadtests.faults.job_process import PATIENCE_S, JobProcess
 from loadtests.simulator.profiles import ProfileLoader
 from loadtests.simulator.rollouts import publish
@@ -36,6 +36,8 @@ PAST_S = 3_600.0
 """Minimal length of the training history in event time, seconds; FEWEST_CARDS takes precedence."""
 FEWEST_CARDS = 200
 """Minimal number of cards in the training history."""
+BURST = 2_000
+"""Transactions of a burst that lets a job compile its kernels."""
 ACTOR = "fraud bench"
 FEED_TIMEOUT_S = 60.0
 """Time limit for the simulator's first transactions and for its end, seconds."""
@@ -104,6 +106,23 @@ class Rig:
     def start_job(self) -> None:
         """Start the job; `catch_up` waits for it."""
         self._job = self.installed.start()
+
+    def start_warm_job(self, say: Say) -> None:
+        """Start the job, and let it decide two bursts of transactions, so that its kernels are compiled.
+
+        Where no job of this release has run yet, each group compiles about 30 of them for the first
+        transactions, which takes both cores for half a minute: as long as a load test's warm-up. The second
+        burst is decided only after the first one's delta has been written, which compiles the rest.
+
+        Raises:
+            FaultError: it ended, or makes no progress.
+        """
+        self.start_job()
+        self.catch_up(say)
+        for _ in range(2):
+            say(f"deciding {BURST:,} transactions, so that nothing is compiled later")
+            self.installed.send(BURST, **UNDISTURBED)
+            self.catch_up(say)
 
     def stop_job(self) -> None:
         """Stop the job gracefully."""

@@ -78,8 +78,7 @@ def measure(rig: Rig, requests: RequestLoad, say: Say) -> Iterator[Figure]:
         FraudError: the job ended, a request to the sidecar failed, or no alert was received in the stretches
             of one kind.
     """
-    rig.start_job()
-    rig.catch_up(say)
+    rig.start_warm_job(say)
     watch = AlertWatch(Address(rig.installed.stack.bootstrap_servers), rig.installed.topics.fraud_alerts)
     watch.start()
     latencies_ms: dict[str, list[float]] = {path: [] for path in PATHS}

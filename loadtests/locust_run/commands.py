@@ -136,7 +136,7 @@ def run(
         plan = replace(plan, sidecar=target.sidecar if sidecar_users else "")
         result = launch.run(plan, target.settings, workers=workers, web_port=web_port, say=say)
         say("auditing")
-        audit = Audit.of(verify(target.settings)) if with_audit else None
+        audit = _audit(target) if with_audit else None
         reasons = failures(result, bounds, audit, own_topics=target.own_topics)
         _show(Report(_command(), before, result, bounds, audit, tuple(reasons)), report)
 
@@ -185,7 +185,7 @@ def find_peak(
         search = Search(plan, target, bounds, workers, say)
         peak = search.find(first, most, precision, probes)
         say("auditing")
-        audit = Audit.of(verify(target.settings)) if with_audit else None
+        audit = _audit(target) if with_audit else None
     best = search.results[peak.rate if peak.rate is not None else peak.probes[-1].rate]
     reasons = [] if peak.rate is not None else [f"no rate passed: {peak.limited_by}"]
     if audit is not None:
@@ -216,6 +216,10 @@ def _target(
     else:
         with nullcontext(targets.cluster(allow_production=allow_production, sidecar=sidecar)) as target:
             yield target
+
+
+def _audit(target: Target) -> Audit:
+    return Audit.of(verify(target.settings), target.sent_before, target.alerts_before)
 
 
 def _bounds(slip: str, backlog: str, p99: str | None) -> Bounds:

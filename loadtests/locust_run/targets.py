@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from loadtests.bench import rig as bench
 from loadtests.faults import http_servers
@@ -24,6 +24,10 @@ class Target:
     """Whether no other producer writes to the topics."""
     sidecar: str = ""
     """URL of the sidecar; empty: no sidecar."""
+    sent_before: int = 0
+    """Transactions that were sent before any load test, if no other producer writes to the topics."""
+    alerts_before: int = 0
+    """Alerts of these transactions."""
 
 
 @contextmanager
@@ -41,14 +45,15 @@ def embedded(plan: bench.Plan, say: Say, *, sidecar: bool = True) -> Iterator[Ta
     """
     with bench.rig(plan, say) as system:
         say("starting the job")
-        system.start_job()
-        system.catch_up(say)
-        settings = system.installed.settings
+        system.start_warm_job(say)
+        installed, settings = system.installed, system.installed.settings
+        alerts = len(installed.read(installed.topics.fraud_alerts))
+        target = Target(settings, own_topics=True, sent_before=installed.sent, alerts_before=alerts)
         if not sidecar:
-            yield Target(settings, own_topics=True)
+            yield target
             return
         with http_servers.sidecar(plan.data_dir / "logs" / "sidecar.log", settings.variables()) as url:
-            yield Target(settings, own_topics=True, sidecar=url.rstrip("/"))
+            yield replace(target, sidecar=url.rstrip("/"))
 
 
 def cluster(*, allow_production: bool, sidecar: str = "") -> Target:

@@ -28,9 +28,9 @@ class Audit:
     """Result of `fraud verify` on the run's topics."""
 
     events: int
-    """Number of audited transactions."""
+    """Number of audited transactions of the load test."""
     alerts: int
-    """Number of expected alerts."""
+    """Number of their expected alerts."""
     missing: int
     duplicated: int
     unexpected: int
@@ -39,12 +39,18 @@ class Audit:
     examples: tuple[str, ...] = field(default=())
 
     @classmethod
-    def of(cls, verdict: AuditResult) -> "Audit":
-        """Extract the counts of a verdict."""
+    def of(cls, verdict: AuditResult, sent_before: int = 0, alerts_before: int = 0) -> "Audit":
+        """Extract the counts of a verdict.
+
+        Args:
+            verdict: result of the audit of the whole log.
+            sent_before: transactions that were sent before the load test, which are not counted.
+            alerts_before: alerts of these transactions, which are not counted.
+        """
         report: Mapping[str, Any] = verdict.report()
         return cls(
-            events=report["events"],
-            alerts=report["alerts"],
+            events=report["events"] - sent_before,
+            alerts=report["alerts"] - alerts_before,
             missing=report["missing"],
             duplicated=report["duplicated"],
             unexpected=report["unexpected"],

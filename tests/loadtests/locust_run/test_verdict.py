@@ -1,11 +1,15 @@
+from collections import Counter
 from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 
+from loadtests.audit.findings import Findings
+from loadtests.audit.verify import AuditResult
 from loadtests.locust_run.plan import Plan
 from loadtests.locust_run.result import Result
 from loadtests.locust_run.verdict import Audit, Bounds, failures
+from loadtests.oracle import Kind
 
 pytestmark = pytest.mark.unit
 GOOD = Result(
@@ -14,6 +18,11 @@ GOOD = Result(
     backlog_at_end=100, drained_s=0.4,
 )  # fmt: skip
 CLEAN = Audit(60_000, 600, 0, 0, 0)
+
+
+def test_transactions_before_the_load_test_are_audited_but_not_counted() -> None:
+    verdict = AuditResult(Findings(), Counter({Kind.PASSED: 63_360, Kind.ALERT: 640}))
+    assert Audit.of(verdict, 4_000, 40) == CLEAN
 
 
 def test_a_good_run_passes() -> None:
