@@ -19,7 +19,7 @@ class ProgressReader(TopicFollower):
     """Progress of one job, by key group, kept up to date."""
 
     def __init__(self, settings: ServiceSettings) -> None:
-        super().__init__(settings, settings.topics.job_progress, "progress records")
+        super().__init__(settings, (settings.topics.job_progress,), "progress records")
         self._groups: dict[int, Mapping[str, Any]] = {}  # replaced, never mutated: read without a lock
         self._unreadable = 0
 
@@ -41,7 +41,7 @@ class ProgressReader(TopicFollower):
     def _begin(self, reader: Consumer) -> Sequence[TopicPartition]:
         starts = self._newest_records(reader, 0)
         # records written between the two calls are read twice, which changes nothing
-        self._keep(newest_by_group(reader, self._topic, self._settings.job_id))
+        self._keep(newest_by_group(reader, self._settings.topics.job_progress, self._settings.job_id))
         return starts
 
     def _take(self, records: Sequence[Message]) -> None:

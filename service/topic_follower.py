@@ -1,4 +1,4 @@
-"""A thread of the sidecar that follows a topic."""
+"""A thread of the sidecar that follows topics."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -18,33 +18,33 @@ OFFSETS_PER_RECORD = 2
 
 
 class TopicFollower(Background):
-    """Reads a topic's committed records, from the offsets that `_begin` returns.
+    """Reads the committed records of topics, from the offsets that `_begin` returns.
 
     While the brokers do not answer, what was read stays available; the client reconnects by itself and
-    continues. When the client gives up, the topic is deleted, or `_take` fails, reading starts again with
+    continues. When the client gives up, a topic is deleted, or `_take` fails, reading starts again with
     `_begin`.
     """
 
-    def __init__(self, settings: ServiceSettings, topic: str, what: str, wait_ms: int = 10):
+    def __init__(self, settings: ServiceSettings, topics: Sequence[str], what: str, wait_ms: int = 10):
         """Prepare the thread without connecting.
 
         Args:
             settings: brokers and job id.
-            topic: topic to read.
+            topics: topics to read.
             what: a plural noun for the records, used in the thread's name and in messages.
             wait_ms: how long the broker waits for a record before it answers that there is none.
         """
         super().__init__(f"{what}-follower")
-        self._settings, self._topic, self._what = settings, topic, what
+        self._settings, self._topics, self._what = settings, topics, what
         self._tuning = {"fetch.wait.max.ms": wait_ms}
         self._behind: set[PartitionId] | None = None
         """Partitions that have not been read to their end since the last `_begin`; None before the first."""
         self._fault: str | None = None
-        """Why the topic cannot be read now."""
+        """Why the topics cannot be read now."""
 
     @property
     def waiting_for(self) -> str | None:
-        """Why records may be missing; None if the topic has been read to its end and can be read now."""
+        """Why records may be missing; None if the topics have been read to their ends and can be read now."""
         if self.has_died:
             return f"the thread that reads {self._what} has died; restart the sidecar"
         if self._behind is None:
@@ -65,9 +65,12 @@ class TopicFollower(Background):
         Raises:
             KafkaException: no such topic, or no answer.
         """
-        bounds = topic_reader.bounds(reader, self._topic)
         back = OFFSETS_PER_RECORD * count
-        return [TopicPartition(self._topic, p, max(first, end - back)) for p, (first, end) in bounds.items()]
+        return [
+            TopicPartition(topic, partition, max(first, end - back))
+            for topic in self._topics
+            for partition, (first, end) in topic_reader.bounds(reader, topic).items()
+        ]
 
     def _take(self, records: Sequence[Message]) -> None:
         """Process new records; the list may be empty.
@@ -83,7 +86,7 @@ class TopicFollower(Background):
                 self._follow()
             except KafkaException as error:
                 if topic_reader.is_missing(error):
-                    self._fault = f"topic {self._topic} does not exist"
+                    self._fault = f"topic {' or '.join(self._topics)} does not exist"
                 else:
                     self._fault = f"{self._what} cannot be read: {describe(error)}"
                 self._stop.wait(RETRY_S)
@@ -92,7 +95,7 @@ class TopicFollower(Background):
                 self._stop.wait(RETRY_S)
 
     def _follow(self) -> None:
-        """Read until stopped; raise KafkaException if the topic is missing or the client gives up.
+        """Read until stopped; raise KafkaException if a topic is missing or the client gives up.
 
         A FraudError of `_begin` or `_take` is raised, too.
         """

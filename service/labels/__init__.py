@@ -1,1 +1,1 @@
-"""Labels over HTTP: analysts report the outcomes of transactions."""
+"""Labels: analysts report them over HTTP (`routes`); decoded with the alerts that they judge (`records`)."""

@@ -15,7 +15,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented 
     ResourceType,
 )
 
-from service.precision.errors import UnreadError
+from service.labels.errors import UnreadError
 from streaming_job.log import follow, topic_reader
 from streaming_job.log.clients import AdminClient, Consumer, describe
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from service.background import Background
-from service.precision.errors import UnreadError
+from service.labels.errors import UnreadError
 from service.precision.trial import LabelCounts, LabelledTrial
 from service.precision.trial_topics import TrialTopics
 from service.settings import ServiceSettings

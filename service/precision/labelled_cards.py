@@ -16,19 +16,13 @@ lost if its alert is read later.
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from models.guards.counts import Labelled
+from service.labels.records import Alert, Label, LabelPosition, Position, ShadowAlert
 from service.precision.trial import LabelCounts, LabelledTrial
 
-Position = tuple[int, int, int]
-"""Arrival in ms, partition and offset of a transaction."""
-LabelPosition = tuple[int, str, int]
-"""Arrival in ms, topic and offset of a label; without the partition, because a topic has all labels of a card
-in one partition."""
-Label = tuple[LabelPosition, bool]
+Said = tuple[LabelPosition, bool]
 """Position of a label, and whether it says fraud."""
 
 MOST_ALERTS = 50_000
@@ -59,7 +53,7 @@ class _Card:
     """A card's transactions on which a model alerted, and their labels."""
 
     transactions: dict[Position, _Transaction] = field(default_factory=dict)
-    labels: dict[str, Label] = field(default_factory=dict)
+    labels: dict[str, Said] = field(default_factory=dict)
     """By transaction id."""
     counted: tuple[bool | None, ...] = ()
     """For each model: whether the label by which the card is counted says fraud; None if not counted."""
@@ -97,49 +91,25 @@ class LabelledCards:
         self._cards: dict[str, _Card] = {}
         self._kept: list[tuple[Position, str]] = []
         """(position, card id) of the transactions that are kept, ascending."""
-        self._unmatched: dict[tuple[str, str], Label] = {}
+        self._unmatched: dict[tuple[str, str], Said] = {}
         """(card id, transaction id) -> label without its transaction, in the order of reading."""
         self._changed: set[str] = set()
         """Ids of the cards whose outcomes (`_Card.counted`) must be determined again."""
         self._counts: Counter[tuple[str | None, bool]] = Counter()
         """Number of cards by model (None: the champion) and by whether the label says fraud."""
 
-    def alert(self, alert: Mapping[str, Any]) -> None:
-        """Add an alert of contract alert.v1, suppressed or not; a repetition changes nothing.
-
-        Raises:
-            KeyError, TypeError, ValueError: the record breaks its contract.
-        """
-        self._transaction(alert)
-
-    def shadow_alert(self, record: Mapping[str, Any]) -> None:
-        """Add a shadow alert of contract shadow-alert.v1; a repetition changes nothing.
-
-        Raises:
-            KeyError, TypeError, ValueError: the record breaks its contract.
-        """
-        if record["rollout_id"] != self._trial.rollout_id:
-            return
-        champion, challenger = bool(record["champion"]["alerts"]), str(record["challenger"])
-        if (transaction := self._transaction(record)) is not None:
-            transaction.champion = champion
-            transaction.differing = tuple(sorted({*transaction.differing, challenger}))
-
-    def label(self, card_id: str, transaction_id: str, position: LabelPosition, fraud: bool) -> None:
-        """Add a label; the last one of a transaction counts.
-
-        Args:
-            card_id: of the transaction.
-            transaction_id: of the transaction.
-            position: of the label.
-            fraud: whether it says fraud.
-        """
-        card, label = self._cards.get(card_id), (position, fraud)
-        if card is None or not card.has(transaction_id):
-            self._keep_unmatched((card_id, transaction_id), label)
-        elif transaction_id not in card.labels or card.labels[transaction_id] < label:
-            card.labels[transaction_id] = label
-            self._changed.add(card_id)
+    def take(self, record: Alert | ShadowAlert | Label) -> None:
+        """Add a record; a repetition changes nothing, and the last label of a transaction counts."""
+        if isinstance(record, Label):
+            self._label(record)
+        elif isinstance(record, Alert):
+            self._transaction(record)
+        elif (
+            record.rollout_id == self._trial.rollout_id
+            and (transaction := self._transaction(record)) is not None
+        ):
+            transaction.champion = record.champion
+            transaction.differing = tuple(sorted({*transaction.differing, record.challenger}))
 
     def counts(self) -> LabelCounts:
         """Return the labelled cards of each model so far."""
@@ -152,11 +122,18 @@ class LabelledCards:
         )
         return LabelCounts(champion, dict(zip(self._trial.challengers, challengers, strict=True)))
 
-    def _transaction(self, record: Mapping[str, Any]) -> _Transaction | None:
+    def _label(self, label: Label) -> None:
+        card_id, transaction_id, *_ = label
+        card, said = self._cards.get(card_id), (label.position, label.fraud)
+        if card is None or not card.has(transaction_id):
+            self._keep_unmatched((card_id, transaction_id), said)
+        elif transaction_id not in card.labels or card.labels[transaction_id] < said:
+            card.labels[transaction_id] = said
+            self._changed.add(card_id)
+
+    def _transaction(self, record: Alert | ShadowAlert) -> _Transaction | None:
         """Return the record's transaction, which may be new; None if it is not kept."""
-        source = record["source"]
-        position = int(record["arrival_time"]), int(source["partition"]), int(source["offset"])
-        card_id, transaction_id = str(record["card_id"]), str(record["transaction_id"])
+        card_id, transaction_id, position, *_ = record
         card = self._cards.get(card_id)
         known = card.transactions.get(position) if card is not None else None
         if known is None:
@@ -201,7 +178,7 @@ class LabelledCards:
             del self._cards[card_id]
         self._changed.add(card_id)
 
-    def _keep_unmatched(self, key: tuple[str, str], label: Label) -> None:
+    def _keep_unmatched(self, key: tuple[str, str], label: Said) -> None:
         before = self._unmatched.pop(key, label)
         self._unmatched[key] = max(before, label)
         if len(self._unmatched) > self._most_unmatched:

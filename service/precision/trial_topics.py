@@ -5,28 +5,25 @@ Step 2  alerts   read alerts, suppressed and shadow alerts to their ends: most l
 Step 3  labels   read labels and chargebacks, too; `counts` is empty until they have been read to their ends
 """
 
-import logging
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
 
-import orjson
-from confluent_kafka import KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 from feature_store.catalogue import HOUR_MS
+from service.labels.errors import UnreadError
+from service.labels.records import Decoder
 from service.precision.completeness import PartitionRange, complete_since, ranges_since
-from service.precision.errors import UnreadError
 from service.precision.labelled_cards import LabelledCards
 from service.precision.trial import LabelCounts, LabelledTrial
 from service.settings import ServiceSettings
-from streaming_job.contracts import Contract
-from streaming_job.decode import labels
-from streaming_job.decode.strict import Rejected
 from streaming_job.log import clients, follow, topic_reader
 from streaming_job.log.clients import describe
 
-log = logging.getLogger(__name__)
+SILENCE_S = 15.0
+"""Seconds without any record after which `read_once` ends, even if a topic has not been read to its end."""
 FETCH_WAIT_MS = 200
 """How long the broker waits for a record before it answers that there is none."""
 CLOCK_SKEW_MS = HOUR_MS
@@ -49,9 +46,9 @@ class TrialTopics:
             UnreadError: the client's settings are invalid.
         """
         self._settings, self._trial, self._now_ms = settings, trial, now_ms
-        topics = settings.topics
-        self._alerts = {topics.fraud_alerts, topics.suppressed_alerts, topics.shadow_alerts}
-        self._labels = {topics.labels: Contract.LABEL, topics.chargebacks: Contract.CHARGEBACK}
+        topics, self._decoder = settings.topics, Decoder(settings.topics)
+        alerts = topics.fraud_alerts, topics.suppressed_alerts, topics.shadow_alerts
+        self._topics = *alerts, *self._decoder.labels
         self._waiting: list[TopicPartition] = []
         """Partitions of labels, paused until the alerts have been read to their ends."""
         self._cards = LabelledCards(trial)
@@ -94,9 +91,10 @@ class TrialTopics:
         except KafkaException as fault:
             raise self._unread(fault) from fault
         for message in messages:
-            self._take(message)
+            if (record := self._decoder.read(message)) is not None:
+                self._cards.take(record)
         # Step 3
-        if self._waiting and all(topic in self._labels for topic, _ in self._follower.behind):
+        if self._waiting and all(topic in self._decoder.labels for topic, _ in self._follower.behind):
             self._reader.resume(self._waiting)
             self._waiting = []
         return bool(messages)
@@ -107,7 +105,7 @@ class TrialTopics:
 
     def _parts(self) -> list[PartitionRange]:
         ranges: list[PartitionRange] = []
-        for topic in (*sorted(self._alerts), *self._labels):
+        for topic in self._topics:
             if not topic_reader.exists(self._reader, topic):
                 raise UnreadError(f"topic {topic} does not exist; create it with `fraud job topics`")
             ranges += ranges_since(self._reader, topic, self._trial.since - CLOCK_SKEW_MS)
@@ -121,33 +119,27 @@ class TrialTopics:
         # Step 2
         starts = [TopicPartition(r.topic, r.partition, r.start) for r in ranges]
         self._follower = follow.Follower(self._reader, starts)
-        self._waiting = [TopicPartition(r.topic, r.partition) for r in ranges if r.topic in self._labels]
+        self._waiting = [r for r in starts if r.topic in self._decoder.labels]
         self._reader.pause(self._waiting)
-
-    def _take(self, message: Message) -> None:
-        topic, value = message.topic() or "", message.value() or b""
-        if topic in self._labels:
-            self._take_label(message, topic)
-            return
-        try:
-            record: Mapping[str, Any] = orjson.loads(value)
-            if topic == self._settings.topics.shadow_alerts:
-                self._cards.shadow_alert(record)
-            else:
-                self._cards.alert(record)
-        except (KeyError, TypeError, ValueError) as error:
-            log.warning(
-                "%s-%s at %s is not an alert: %s", topic, message.partition(), message.offset(), error
-            )
-
-    def _take_label(self, message: Message, topic: str) -> None:
-        try:
-            label = labels.read(message.key(), message.value(), self._labels[topic])
-        except Rejected:
-            return  # a dead letter of the job
-        if label.fraud is not None:
-            position = message.timestamp()[1], topic, message.offset() or 0
-            self._cards.label(label.card_id, label.transaction_id, position, label.fraud)
 
     def _unread(self, fault: KafkaException) -> UnreadError:
         return UnreadError(f"alerts and labels of the trial cannot be read: {describe(fault)}")
+
+
+def read_once(settings: ServiceSettings, trial: LabelledTrial, now_ms: int) -> LabelCounts:
+    """Read a trial's alerts and labels to their ends; if that fails, `waiting_for` of the counts says why.
+
+    Args:
+        settings: brokers and topics.
+        trial: the trial.
+        now_ms: the time now, ms since 1970-01-01 UTC.
+    """
+    try:
+        with TrialTopics(settings, trial, now_ms) as topics:
+            deadline = time.monotonic() + SILENCE_S
+            while topics.counts().waiting_for is not None and time.monotonic() < deadline:
+                if topics.read():
+                    deadline = time.monotonic() + SILENCE_S
+            return topics.counts()
+    except UnreadError as fault:
+        return LabelCounts(waiting_for=str(fault))

@@ -24,8 +24,7 @@ class AlertFeed(TopicFollower):
         Args:
             settings: brokers and topics.
         """
-        topic = settings.topics.fraud_alerts
-        super().__init__(settings, topic, "alerts", FETCH_WAIT_MS)
+        super().__init__(settings, (settings.topics.fraud_alerts,), "alerts", FETCH_WAIT_MS)
         self._shown: Mapping[int, deque[tuple[int, bytes]]] = {}
         """Partition -> its newest alerts, each as (Kafka timestamp in ms, value)."""
 

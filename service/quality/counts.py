@@ -6,44 +6,16 @@ up by group.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from feature_store.catalogue import DAY_MS
-from streaming_job.decode.strict import MAX_TIME_MS
+from service.labels.records import Group, Kind
 
-RULE, MODEL, ROLLOUT = "rule", "model", "rollout"
 FRAUD, GENUINE, OPEN = "fraud", "genuine", "open"
 OUTCOMES = (FRAUD, GENUINE, OPEN)
-
-Group = tuple[str, str]
-"""RULE, MODEL or ROLLOUT, and a name."""
-Kind = tuple[Group, ...]
-"""All groups of an alert."""
-LabelPosition = tuple[int, int, int]
-"""Arrival of a label in ms, number of its topic, offset; without the partition, because a topic has all
-labels of a card in one partition."""
-
-
-class Alert(NamedTuple):
-    """What is counted of an alert."""
-
-    card_id: str
-    transaction_id: str
-    arrival: int
-    """Kafka timestamp of the transaction, ms."""
-    kind: Kind
-
-
-class Label(NamedTuple):
-    """A label that says fraud or genuine."""
-
-    card_id: str
-    transaction_id: str
-    position: LabelPosition
-    fraud: bool
 
 
 class Count(NamedTuple):
@@ -79,21 +51,6 @@ class Quality:
         """Return the fields of the API."""
         outcomes = {outcome: getattr(self, outcome) for outcome in OUTCOMES}
         return {"by": self.by, "name": self.name, **outcomes, "precision": self.precision}
-
-
-def alert_of(record: Mapping[str, Any]) -> Alert:
-    """Return what is counted of a record of contract alert.v1.
-
-    Raises:
-        KeyError, TypeError, ValueError: the record breaks its contract.
-    """
-    model = f"{record['model']['name']} {record['model']['version']}"
-    rules = ((RULE, str(rule)) for rule in record["rules"])
-    kind = (*rules, (MODEL, model), (ROLLOUT, str(record["rollout_id"])))
-    arrival = int(record["arrival_time"])
-    if not 0 <= arrival <= MAX_TIME_MS:
-        raise ValueError(f"arrival_time is {arrival}")
-    return Alert(str(record["card_id"]), str(record["transaction_id"]), arrival, kind)
 
 
 def day_of(at_ms: int) -> int:

@@ -7,7 +7,8 @@ id: among the 112 million alerts of 130 days at ten a second, two have the same 
 the counts depend on the records, not on their order.
 
 Each SQLite transaction (`take`) also stores the offsets up to which the topics have been read. So a sidecar
-that was killed continues where the last SQLite transaction ended, and counts nothing twice. The rows of days
+that was killed continues where the last SQLite transaction ended, and counts nothing twice. One thread reads
+the topics (`reader`); those that ask for `counts` share the database with it. The rows of days
 before the last DAYS are not counted any more; they are deleted one slice of the hashes after another, because
 an index by day would nearly double the file.
 """
@@ -20,12 +21,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import orjson
 
-from service.quality.counts import FRAUD, GENUINE, OPEN, Alert, Count, Kind, Label, day_of
-from service.quality.errors import OutcomesError
+from service.labels.errors import OutcomesError
+from service.labels.records import Alert, Kind, Label
+from service.quality.counts import FRAUD, GENUINE, OPEN, Count, day_of
+from streaming_job.log.records import PartitionId
 
 DAYS = 130
 """Days of alerts that are counted: issuers may report a fraud up to 120 days after the payment."""
@@ -53,18 +55,6 @@ SCHEMA = f"""
 """
 
 
-class Read(NamedTuple):
-    """How far a topic has been read."""
-
-    topic: str
-    topic_id: str
-    """Its id in its cluster."""
-    generation: int
-    """From `Outcomes.resume`."""
-    offsets: Mapping[int, int]
-    """Partition -> offset after the last record read; partitions without new records may be missing."""
-
-
 _Row = tuple[int, int | None, int | None, int | None, int | None, int | None]
 """Of `transactions`, without the hash. `kind` is NULL without an alert, what follows it without a label."""
 
@@ -82,8 +72,8 @@ class Outcomes:
         self._file, self._days = file, days
         self._lock = threading.Lock()
         self._database: sqlite3.Connection | None = None
-        self._generation = 0
-        """Number of times that the database was opened or emptied."""
+        self._topic_ids: Mapping[str, str] = {}
+        """Of the topics that are read, from `resume`."""
         self._kinds: dict[Kind, int] = {}
         self._newest: int | None = None
         """Day of the newest alert."""
@@ -99,46 +89,50 @@ class Outcomes:
                 self._database.close()
                 self._database = None
 
-    def resume(self, topic: str, topic_id: str, *, of_alerts: bool) -> tuple[int, dict[int, int]]:
-        """Return where to continue with a topic: generation, for `take`, and offset by partition.
+    def resume(self, topic_ids: Mapping[str, str], alerts: str) -> dict[PartitionId, int]:
+        """Return where to continue: the offset of each partition that has been read.
 
         A topic that has not been read yet, or was created again since, has no offsets. If it is the topic of
-        alerts, the alerts counted so far are those of another log: the database is emptied, and `take`
-        refuses the generation that the readers of labels have, so that they begin again, too.
+        alerts, the alerts counted so far are those of another log: the database is emptied, and the labels
+        are read again, too.
 
         Args:
-            topic: name of the topic.
-            topic_id: its id in its cluster.
-            of_alerts: whether it has the alerts.
+            topic_ids: name -> id in its cluster, of the topics of alerts and labels.
+            alerts: the topic that has the alerts.
 
         Raises:
             OutcomesError: the database cannot be used.
         """
-        with self._transaction() as database:
-            rows = database.execute(
-                "SELECT number, next FROM positions WHERE topic = ? AND topic_id = ?", (topic, topic_id)
-            ).fetchall()
-            if not rows:
+        with self._transaction(may_open=True) as database:
+            stored = database.execute("SELECT topic, topic_id, number, next FROM positions").fetchall()
+            offsets = {
+                (topic, number): offset
+                for topic, topic_id, number, offset in stored
+                if topic_ids.get(topic) == topic_id
+            }
+            if self._newest is not None and all(topic != alerts for topic, _ in offsets):
+                offsets = {}
+                for table in TABLES:
+                    database.execute(f"DELETE FROM {table}")
+                self._begin_anew(newest=None)
+            for topic in topic_ids.keys() - {topic for topic, _ in offsets}:
                 database.execute("DELETE FROM positions WHERE topic = ?", (topic,))
-                if of_alerts and self._newest is not None:
-                    for table in TABLES:
-                        database.execute(f"DELETE FROM {table}")
-                    self._begin_anew(newest=None)
-            return self._generation, dict(rows)
+            self._topic_ids = topic_ids
+            return offsets
 
-    def take(self, records: Sequence[Alert | Label], read: Read) -> None:
-        """Count records, and store how far their topic has been read, in one SQLite transaction.
+    def take(self, records: Sequence[Alert | Label], offsets: Mapping[PartitionId, int]) -> None:
+        """Count records, and store how far the topics have been read with them, in one SQLite transaction.
 
         Args:
-            records: alerts or labels; those that were taken already change nothing.
-            read: how far the topic has been read with these records.
+            records: alerts and labels; those that were taken already change nothing.
+            offsets: partition -> offset after the last record read; those without new records may be missing.
 
         Raises:
-            OutcomesError: the database cannot be used, or was emptied since `resume`; nothing was counted.
+            OutcomesError: the database cannot be used; nothing was counted. Continue with `resume`.
         """
-        if not records and not read.offsets and self._slice >= SLICES:
+        if not records and not offsets and self._slice >= SLICES:
             return
-        with self._transaction(read.generation) as database:
+        with self._transaction() as database:
             for record in records:
                 if isinstance(record, Alert):
                     self._alert(database, record)
@@ -151,7 +145,7 @@ class Outcomes:
             )
             database.executemany(
                 "INSERT OR REPLACE INTO positions VALUES (?, ?, ?, ?)",
-                ((read.topic, read.topic_id, number, offset) for number, offset in read.offsets.items()),
+                ((name, self._topic_ids[name], part, offset) for (name, part), offset in offsets.items()),
             )
             self._expire(database)
 
@@ -161,7 +155,7 @@ class Outcomes:
             try:
                 rows = self._counted()
             except sqlite3.Error:
-                return []  # the readers say why
+                return []  # the reader says why
         kinds = {
             names: tuple((by, name) for by, name in json.loads(names)) for names in {row[1] for row in rows}
         }
@@ -181,7 +175,7 @@ class Outcomes:
         return 0 if self._newest is None else self._newest - self._days + 1
 
     def _alert(self, database: sqlite3.Connection, alert: Alert) -> None:
-        day = day_of(alert.arrival)
+        day = day_of(alert.position[0])
         if day < self._first_day():
             return
         key = _hash(alert.card_id, alert.transaction_id)
@@ -250,28 +244,27 @@ class Outcomes:
 
     def _begin_anew(self, newest: int | None) -> None:
         """Make what is known of the database that of one just opened."""
-        self._generation += 1
         self._newest, self._slice = newest, 0
         self._kinds.clear()
 
     @contextmanager
-    def _transaction(self, generation: int | None = None) -> Iterator[sqlite3.Connection]:
-        """One SQLite transaction under the lock; if it fails, the database is closed and later opened again.
+    def _transaction(self, *, may_open: bool = False) -> Iterator[sqlite3.Connection]:
+        """One SQLite transaction under the lock; if it fails, the database is closed.
 
         Args:
-            generation: that of the caller, if it needs the database from which it got it.
+            may_open: whether to open a closed database.
 
         Raises:
-            OutcomesError: the database cannot be used, or has another generation.
+            OutcomesError: the database cannot be used, or is closed.
         """
         with self._lock:
             try:
-                if self._database is None:
+                if self._database is None and may_open:
                     self._database = self._open()
             except (sqlite3.Error, OSError) as fault:
                 raise self._failed(fault) from fault
-            if generation not in (None, self._generation):
-                raise OutcomesError("alerts are counted anew, because their topic or the database is new")
+            if self._database is None:
+                raise OutcomesError("the database of the live precision is closed")
             try:
                 self._changes.clear()
                 with self._database as database:

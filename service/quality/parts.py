@@ -1,4 +1,4 @@
-"""The live precision of one sidecar: threads that read alerts and labels, and their counts."""
+"""The live precision of one sidecar: the thread that reads alerts and labels, and its counts."""
 
 from pathlib import Path
 
@@ -6,9 +6,8 @@ from service.quality import counts
 from service.quality.alert_feed import AlertFeed
 from service.quality.counts import Quality
 from service.quality.outcomes import Outcomes
-from service.quality.readers import AlertReader, LabelReader
+from service.quality.reader import OutcomeReader
 from service.settings import ServiceSettings
-from streaming_job.contracts import Contract
 
 
 class QualityParts:
@@ -20,18 +19,14 @@ class QualityParts:
         Args:
             settings: brokers, topics and work directory.
         """
-        self._outcomes, topics = Outcomes(_file(settings)), settings.topics
+        self._outcomes = Outcomes(_file(settings))
         self.alerts = AlertFeed(settings)
-        self._readers = (
-            AlertReader(settings, self._outcomes),
-            LabelReader(settings, topics.labels, Contract.LABEL, self._outcomes),
-            LabelReader(settings, topics.chargebacks, Contract.CHARGEBACK, self._outcomes),
-        )
+        self._reader = OutcomeReader(settings, self._outcomes)
 
     @property
     def waiting_for(self) -> str | None:
         """Why alerts or labels may be missing; None if none are missing."""
-        return next((reader.waiting_for for reader in self._readers if reader.waiting_for), None)
+        return self._reader.waiting_for
 
     def qualities(self) -> list[Quality]:
         """Return the outcomes of each rule, model version and rollout; see `counts.qualities`."""
@@ -43,13 +38,13 @@ class QualityParts:
 
     def start(self) -> None:
         """Start the threads."""
-        for thread in (self.alerts, *self._readers):
-            thread.start()
+        self.alerts.start()
+        self._reader.start()
 
     def stop(self) -> None:
         """Stop the threads."""
-        for thread in (self.alerts, *self._readers):
-            thread.stop()
+        self.alerts.stop()
+        self._reader.stop()
         self._outcomes.close()
 
 

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 from models.rollouts.events import Event, Type
 from models.rollouts.state import TRIED, Trial
-from service.precision import reading as label_reading
+from service.precision import trial_topics
 from service.precision.trial import LabelCounts
 from service.rollouts import checks, drawing, labelling, reading
 from service.rollouts.assessment import Assessment, assess
@@ -173,7 +173,7 @@ class Desk:
         if self._labels is not None:
             return self._labels(trial)
         labelled = labelling.labelled_trial(history, trial)
-        return None if labelled is None else label_reading.read(self.settings, labelled, self._now_ms())
+        return None if labelled is None else trial_topics.read_once(self.settings, labelled, self._now_ms())
 
     def _require_evidence(self, history: History, job: Job, event: Event, labels: LabelCounts | None) -> None:
         """For a step of JUDGED, require that no guard is breached; for a canary, also that each has data.

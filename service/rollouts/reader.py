@@ -21,7 +21,7 @@ class RolloutReader(TopicFollower):
             settings: settings of the sidecar.
             set_aside: returns the records that the job does not use: offset -> a value of `contracts.Reason`.
         """
-        super().__init__(settings, settings.topics.model_rollouts, "rollouts")
+        super().__init__(settings, (settings.topics.model_rollouts,), "rollouts")
         self._set_aside = set_aside
         self._history = History()  # replaced, never mutated: read without a lock
         self._last_set_aside: dict[int, str] = {}
@@ -32,8 +32,9 @@ class RolloutReader(TopicFollower):
         return self._history
 
     def _begin(self, reader: Consumer) -> Sequence[TopicPartition]:
-        topic_reader.partitions(reader, self._topic)
-        return [TopicPartition(self._topic, 0, self._history.end)]
+        (topic,) = self._topics
+        topic_reader.partitions(reader, topic)
+        return [TopicPartition(topic, 0, self._history.end)]
 
     def _take(self, records: Sequence[Message]) -> None:
         set_aside = dict(self._set_aside())

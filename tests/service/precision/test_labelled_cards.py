@@ -2,7 +2,6 @@
 
 import random
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,6 +9,7 @@ from hypothesis import strategies as st
 from thoroughness import examples
 
 from models.guards.counts import Labelled
+from service.labels.records import Alert, Label, ShadowAlert
 from service.precision.labelled_cards import LabelledCards
 from service.precision.trial import LabelCounts, LabelledTrial
 
@@ -41,20 +41,15 @@ class Payment:
     def position(self) -> tuple[int, int, int]:
         return self.arrival, 0, self.offset
 
-    def records(self) -> list[tuple[str, dict[str, Any]]]:
+    def records(self) -> list[Alert | ShadowAlert | Label]:
         """Records of the job: the deciding model's alert, and verdicts that differ from the champion's."""
-        common = {
-            "card_id": self.card, "transaction_id": self.id, "arrival_time": self.arrival,
-            "source": {"topic": "transactions", "partition": 0, "offset": self.offset},
-        }  # fmt: skip
-        written: list[tuple[str, dict[str, Any]]] = []
+        common = self.card, self.id, self.position
+        written: list[Alert | ShadowAlert | Label] = []
         if self.verdicts[self.decided_by + 1]:
-            written.append(("alert", common))
+            written.append(Alert(*common, kind=()))
         for name, alerts in zip(CHALLENGERS, self.challengers, strict=True):
             if alerts != self.champion:
-                champion = {"alerts": self.champion}
-                own = {"rollout_id": "r2", "challenger": name, "alerts": alerts, "champion": champion}
-                written.append(("shadow", common | own))
+                written.append(ShadowAlert(*common, TRIAL.rollout_id, name, self.champion))
         return written
 
 
@@ -65,12 +60,12 @@ class LabelRecord:
     card: str
     id: str
     arrival: int
-    topic: str
+    topic: int
     offset: int
     fraud: bool
 
-    def records(self) -> list[tuple[str, "LabelRecord"]]:
-        return [("label", self)]
+    def records(self) -> list[Alert | ShadowAlert | Label]:
+        return [Label(self.card, self.id, (self.arrival, self.topic, self.offset), self.fraud)]
 
 
 @st.composite
@@ -87,7 +82,7 @@ def logs(draw: st.DrawFn) -> list[Payment | LabelRecord]:
     ]  # fmt: skip
     labels: list[Payment | LabelRecord] = [
         LabelRecord(
-            draw(cards), draw(ids), draw(st.integers(0, 5)), draw(st.sampled_from(["l", "c"])), offset,
+            draw(cards), draw(ids), draw(st.integers(0, 5)), draw(st.integers(0, 1)), offset,
             draw(flags),
         )
         for offset in range(draw(st.integers(0, 14)))
@@ -101,14 +96,8 @@ def counted(log: list[Payment | LabelRecord], order: random.Random, **limits: in
     records += order.sample(records, order.randint(0, len(records)))
     order.shuffle(records)
     cards = LabelledCards(TRIAL, **limits)
-    for kind, record in records:
-        if isinstance(record, LabelRecord):
-            position = record.arrival, record.topic, record.offset
-            cards.label(record.card, record.id, position, record.fraud)
-        elif kind == "alert":
-            cards.alert(record)
-        else:
-            cards.shadow_alert(record)
+    for record in records:
+        cards.take(record)
         if order.random() < 0.2:
             cards.counts()  # reading the counts does not change them
     return cards.counts()
@@ -162,12 +151,12 @@ def payment(card: str, offset: int, verdicts: tuple[bool, bool] = (True, True), 
 def test_a_burst_of_one_card_is_one_unit_by_its_first_label() -> None:
     burst: list[Payment | LabelRecord] = [payment("x", offset) for offset in range(20)]
     labels: list[Payment | LabelRecord] = [
-        LabelRecord("x", f"t{offset}", 1, "l", offset, offset != 3) for offset in range(3, 20)
+        LabelRecord("x", f"t{offset}", 1, 0, offset, offset != 3) for offset in range(3, 20)
     ]
     counts = counted(burst + labels, random.Random(0))
     assert counts == LabelCounts(Labelled(0, 1), {"b": Labelled(0, 1), "d": Labelled(0, 1)})
     # the label of an earlier payment arrives: now it is the card's label
-    counts = counted([*burst, *labels, LabelRecord("x", "t1", 9, "c", 0, True)], random.Random(0))
+    counts = counted([*burst, *labels, LabelRecord("x", "t1", 9, 1, 0, True)], random.Random(0))
     assert counts == LabelCounts(Labelled(1, 0), {"b": Labelled(1, 0), "d": Labelled(1, 0)})
 
 
@@ -176,7 +165,7 @@ def test_an_alert_of_one_model_alone_counts_for_that_model() -> None:
         payment("x", 0, (False, True)),  # written only as a shadow alert
         payment("y", 1, (True, False)),
         payment("z", 2, (True, False), by=0),  # the canary b decides that it is no alert
-        *(LabelRecord(card, f"t{offset}", 1, "l", offset, False) for offset, card in enumerate("xyz")),
+        *(LabelRecord(card, f"t{offset}", 1, 0, offset, False) for offset, card in enumerate("xyz")),
     ]
     counts = counted(log, random.Random(0))
     assert counts == LabelCounts(Labelled(0, 2), {"b": Labelled(0, 1), "d": Labelled(0, 2)})
@@ -185,22 +174,21 @@ def test_an_alert_of_one_model_alone_counts_for_that_model() -> None:
 def test_labels_without_alerts_are_kept_up_to_a_limit() -> None:
     cards = LabelledCards(TRIAL, most_unmatched=2)
     for number in range(4):
-        cards.label(f"c{number}", f"t{number}", (number, "l", number), True)
+        cards.take(Label(f"c{number}", f"t{number}", (number, 0, number), fraud=True))
     for number in range(4):
-        for kind, record in payment(f"c{number}", number).records():
-            assert kind == "alert"
-            cards.alert(record)
+        (alert,) = payment(f"c{number}", number).records()
+        cards.take(alert)
     assert cards.counts().champion == Labelled(2, 0)
     # labels of transactions whose alert is kept are never dropped
     for number in range(50):
-        cards.label("other", f"t{number}", (number, "l", number), True)
+        cards.take(Label("other", f"t{number}", (number, 0, number), fraud=True))
     assert cards.counts().champion == Labelled(2, 0)
 
 
 def test_shadow_alerts_of_another_rollout_are_not_counted() -> None:
     cards = LabelledCards(TRIAL)
-    for kind, record in payment("x", 0, (False, True)).records():
-        assert kind == "shadow"
-        cards.shadow_alert(record | {"rollout_id": "r1"})
-    cards.label("x", "t0", (1, "l", 1), False)
+    for record in payment("x", 0, (False, True)).records():
+        assert isinstance(record, ShadowAlert)
+        cards.take(record._replace(rollout_id="r1"))
+    cards.take(Label("x", "t0", (1, 0, 1), fraud=False))
     assert cards.counts().challengers["b"] == Labelled()

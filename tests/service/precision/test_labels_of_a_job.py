@@ -16,6 +16,7 @@ from harness.random_trials import load_any
 from harness.random_world import random_world
 from thoroughness import THOROUGH
 
+from service.labels.records import Label, alert_of, shadow_alert_of
 from service.precision.labelled_cards import LabelledCards
 from service.rollouts.history import History, Record
 from service.rollouts.labelling import labelled_trial
@@ -54,8 +55,8 @@ def test_alerted_cards_equal_the_jobs_counts() -> None:
             cards = LabelledCards(trial)
             for is_shadow, alert in written:
                 value = json.loads(alert.value)
-                (cards.shadow_alert if is_shadow else cards.alert)(value)
-                cards.label(value["card_id"], value["transaction_id"], (0, "labels", 0), True)
+                cards.take((shadow_alert_of if is_shadow else alert_of)(value))
+                cards.take(Label(value["card_id"], value["transaction_id"], (0, 0, 0), fraud=True))
             labelled = cards.counts()
             for name, counts in counted.challengers.items():
                 of = counts.cards

@@ -13,7 +13,7 @@ from harness.shadow_alert_records import shadow_alert
 
 from deploy.local.stack import Endpoints
 from models.guards.counts import Labelled
-from service.precision import reading
+from service.precision import trial_topics
 from service.precision.trial import LabelCounts, LabelledTrial
 from service.settings import ServiceSettings
 from streaming_job.contracts.topics import Topics
@@ -74,7 +74,7 @@ class Log:
 
     def counts(self, since: int | None = None) -> LabelCounts:
         trial = LabelledTrial("r2", ("b",), self.now - 10_000 if since is None else since)
-        return reading.read(self.settings, trial, self.now + 1_000)
+        return trial_topics.read_once(self.settings, trial, self.now + 1_000)
 
 
 @pytest.fixture

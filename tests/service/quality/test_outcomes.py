@@ -14,17 +14,19 @@ from hypothesis import strategies as st
 from thoroughness import examples
 
 from feature_store.catalogue import DAY_MS
+from service.labels.errors import OutcomesError
+from service.labels.records import Alert, Label, LabelPosition, alert_of
 from service.quality import counts
-from service.quality.counts import Alert, Label, LabelPosition, Quality, alert_of
-from service.quality.errors import OutcomesError
-from service.quality.outcomes import DAYS, SLICES, Outcomes, Read
+from service.quality.counts import Quality
+from service.quality.outcomes import DAYS, SLICES, Outcomes
 
 pytestmark = pytest.mark.unit
 
 RULES = {1: ("score",), 2: ("score", "velocity_5m"), 3: ("blocked_card",)}
 FIRST = 20_000
 """Day of the first alerts."""
-ALERTS, LABELS, CHARGEBACKS = "fraud-alerts", "labels", "chargebacks"
+ALERTS, LABELS, CHARGEBACKS = NAMES = "fraud-alerts", "labels", "chargebacks"
+IDS = {name: f"id of {name}" for name in NAMES}
 
 
 def alert(card: str, transaction: str, day: int = FIRST) -> Alert:
@@ -38,6 +40,7 @@ def alert(card: str, transaction: str, day: int = FIRST) -> Alert:
             "rules": list(RULES[number % 3 + 1]),
             "model": {"name": "card-fraud", "version": str(number % 2)},
             "rollout_id": f"r{card}",
+            "source": {"partition": 0, "offset": number},
         }
     )
 
@@ -58,17 +61,17 @@ def recount(records: list[Alert | Label], days: int = DAYS) -> Counter[tuple[int
             labels[key] = max(
                 labels.get(key, (record.position, record.fraud)), (record.position, record.fraud)
             )
-    newest = max((one.arrival // DAY_MS for one in alerts.values()), default=0)
+    newest = max((one.position[0] // DAY_MS for one in alerts.values()), default=0)
     result = Counter[tuple[int, Any, str]]()
     for key, one in alerts.items():
         outcome = "open" if key not in labels else "fraud" if labels[key][1] else "genuine"
-        if (day := one.arrival // DAY_MS) > newest - days:
+        if (day := one.position[0] // DAY_MS) > newest - days:
             result[day, one.kind, outcome] += 1
     return result
 
 
 class Topic:
-    """A topic and its reader, which may be killed at any time."""
+    """A topic, and how far its reader, which may be killed at any time, has got."""
 
     def __init__(self, store: Outcomes, name: str, records: list[Alert | Label]) -> None:
         self.records = records
@@ -76,13 +79,11 @@ class Topic:
         self.resume(store)
 
     def resume(self, store: Outcomes) -> None:
-        generation, offsets = store.resume(self._name, f"id of {self._name}", of_alerts=self._name == ALERTS)
-        self._read = Read(self._name, f"id of {self._name}", generation, {})
-        self.next = offsets.get(0, 0)
+        self.next = store.resume(IDS, ALERTS).get((self._name, 0), 0)
 
     def take(self, store: Outcomes, count: int) -> None:
         part = self.records[self.next : self.next + count]
-        store.take(part, self._read._replace(offsets={0: self.next + len(part)}))
+        store.take(part, {(self._name, 0): self.next + len(part)})
         self.next += len(part)
 
 
@@ -105,7 +106,7 @@ def logs(draw: st.DrawFn) -> tuple[list[Alert], list[Label], list[Label]]:
     for one in alerts:
         for _ in range(draw(st.sampled_from((0, 1, 1, 2)))):
             topic = draw(st.integers(0, 1))
-            arrival = one.arrival // DAY_MS + draw(st.integers(0, 3))
+            arrival = one.position[0] // DAY_MS + draw(st.integers(0, 3))
             position = arrival * DAY_MS, topic, len(topics[topic])
             topics[topic].append(Label(one.card_id, one.transaction_id, position, draw(st.booleans())))
     unrelated = label("c", "1", FIRST, fraud=True, offset=len(topics[0]))
@@ -123,13 +124,12 @@ STEPS = st.lists(
 
 
 class Sidecar:
-    """A store and its three readers; `kill` leaves of it what is on the disk."""
+    """A store and its three topics; `kill` leaves of it what is on the disk."""
 
     def __init__(self, directory: Path, written: Iterable[list[Any]], days: int) -> None:
         self._directory, self._days, self._number = directory, days, 0
         self.store = Outcomes(directory / "0" / "outcomes.sqlite", days)
-        names = (ALERTS, LABELS, CHARGEBACKS)
-        self.topics = [Topic(self.store, name, records) for name, records in zip(names, written, strict=True)]
+        self.topics = [Topic(self.store, name, records) for name, records in zip(NAMES, written, strict=True)]
 
     def kill(self) -> None:
         """SIGKILL, and a new process: the files are as the process left them, the memory is gone."""
@@ -231,14 +231,10 @@ def test_another_topic_of_alerts_is_another_log(store: Outcomes) -> None:
     first = Topic(store, ALERTS, [alert("a", "1")])
     labels = Topic(store, LABELS, [label("a", "1", FIRST, fraud=True)])
     first.take(store, 1)
-    generation, offsets = store.resume(ALERTS, "new id", of_alerts=True)
-    assert (store.counts(), offsets) == ([], {})
-    with pytest.raises(OutcomesError, match="counted anew"):  # this reader reads its topic again
-        labels.take(store, 1)
-    labels.resume(store)
-    assert labels.next == 0
     labels.take(store, 1)
-    store.take([alert("a", "1")], Read(ALERTS, "new id", generation, {0: 1}))
+    assert store.resume({**IDS, ALERTS: "new id"}, ALERTS) == {}  # labels are read again, too
+    assert store.counts() == []
+    store.take([*labels.records, *first.records], {(LABELS, 0): 1, (ALERTS, 0): 1})
     assert counted(store) == recount([*first.records, *labels.records])
 
 
@@ -247,8 +243,7 @@ def test_a_topic_of_labels_that_was_created_again_is_read_again(store: Outcomes)
     labels = Topic(store, LABELS, [label("a", "1", FIRST, fraud=True)])
     for topic in (alerts, labels):
         topic.take(store, 1)
-    assert store.resume(LABELS, "new id", of_alerts=False)[1] == {}
-    assert store.resume(ALERTS, f"id of {ALERTS}", of_alerts=True)[1] == {0: 1}
+    assert store.resume({**IDS, LABELS: "new id"}, ALERTS) == {(ALERTS, 0): 1}
     assert counted(store) == recount([*alerts.records, *labels.records])
 
 
@@ -256,13 +251,13 @@ def test_one_sidecar_at_a_time_uses_the_file(store: Outcomes, tmp_path: Path) ->
     Topic(store, ALERTS, []).take(store, 0)
     second = Outcomes(tmp_path / "outcomes.sqlite")
     with pytest.raises(OutcomesError, match=r"locked; give each sidecar a work directory of its own"):
-        second.resume(ALERTS, "id", of_alerts=True)
+        second.resume(IDS, ALERTS)
     assert second.counts() == []
 
 
 def test_other_users_can_open_nothing(tmp_path: Path) -> None:
     store = Outcomes(tmp_path / "sidecar" / "job" / "outcomes.sqlite")
-    store.resume(ALERTS, "1", of_alerts=True)
+    store.resume(IDS, ALERTS)
     created = sorted((tmp_path / "sidecar").rglob("*"))
     assert "outcomes.sqlite-wal" in [path.name for path in created]
     assert [path for path in (tmp_path / "sidecar", *created) if path.stat().st_mode & 0o077] == []
@@ -274,9 +269,11 @@ def test_a_damaged_file_is_an_error_until_it_is_deleted(tmp_path: Path) -> None:
     file.write_bytes(b"no database at all, but long enough for a header" * 100)
     store = Outcomes(file)
     with pytest.raises(OutcomesError, match=r"if the file is damaged, delete it"):
-        store.resume(ALERTS, "id", of_alerts=True)
+        store.resume(IDS, ALERTS)
+    with pytest.raises(OutcomesError, match="closed"):  # nothing is counted before `resume` has succeeded
+        store.take([alert("a", "1")], {})
     file.unlink()
-    assert store.resume(ALERTS, "id", of_alerts=True)[1] == {}
+    assert store.resume(IDS, ALERTS) == {}
     store.close()
 
 

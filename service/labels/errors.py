@@ -1,6 +1,10 @@
-"""Errors of the live precision."""
+"""Errors of joining alerts with labels."""
 
 from feature_store.errors import FraudError
+
+
+class UnreadError(FraudError):
+    """Alerts and labels cannot be read."""
 
 
 class OutcomesError(FraudError):
