@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from feature_store.release import version
-from service import openapi_document, security
+from service import openapi
 from service.head_requests import HeadAsGet
 from service.health.job_watch import JobWatch
 from service.health.routes import health_routes
@@ -21,6 +21,7 @@ from service.quality.parts import QualityParts
 from service.quality.routes import quality_routes
 from service.rollouts.parts import RolloutParts
 from service.rollouts.routes import rollout_routes
+from service.security import installation
 from service.security.roles import require_declared_roles
 from service.settings import ServiceSettings
 from streaming_job.labels.ledger import Ledger
@@ -65,11 +66,11 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
-        responses=openapi_document.PROBLEMS,
+        responses=openapi.PROBLEMS,
     )
     app.add_middleware(HeadAsGet)
-    security.install(app, settings, clock)
-    openapi_document.install(app)
+    installation.install(app, settings, clock)
+    openapi.install(app)
     app.add_middleware(HttpMetrics, registry=registry)  # added last, so it also counts refused requests
     app.include_router(health_routes(job, registry))
     app.include_router(rollout_routes(rollouts))

@@ -13,8 +13,7 @@ from service.health.groups import Groups
 from service.health.lag import Lag
 from service.health.limits import LearnedLimit, bounded
 from service.health.partition_samples import partition_samples
-from service.health.rates import Rates, RecentTotals
-from service.health.recent import Recent, RecentCounts
+from service.health.recent import Rates, Recent, RecentCounts, RecentRates
 from service.health.verdicts import Finding, Limits, PartitionSample, evaluate
 from service.health.waiting import PartitionId
 from service.settings import ServiceSettings
@@ -71,7 +70,7 @@ class Monitor:
         self._heartbeats = LearnedLimit(floor, settings.limit_ceiling_s)
         self._epoch_lengths = LearnedLimit(floor, settings.limit_ceiling_s)
         self._windows: dict[PartitionId, deque[PartitionSample]] = {}
-        self._rates = RecentTotals()
+        self._rates = RecentRates()
         self._recent = RecentCounts(settings.topics, settings.verdict_window_s)
         self._commit_ids: dict[int, int] = {}
         self._epochs: dict[int, Epoch] = {}

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from service import openapi_document
+from service import openapi
 from service.security.problems import Problem
 
 MODEL = {"name": "card-fraud", "version": "7", "digest": "ab" * 32, "features": 61}
@@ -84,4 +84,4 @@ for refusal in (
     Problem(428, "if_match_missing", "send If-Match with the rollout's seq"),
     Problem(503, "brokers", "model-rollouts cannot be read; check the settings"),
 ):
-    PROBLEMS |= openapi_document.problem(refusal, "/v1/rollouts/card-fraud-7/events")
+    PROBLEMS |= openapi.problem(refusal, "/v1/rollouts/card-fraud-7/events")

@@ -1,52 +1,12 @@
 """Security of the sidecar's HTTP interface: authentication, roles, limits, safe headers and the audit log.
 
-headers     security headers of every answer
-gate        authentication: a bearer token (tokens), or a process of this machine
-limits      request rate of a caller, size of a body
-roles       role that a route needs: Viewer, Operator, Admin, Anyone
-problems    errors as problem details (RFC 9457)
-card_ids    card ids masked for viewers
-listening   addresses on which the sidecar may listen
-audit       records of changes and their hash chain      (audit_log, audit_api, audit_commands)
+headers       security headers of every answer
+gate          authentication: a bearer token (tokens), or a process of this machine
+limits        request rate of a caller, size of a body
+roles         role that a route needs: Viewer, Operator, Admin, Anyone
+problems      errors as problem details (RFC 9457)
+card_ids      card ids masked for viewers
+listening     addresses on which the sidecar may listen
+audit         records of changes and their hash chain      (audit_log, audit_api, audit_commands)
+installation  adds all of them to an application
 """
-
-import time
-from collections.abc import Callable
-
-from fastapi import FastAPI
-
-from service.security import audit_api, problems
-from service.security.audit_log import AuditLog
-from service.security.gate import Gate
-from service.security.headers import SafeHeaders
-from service.security.limits import BodyLimit, RateLimit, TokenBuckets
-from service.security.tokens import TokensFile
-from service.settings import ServiceSettings
-
-PROBES = frozenset({"/livez", "/healthz"})
-"""Paths without a rate limit."""
-
-
-def install(app: FastAPI, settings: ServiceSettings, clock: Callable[[], float] = time.time) -> None:
-    """Secure an application; each of its routes must then declare a role (roles.require_declared_roles).
-
-    Args:
-        app: the application, before it serves.
-        settings: tokens file, limits, TLS.
-        clock: seconds since 1970-01-01 UTC, by which tokens expire.
-
-    Raises:
-        TokensError: the tokens file cannot be used.
-    """
-    tokens = None if settings.tokens_file is None else TokensFile(settings.tokens_file)
-    problems.install(app)
-    app.state.audit_log = AuditLog(settings)
-    app.state.refusals = AuditLog(settings, settings.topics.audit_refusals)
-    app.include_router(audit_api.router)
-    # the middleware added last sees a request first
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
-    if settings.rate_per_s > 0:
-        buckets = TokenBuckets(settings.rate_per_s, settings.rate_burst)
-        app.add_middleware(RateLimit, buckets=buckets, clock=time.monotonic, exempt=PROBES)
-    app.add_middleware(Gate, tokens=tokens, clock=clock)
-    app.add_middleware(SafeHeaders, tls=settings.tls_cert is not None)

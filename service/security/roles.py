@@ -70,7 +70,7 @@ class Require:
         if isinstance(caller, Problem):
             raise caller
         if not isinstance(caller, Caller):
-            raise RuntimeError("security.install has not been called for this application")
+            raise RuntimeError("security.installation.install has not been called for this application")
         if caller.role < self.role:
             raise Problem(
                 403,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.health.limits import KEPT, LearnedLimit, percentile
-from service.health.rates import RecentTotals, quantile
+from service.health.recent import RecentRates, quantile
 from streaming_job.progress.totals import Totals
 
 pytestmark = pytest.mark.unit
@@ -59,7 +59,7 @@ def totals(transactions: int, fast: int, slow: int) -> Totals:
 
 
 def test_rates_are_of_the_last_minute_and_restart_with_the_totals() -> None:
-    recent = RecentTotals()
+    recent = RecentRates()
     recent.add(0.0, totals(1_000, 1_000, 0))
     assert recent.rates is None
     for step in range(1, 100):

@@ -16,11 +16,10 @@ from fastapi.testclient import TestClient
 from harness.alert_records import alert
 from httpx import Response
 
-from service import security
 from service.pages import alerts
 from service.pages.routes import FILES, page_routes
 from service.quality.alert_feed import SHOWN, AlertFeed
-from service.security import tokens
+from service.security import installation, tokens
 from service.security.headers import CONTENT_SECURITY_POLICY
 from service.security.roles import Role, require_declared_roles
 from service.settings import ServiceSettings
@@ -49,7 +48,7 @@ class Sidecar:
         settings = ServiceSettings(bootstrap_servers="none", tokens_file=file)
         self.feed = KnownFeed(settings)
         app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
-        security.install(app, settings)
+        installation.install(app, settings)
         app.include_router(page_routes(self.feed, "card-fraud"))
         require_declared_roles(app)
         self.client = TestClient(app)
