@@ -1,6 +1,9 @@
 """The whole path with real servers, seen from outside: transactions and profiles in, alerts out.
 
-The last test audits everything that the others have sent.
+Three fixtures follow each other, and each test needs one of them only:
+`job` decides 3,000 transactions, and then what the tests send;
+`stop` tells it to stop amid 4,000 more;
+`next_job` goes on, and is audited with all that was sent.
 """
 
 import base64
@@ -12,7 +15,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from ipaddress import ip_address
 from pathlib import Path
@@ -567,7 +570,10 @@ def test_rollouts_that_cannot_decide_leave_the_last_good_one_in_force(
         assert sorted(records[-1]["rollouts_set_aside"].values()) == sorted(refused)
         assert records[-1]["rollout_id"] == good.rollout_id
 
-    # before a model is proposed, the desk asks which features the running job computes
+
+def test_before_a_proposal_the_desk_learns_which_features_the_running_job_computes(
+    installed: Installation, job: JobProcess
+) -> None:
     known = installed.settings
     for job_id, topic, records in (
         (known.job_id, known.topics.job_progress, list(IDENTITIES)),
@@ -581,43 +587,80 @@ def test_rollouts_that_cannot_decide_leave_the_last_good_one_in_force(
         assert reading.job(where).computed(time.time()) == records
 
 
-def test_sidecar_and_tools_work_with_their_own_permissions(
-    installed: Installation, job: JobProcess, tmp_path: Path, wait_for: WaitFor
-) -> None:
-    """Each logs in as its own user, who has only the permissions that it needs."""
+# Each tool logs in as its own user, who has only the permissions that it needs.
+
+
+@pytest.fixture(scope="module")
+def permitted_rollout(installed: Installation, job: JobProcess) -> str:
+    """Id of a rollout in shadow, written by `fraud rollouts`."""
     model = trained(installed.settings.mlflow_tracking_uri)
     asked = [f"{model.ref.name}/{model.ref.version}", "--threshold", "0.5", "--rollout-id", "r-permitted"]
     owner = logged_in(installed, Component.ROLLOUTS).variables()
     fraud(owner, "rollouts", "propose", *asked)
     fraud(owner, "rollouts", "shadow", "r-permitted", "--reason", "test")
-    fraud(owner, "rollouts", "verdict", "r-permitted")
+    return "r-permitted"
 
-    alert = json.loads(installed.read(installed.topics.fraud_alerts)[0].value or b"")
-    card, transaction_id = alert["card_id"], alert["transaction_id"]
+
+def alerted(installed: Installation) -> tuple[str, str]:
+    """Card and transaction of the first alert."""
+    alert = decoded(installed.read(installed.topics.fraud_alerts)[0].value)
+    return alert["card_id"], alert["transaction_id"]
+
+
+def test_the_tool_of_rollouts_works_with_its_own_permissions(
+    installed: Installation, permitted_rollout: str
+) -> None:
+    owner = logged_in(installed, Component.ROLLOUTS).variables()
+    assert permitted_rollout in fraud(owner, "rollouts", "verdict", permitted_rollout)
+
+
+def test_the_tool_of_labels_works_with_its_own_permissions(installed: Installation, job: JobProcess) -> None:
+    card, transaction_id = alerted(installed)
     analyst = logged_in(installed, Component.LABELS).variables()
     kind = ["--kind", "verdict", "--verdict", "fraud"]
     fraud(analyst, "labels", "add", card, transaction_id, *kind, "--source", "ada")
     assert json.loads(fraud(analyst, "labels", "show", card))["record"]["source"] == "ada"
 
-    with SidecarProcess(**logged_in(installed, Component.SIDECAR).variables()) as sidecar:
 
-        def is_ready() -> bool:
-            return sidecar.get("readyz")[0] == 200
+@pytest.fixture(scope="module")
+def sidecar(installed: Installation, job: JobProcess, wait_for: WaitFor) -> Iterator[SidecarProcess]:
+    """A ready sidecar that has only its own permissions."""
+    with SidecarProcess(**logged_in(installed, Component.SIDECAR).variables()) as running:
+        wait_for(lambda: running.get("readyz")[0] == 200, deadline_s=60, what="a ready sidecar")
+        yield running
 
-        wait_for(is_ready, deadline_s=60, what="a ready sidecar")
-        steps = httpx.post(
-            f"{sidecar.url}v1/rollouts/r-permitted/events",
-            json={"type": "rolled_back", "reason": "test"},
-            headers={"Idempotency-Key": "k"},
-        )
-        assert steps.status_code == 201, steps.text
-        label = {"card_id": card, "transaction_id": transaction_id, "kind": "refund"}
-        written = httpx.post(f"{sidecar.url}v1/labels", json={"labels": [label]})
-        assert written.status_code == 201, written.text
-        for path in ("v1/alerts", "v1/audit", "v1/quality", f"v1/decisions/{card}/{transaction_id}"):
-            status, body = sidecar.get(path)
-            assert status == 200, body
 
+def test_the_sidecar_writes_rollouts_with_its_own_permissions(
+    sidecar: SidecarProcess, permitted_rollout: str
+) -> None:
+    steps = httpx.post(
+        f"{sidecar.url}v1/rollouts/{permitted_rollout}/events",
+        json={"type": "rolled_back", "reason": "test"},
+        headers={"Idempotency-Key": "k"},
+    )
+    assert steps.status_code == 201, steps.text
+
+
+def test_the_sidecar_writes_labels_with_its_own_permissions(
+    installed: Installation, sidecar: SidecarProcess
+) -> None:
+    card, transaction_id = alerted(installed)
+    label = {"card_id": card, "transaction_id": transaction_id, "kind": "refund"}
+    written = httpx.post(f"{sidecar.url}v1/labels", json={"labels": [label]})
+    assert written.status_code == 201, written.text
+
+
+@pytest.mark.parametrize("path", ["v1/alerts", "v1/audit", "v1/quality", "v1/decisions"])
+def test_the_sidecar_answers_with_its_own_permissions(
+    installed: Installation, sidecar: SidecarProcess, path: str
+) -> None:
+    status, body = sidecar.get("/".join((path, *(alerted(installed) if path == "v1/decisions" else ()))))
+    assert status == 200, body
+
+
+def test_the_audit_works_with_its_own_permissions(
+    installed: Installation, job: JobProcess, tmp_path: Path
+) -> None:
     report = tmp_path / "report.json"
     auditor = CliRunner().invoke(
         cli.app, ["verify", "--report", str(report)], env=logged_in(installed, Component.AUDIT).variables()
@@ -626,8 +669,77 @@ def test_sidecar_and_tools_work_with_their_own_permissions(
     assert json.loads(report.read_text())["missing"] == 0
 
 
-def assert_a_card_is_explained(installed: Installation) -> None:
-    """Check the output of `fraud explain-card` while the job runs."""
+@dataclass(frozen=True)
+class Stop:
+    """A job that was told to stop, as it was before the next one started."""
+
+    asked_at: datetime
+    exit_code: int
+    groups: dict[int, list[dict[str, Any]]]
+    """Progress records by key group."""
+    observed: list[dict[str, int]]
+    """See `observed_by_spark`."""
+
+
+@pytest.fixture(scope="module")
+def stop(installed: Installation, job: JobProcess) -> Stop:
+    """The job, told to stop while 4,000 transactions come in; the tests below run after it."""
+    installed.send(4_000)
+    asked_at = datetime.now()
+    return Stop(asked_at, job.terminate(), by_group(installed), observed_by_spark(installed))
+
+
+def test_a_graceful_stop_ends_the_epoch_at_once(job: JobProcess, stop: Stop) -> None:
+    assert stop.exit_code == 0
+    assert "Traceback (most recent call last):\n  File" not in IDLE_WORKER_ENDED.sub("", job.log)
+    last = datetime.strptime(EPOCH.findall(job.log)[-1][0], "%Y-%m-%d %H:%M:%S,%f")
+    assert (last - stop.asked_at).total_seconds() < STOP_S
+
+
+def test_a_job_that_has_stopped_leaves_no_file_open_to_others(installed: Installation, stop: Stop) -> None:
+    assert open_to_others(installed) == []
+
+
+@pytest.mark.parametrize(("column", "name"), [(1, "transactions"), (2, "alerts"), (3, "dead_letters")])
+def test_log_and_metrics_of_spark_show_the_sums_of_the_groups(
+    job: JobProcess, stop: Stop, column: int, name: str
+) -> None:
+    output = sum(records[-1]["totals"]["counts"][name] for records in stop.groups.values())
+    assert sum(int(epoch[column]) for epoch in EPOCH.findall(job.log)) == output > 0
+    assert sum(metrics[name] for metrics in stop.observed) == output
+
+
+def test_metrics_of_spark_show_all_commits(stop: Stop) -> None:
+    assert sum(metrics["commits"] for metrics in stop.observed) == sum(map(len, stop.groups.values()))
+
+
+@pytest.fixture(scope="module")
+def next_job(installed: Installation, stop: Stop) -> Iterator[JobProcess]:
+    """A job that has continued and caught up."""
+    with installed.start() as running:
+        installed.send(500)
+        installed.caught_up(running)
+        yield running
+
+
+def test_the_next_start_continues(installed: Installation, next_job: JobProcess) -> None:
+    installed.audit()
+    assert AGAIN not in next_job.log
+    assert next_job.runs
+
+
+def test_totals_are_those_of_both_starts(installed: Installation, next_job: JobProcess) -> None:
+    for records in by_group(installed).values():
+        total = records[-1]["totals"]
+        assert [record["commit_id"] for record in records] == list(range(1, len(records) + 1))
+        assert total["commits"] == len(records) > 10
+        for name, count in total["counts"].items():
+            assert count == sum(record["counts"][name] for record in records), name
+        busy = [part for part in records[-1]["partitions"] if part["topic"] == installed.topics.transactions]
+        assert all(part["watermark"] <= part["active_at"] for part in busy)
+
+
+def test_a_card_is_explained_while_the_job_runs(installed: Installation, next_job: JobProcess) -> None:
     checkpoint, card = str(installed.settings.checkpoint), world().cards.ids[2].as_py()
     with explain._session() as spark:
         jvm = psutil.Process(spark.sparkContext._gateway.proc.pid)  # type: ignore[union-attr]
@@ -647,40 +759,3 @@ def assert_a_card_is_explained(installed: Installation) -> None:
         look_up("card-of-nobody", checkpoint)
     with pytest.raises(CheckpointError, match="give the checkpoint of a job that has run"):
         look_up(card, str(installed.directory / "none"))
-
-
-def test_a_graceful_stop_ends_the_epoch_at_once_and_the_next_start_continues(
-    installed: Installation, job: JobProcess
-) -> None:
-    installed.send(4_000)
-    told_to_stop = datetime.now()
-    assert job.terminate() == 0
-    assert "Traceback (most recent call last):\n  File" not in IDLE_WORKER_ENDED.sub("", job.log)
-    epochs = EPOCH.findall(job.log)
-    last = datetime.strptime(epochs[-1][0], "%Y-%m-%d %H:%M:%S,%f")
-    assert (last - told_to_stop).total_seconds() < STOP_S
-    assert open_to_others(installed) == []
-    # the job's log and Spark's metrics show the sums of the groups in each epoch
-    groups, observed = by_group(installed).values(), observed_by_spark(installed)
-    for index, name in enumerate(("transactions", "alerts", "dead_letters"), 1):
-        output = sum(records[-1]["totals"]["counts"][name] for records in groups)
-        assert sum(int(epoch[index]) for epoch in epochs) == output > 0
-        assert sum(metrics[name] for metrics in observed) == output
-    assert sum(metrics["commits"] for metrics in observed) == sum(len(group) for group in groups)
-    with installed.start() as next_job:
-        installed.send(500)
-        installed.caught_up(next_job)
-        installed.audit()
-        assert AGAIN not in next_job.log
-        assert_a_card_is_explained(installed)
-        assert next_job.runs
-        for of_group in by_group(installed).values():
-            total = of_group[-1]["totals"]
-            assert [record["commit_id"] for record in of_group] == list(range(1, len(of_group) + 1))
-            assert total["commits"] == len(of_group) > 10
-            for name, count in total["counts"].items():
-                assert count == sum(record["counts"][name] for record in of_group), name
-            busy = [
-                part for part in of_group[-1]["partitions"] if part["topic"] == installed.topics.transactions
-            ]
-            assert all(part["watermark"] <= part["active_at"] for part in busy)
