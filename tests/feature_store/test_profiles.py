@@ -68,7 +68,8 @@ def test_snapshot_row_counts_as_known_from_the_beginning():
     history = History()
     history.profile("r", 50, risk_tier=3)
     whole = replay(arriving(history, 0, 49, 50), read_ahead=HOUR)  # the job loads the tables first
-    assert whole.features[:, COLUMN["risk_tier"]].tolist() == [3, 3, 3]
+    for outcomes in (whole, judge(history)):
+        assert outcomes.features[:, COLUMN["risk_tier"]].tolist() == [3, 3, 3]
 
 
 @pytest.mark.parametrize("op", ["c", "u", "d", "tombstone"])
