@@ -67,7 +67,7 @@ def look_up(card: str, location: str, lateness_ms: int = DEFAULT_LATENESS_MS) ->
         StateDamagedError: the state is damaged.
     """
     lo, hi = hash_string(card)
-    with _session() as spark:
+    with session() as spark:
         _ = spark.streams.active  # starts the coordinator of state stores, which the state reader needs
         fixed = Checkpoint(spark, location).fixed()
         if fixed is None:
@@ -104,7 +104,8 @@ def _pieces(spark: SparkSession, location: str, group: int) -> Iterator[tuple[st
 
 
 @contextmanager
-def _session() -> Iterator[SparkSession]:
+def session() -> Iterator[SparkSession]:
+    """Run a Spark session that reads the state's files; its sockets are on the loopback interface only."""
     spark_surroundings.prepare(local=True)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     rocksdb = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

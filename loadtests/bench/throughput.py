@@ -62,13 +62,14 @@ def measure(rig: Rig, backlog: Backlog, say: Say, *, verify: bool = True) -> Ite
     yield Figure("simulator into Kafka", backlog.events / (time.monotonic() - began), "events/s", ())
     rig.catch_up(say)
     rig.stop_job()
-    yield from _figures(rig.commits(), backlog)
+    yield from figures(rig.commits(), backlog)
     if verify:
         say("verifying against the oracle")
         yield _verified(rig)
 
 
-def _figures(commits: list[Commit], backlog: Backlog) -> Iterator[Figure]:
+def figures(commits: list[Commit], backlog: Backlog) -> Iterator[Figure]:
+    """Yield the throughput of a job that works off a backlog, from its commits."""
     done_before = accumulate((commit.decided + commit.repeated for commit in commits), initial=0)
     drain = [
         commit

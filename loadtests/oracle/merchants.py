@@ -97,7 +97,7 @@ class MerchantLog:
         for kind, records in (("label", labels), ("chargeback", chargebacks)):
             for record in records:
                 try:
-                    label = _read(record, kind)
+                    label = read_label(record, kind)
                 except RefusedError as fault:
                     refused.append(dead_letter(record, fault.reason))
                 else:
@@ -225,7 +225,7 @@ def _transactions(
     return [tx for tx, arrival in matches if not is_stranger or labelled - arrival <= lateness_ms]
 
 
-def _read(record: Record, kind: str) -> _Label:
+def read_label(record: Record, kind: str) -> _Label:
     """Decode a label.
 
     Raises:

@@ -18,7 +18,7 @@ MOST = 5_000
 class Waiting:
     """History of the partitions' end offsets."""
 
-    _ends: dict[PartitionId, list[tuple[int, int]]] = field(default_factory=dict)
+    ends: dict[PartitionId, list[tuple[int, int]]] = field(default_factory=dict)
     """Partition -> (end offset, ms when it was first seen), both ascending."""
 
     def see(self, partition: PartitionId, position: int, end: int, now_s: float) -> None:
@@ -30,7 +30,7 @@ class Waiting:
             end: offset that the next record will get.
             now_s: seconds since 1970-01-01 UTC.
         """
-        ends = self._ends.setdefault(partition, [])
+        ends = self.ends.setdefault(partition, [])
         if not ends or end > ends[-1][0]:
             ends.append((end, int(now_s * 1000)))
         while len(ends) > 1 and ends[0][0] <= position:
@@ -40,5 +40,5 @@ class Waiting:
 
     def since_ms(self, partition: PartitionId, offset: int) -> int:
         """Return the time of the first sample at which the record at an offset existed, ms."""
-        ends = self._ends[partition]
+        ends = self.ends[partition]
         return next((seen for end, seen in ends if end > offset), ends[-1][1])

@@ -115,7 +115,7 @@ def next_record(previous: bytes | None, entry: Entry) -> bytes:
         "detail": dict(entry.detail),
         "previous": None if previous is None else link(previous),
     }
-    return _canonical({**record, "digest": _digest(record)})
+    return canonical({**record, "digest": digest(record)})
 
 
 def link(value: bytes) -> str:
@@ -128,7 +128,7 @@ def read(value: bytes) -> dict[str, Any] | None:
     try:
         record: dict[str, Any] = json.loads(value)
         validate(Contract.AUDIT_RECORD, record)
-        record_bytes = _canonical(record)
+        record_bytes = canonical(record)
     except (ValueError, RecursionError, ContractError):
         return None
     # another serialisation of the same content was not written by `next_record`
@@ -155,8 +155,8 @@ def verify(
     stated = [record["digest"] if record else links[number] for number, record in enumerate(records)]
     first_at: dict[str, int] = {}
     for number, digests in enumerate(zip(links, stated, strict=True)):
-        for digest in digests:
-            first_at.setdefault(digest, number)
+        for one in digests:
+            first_at.setdefault(one, number)
     findings: list[Finding] = []
     for number, record in enumerate(records):
         if record is None:
@@ -185,14 +185,15 @@ def _break(number: int, previous: str | None, first_at: Mapping[str, int]) -> Fi
 
 
 def _link(value: bytes, record: Mapping[str, Any] | None) -> str:
-    return hashlib.sha256(value).hexdigest() if record is None else _digest(record)
+    return hashlib.sha256(value).hexdigest() if record is None else digest(record)
 
 
-def _digest(record: Mapping[str, Any]) -> str:
+def digest(record: Mapping[str, Any]) -> str:
+    """Return the digest of a record's content, without the digest that the record states."""
     content = {name: value for name, value in record.items() if name != "digest"}
-    return hashlib.sha256(_canonical(content)).hexdigest()
+    return hashlib.sha256(canonical(content)).hexdigest()
 
 
-def _canonical(record: Mapping[str, Any]) -> bytes:
+def canonical(record: Mapping[str, Any]) -> bytes:
     """Serialise a record canonically: sorted names, no blanks, no NaN, all non-ASCII characters escaped."""
     return json.dumps(record, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()

@@ -81,7 +81,8 @@ def split_quote(text: bytes) -> list[str]:
     return text.decode().split("\n")
 
 
-def _decode_fields(values: pa.BinaryArray) -> Decoded:
+def decode_fields(values: pa.BinaryArray) -> Decoded:
+    """Decode the fields of transactions, shape (n,); the checks of times and partitions are not made."""
     n = len(values)
     data, offsets = columns.buffers(values)
     records = np.zeros(n, dtype=TRANSACTION)
@@ -119,14 +120,14 @@ def decode(records: Records, limits: TimeLimits, key_groups: KeyGroups) -> Decod
         limits: limits of the installation.
         key_groups: maps cards to partitions.
     """
-    decoded = _decode_fields(records.values)
+    decoded = decode_fields(records.values)
     accepted = decoded.records
     accepted["partition"] = records.partitions[decoded.rows]
     accepted["offset"] = records.offsets[decoded.rows]
     accepted["arrival"] = records.arrivals[decoded.rows]
     if limits.refuse_card_numbers:
         decoded = _check_card_numbers(decoded)
-    return _check_partitions(_check_times(decoded, limits), key_groups)
+    return check_partitions(_check_times(decoded, limits), key_groups)
 
 
 def _check_card_numbers(decoded: Decoded) -> Decoded:
@@ -164,7 +165,7 @@ def _check_times(decoded: Decoded, limits: TimeLimits) -> Decoded:
     return _without(decoded, ~timely, rejections)
 
 
-def _check_partitions(decoded: Decoded, key_groups: KeyGroups) -> Decoded:
+def check_partitions(decoded: Decoded, key_groups: KeyGroups) -> Decoded:
     """Refuse transactions that are not in their card's partition, as the producers' partitioner defines it.
 
     The key group that reads the wrong partition may lack the card's history.

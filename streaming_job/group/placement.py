@@ -6,7 +6,7 @@ _SEED = 42  # of Spark's hash partitioning
 _MASK = 0xFFFFFFFF
 
 
-def _spark_hash(value: int) -> int:
+def spark_hash(value: int) -> int:
     """Return Spark's hash of an int column (Murmur3_x86_32 with seed 42), as a signed 32-bit number."""
     k = value * 0xCC9E2D51 & _MASK
     k = (k << 15 | k >> 17) & _MASK
@@ -29,6 +29,6 @@ def grouping_values(groups: int) -> tuple[int, ...]:
     values: dict[int, int] = {}
     candidate = 0
     while len(values) < groups:
-        values.setdefault(_spark_hash(candidate) % groups, candidate)
+        values.setdefault(spark_hash(candidate) % groups, candidate)
         candidate += 1
     return tuple(values[group] for group in range(groups))

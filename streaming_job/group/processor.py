@@ -136,7 +136,7 @@ def _load_once(ref: ModelRef, tracking_uri: str, cache_dir: Path, names: tuple[s
     return loading.load(ref, tracking_uri, cache_dir).on(names)
 
 
-def _load_patiently(ref: ModelRef, tracking_uri: str, cache_dir: Path, names: tuple[str, ...]) -> Scorer:
+def load_patiently(ref: ModelRef, tracking_uri: str, cache_dir: Path, names: tuple[str, ...]) -> Scorer:
     """Load the scorer of a champion, with retries while it cannot be reached; the group waits.
 
     Raises:
@@ -245,7 +245,7 @@ class GroupProcessor(StatefulProcessor):
             MerchantRules(settings.job_id, settings.label_delay_ms) if settings.merchant_facts else None
         )
         names = names_of(computed(merchants=settings.merchant_facts))
-        loaders = partial(self._load, _load_patiently, names), partial(self._load, _load_once, names)
+        loaders = partial(self._load, load_patiently, names), partial(self._load, _load_once, names)
         rules = Rules(settings.topics, self._key_groups, limits, *loaders, merchants)
         return Opening(settings, rules, group, query_id, self._instance)
 

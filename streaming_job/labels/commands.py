@@ -48,7 +48,7 @@ def import_(
     file: Annotated[Path, typer.Argument(help=f"Parquet with columns {', '.join(COLUMNS)}")],
 ) -> None:
     """Import labels from a file or directory: all of them, or none if one does not keep its contract."""
-    typer.echo(f"{_ledger().add(_rows(file))} labels were written")
+    typer.echo(f"{_ledger().add(rows(file))} labels were written")
 
 
 @app.command()
@@ -63,12 +63,17 @@ def _ledger() -> Ledger:
     return Ledger(settings.bootstrap_servers, settings.kafka, settings.topics.labels)
 
 
-def _rows(file: Path) -> list[dict[str, Any]]:
+def rows(file: Path) -> list[dict[str, Any]]:
+    """Return the labels of a Parquet file, or of all files below a directory, one row each.
+
+    Raises:
+        LedgerError: a required column is missing.
+    """
     table = read_table(file, COLUMNS)
     missing = [name for name in REQUIRED if name not in table.column_names]
     if missing:
         raise LedgerError(
             f"nothing was written; {file} has no column {', '.join(missing)}; see docs/labels.md"
         )
-    rows: list[dict[str, Any]] = table.to_pylist()
-    return rows
+    result: list[dict[str, Any]] = table.to_pylist()
+    return result

@@ -85,7 +85,7 @@ def replay(path: Path) -> dict[str, list[Any]]:
 
 def imported(path: Path) -> dict[str, list[Any]]:
     """What `fraud labels import` writes."""
-    records = ledger.labels(label_commands._rows(path))
+    records = ledger.labels(label_commands.rows(path))
     return {name: [record[name] for record in records] for name in LABEL}
 
 

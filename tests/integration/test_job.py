@@ -741,7 +741,7 @@ def test_totals_are_those_of_both_starts(installed: Installation, next_job: JobP
 
 def test_a_card_is_explained_while_the_job_runs(installed: Installation, next_job: JobProcess) -> None:
     checkpoint, card = str(installed.settings.checkpoint), world().cards.ids[2].as_py()
-    with explain._session() as spark:
+    with explain.session() as spark:
         jvm = psutil.Process(spark.sparkContext._gateway.proc.pid)  # type: ignore[union-attr]
         assert_on_loopback(
             [socket for process in (jvm, *jvm.children()) for socket in process.net_connections()]

@@ -37,7 +37,7 @@ def test_the_rate_of_a_backlog_is_measured_from_the_end_of_the_first_commit():
         commit(1, 12_100, 400, repeated=100),
         commit(0, 20_000, 0),
     ]
-    figures = {figure.name: figure for figure in throughput._figures(commits, Backlog(100, 830))}
+    figures = {figure.name: figure for figure in throughput.figures(commits, Backlog(100, 830))}
     assert figures["throughput"].value == pytest.approx(800 / 2.1)
     assert figures["throughput"].rounds == (0, 300)
     assert figures["events of a commit"].value == 400
@@ -46,7 +46,7 @@ def test_the_rate_of_a_backlog_is_measured_from_the_end_of_the_first_commit():
 
 def test_a_backlog_of_one_commit_has_no_rate():
     with pytest.raises(BenchError, match="give more --events"):
-        list(throughput._figures([commit(0, 0, 100), commit(0, 1, 10)], Backlog(100, 10)))
+        list(throughput.figures([commit(0, 0, 100), commit(0, 1, 10)], Backlog(100, 10)))
 
 
 def test_commit_is_the_measured_part_of_a_progress_record():

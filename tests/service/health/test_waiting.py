@@ -23,14 +23,14 @@ def test_processed_records_are_dropped() -> None:
     for number in range(1, 1_000):
         waiting.see(PLACE, number - 1, number, float(number))
     assert waiting.since_ms(PLACE, 998) == 999_000
-    assert len(waiting._ends[PLACE]) == 1
+    assert len(waiting.ends[PLACE]) == 1
 
 
 def test_a_backlog_of_days_takes_bounded_memory() -> None:
     waiting = Waiting()
     for number in range(1, 4 * MOST):
         waiting.see(PLACE, 0, 10 * number, float(number))
-    assert len(waiting._ends[PLACE]) <= MOST
+    assert len(waiting.ends[PLACE]) <= MOST
     assert waiting.since_ms(PLACE, 0) == 1_000
     exact = 10 * MOST
     assert MOST < waiting.since_ms(PLACE, exact) / 1000 <= MOST + 64  # exact to 64 s after six thinnings

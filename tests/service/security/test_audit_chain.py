@@ -40,7 +40,7 @@ def forged(value: bytes, **changes: Any) -> bytes:
     content = json.loads(audit.next_record(None, audit.Entry(origin=record.pop("from"), **record)))
     content["previous"] = previous
     content.pop("digest")
-    return audit._canonical({**content, "digest": audit._digest(content)})
+    return audit.canonical({**content, "digest": audit.digest(content)})
 
 
 def test_a_written_log_is_intact_and_keeps_its_contract() -> None:
@@ -63,7 +63,7 @@ def test_a_changed_record_is_found(place: int, field: str, text: str) -> None:
     record = json.loads(CHAIN[place])
     if record[field] == text:
         return
-    changed = audit._canonical({**record, field: text})
+    changed = audit.canonical({**record, field: text})
     assert faults([*CHAIN[:place], changed, *CHAIN[place + 1 :]]) == {(place, Fault.CHANGED)}
 
 

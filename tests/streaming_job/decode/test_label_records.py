@@ -57,7 +57,7 @@ def ours(record: object, contract: Contract) -> Reason | tuple[str, str, bool | 
 
 def oracles(record: object, kind: str) -> Reason | tuple[str, str, bool | None, int | None]:
     try:
-        return merchants._read(Record("labels", 0, 0, 9, b"c", json.dumps(record).encode()), kind)
+        return merchants.read_label(Record("labels", 0, 0, 9, b"c", json.dumps(record).encode()), kind)
     except RefusedError as fault:
         return fault.reason
 

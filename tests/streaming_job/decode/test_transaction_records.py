@@ -204,7 +204,7 @@ def test_slice_of_an_arrow_array_decodes_as_itself():
     from streaming_job.decode import transactions
 
     values = pa.array([None, b"bad", record(), record(transaction_id="u"), None], type=pa.binary())
-    result = transactions._decode_fields(values.slice(2, 2))
+    result = transactions.decode_fields(values.slice(2, 2))
     assert result.rows.tolist() == [0, 1]
     assert result.rejections == []
 

@@ -82,15 +82,15 @@ def test_the_check_takes_little_more_than_a_hash_of_the_card():
     groups = key_groups(Partitioner.MURMUR2, 1)
     values = [record(card_id=f"c-{row:06}") for row in range(100_000)]
     fetched = records(values, partitions=np.zeros(len(values), dtype=np.int32))
-    decoded = transactions._decode_fields(fetched.values)
+    decoded = transactions.decode_fields(fetched.values)
     decoded.records["partition"] = 0
-    transactions._check_partitions(decoded, groups)
+    transactions.check_partitions(decoded, groups)
     cards = pa.array([f"c-{row:06}" for row in range(len(values))])
     hash_strings(cards)
     took, hashed = [], []
     for _ in range(5):
         begin = time.perf_counter()
-        assert transactions._check_partitions(decoded, groups) is decoded
+        assert transactions.check_partitions(decoded, groups) is decoded
         took.append(time.perf_counter() - begin)
         hash_strings(cards)
         hashed.append(time.perf_counter() - begin - took[-1])

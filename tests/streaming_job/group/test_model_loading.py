@@ -26,7 +26,7 @@ def test_a_registry_that_does_not_answer_is_retried_with_a_message(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING), pytest.raises(ModelUnavailableError, match="registry failed"):
-        processor._load_patiently(model_ref(), "http://127.0.0.1:1", tmp_path, NAMES)
+        processor.load_patiently(model_ref(), "http://127.0.0.1:1", tmp_path, NAMES)
     messages = [
         record.getMessage() for record in caplog.records if "no decisions until" in record.getMessage()
     ]
@@ -39,7 +39,7 @@ def test_a_missing_version_is_not_retried(tmp_path: Path, caplog: pytest.LogCapt
         caplog.at_level(logging.WARNING),
         pytest.raises(ModelMissingError, match="has no model card-fraud/99"),
     ):
-        processor._load_patiently(
+        processor.load_patiently(
             model_ref("99"), f"sqlite:///{tmp_path}/mlflow.db", tmp_path / "models", NAMES
         )
     assert not [record for record in caplog.records if "no decisions until" in record.getMessage()]

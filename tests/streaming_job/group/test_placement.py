@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming_job.group.placement import _spark_hash, grouping_values
+from streaming_job.group.placement import grouping_values, spark_hash
 
 pytestmark = pytest.mark.unit
 
@@ -13,11 +13,11 @@ pytestmark = pytest.mark.unit
     [(0, 933211791), (1, -559580957), (42, 29417773), (-1, -1604776387), (2147483647, 133916647)],
 )
 def test_the_hash_equals_sparks(value, expected):
-    assert _spark_hash(value) == expected
+    assert spark_hash(value) == expected
 
 
 @pytest.mark.parametrize("groups", [1, 2, 3, 7, 12, 48, 200, 1000])
 def test_every_group_has_a_partition_of_its_own(groups):
     values = grouping_values(groups)
-    assert [_spark_hash(value) % groups for value in values] == list(range(groups))
+    assert [spark_hash(value) % groups for value in values] == list(range(groups))
     assert all(0 <= value < 1 << 31 for value in values)

@@ -32,7 +32,7 @@ def without_registry(monkeypatch: pytest.MonkeyPatch, directory: Path) -> Any:
 
     monkeypatch.setattr(processor.loading, "load", load)
     ref = ModelRef("card-fraud", "1", "0" * 64, "run", ())
-    return processor._load_patiently(ref, "http://127.0.0.1:9", directory, ())
+    return processor.load_patiently(ref, "http://127.0.0.1:9", directory, ())
 
 
 def test_waits_for_brokers_and_registry_end_soon_after_a_stop_request(
