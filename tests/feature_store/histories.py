@@ -4,14 +4,14 @@ A history is a log: transactions and profile changes in the order of their arriv
 the kernels in any batches, and `judge` through the naive oracle.
 """
 
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
 import numpy as np
+from harness.log_world import DAY, HOUR, MINUTE, SECOND, START, LogWorld
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -24,26 +24,21 @@ from feature_store.state.group_state import GroupState
 from feature_store.state.journal import MemoryPieces, Meta, append, load_meta, rebuild, seal
 from loadtests.oracle.card import Card
 from loadtests.oracle.features import compute
-from loadtests.oracle.records import Record, Transaction
+from loadtests.oracle.records import Transaction
 from loadtests.oracle.tables import ProfileLog
 from loadtests.oracle.view import View
 from streaming_job.decode.profiles import profile_change
 
-SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
-START = 1_780_000_200_000
-"""2026-05-28 20:30:00 UTC."""
 ALERT_FROM = 1_000_000
 """Amount from which a transaction is an alert in these tests: 100.00, in 1/10,000 of the currency unit."""
 
 
-@dataclass
-class History:
-    """Logs of transactions and of profile changes, each in the order of arrival."""
+class History(LogWorld):
+    """A log whose transactions are decoded, without those that would be dead letters."""
 
-    transactions: list[Transaction] = field(default_factory=list)
-    changes: list[Record] = field(default_factory=list)
+    transactions: list[Transaction]  # type: ignore[assignment]
 
-    def tx(
+    def tx(  # type: ignore[override]
         self,
         event_time: int,
         units: int = 100_000,
@@ -68,25 +63,6 @@ class History:
         changes |= {"arrival": START + arrival, "offset": len(self.transactions)}
         self.transactions.append(tx._replace(**changes))  # type: ignore[arg-type]
 
-    def profile(
-        self,
-        op: str,
-        arrival: int = 0,
-        card: str = "c",
-        *,
-        source: Mapping[str, object] | None = None,
-        **row: object,
-    ) -> None:
-        """Append a profile change: `op` as in Debezium, or "tombstone"; `arrival` in ms from START."""
-        full = {
-            "card_id": card, "status": "active", "home_country": "FR", "currency": "EUR",
-            "credit_limit": 1000.0, "risk_tier": 0, "opened_on": 20_000, **row,
-        }  # fmt: skip
-        side = "before" if op == "d" else "after"
-        value = None if op == "tombstone" else json.dumps({"op": op, side: full, "source": source}).encode()
-        key = json.dumps({"card_id": card}).encode()
-        self.changes.append(Record("profiles", 0, len(self.changes), START + arrival, key, value))
-
     def records(self) -> NDArray[np.void]:
         """The transactions as kernel records."""
         out = np.zeros(len(self.transactions), dtype=TRANSACTION)
@@ -104,7 +80,7 @@ class History:
         """The profile changes as kernel records."""
         rows = [
             profile_change(record.key, record.value, record.partition, record.offset, record.timestamp)
-            for record in self.changes
+            for record in self.profiles
         ]
         return np.concatenate(rows) if rows else np.zeros(0, dtype=PROFILE)
 
@@ -139,7 +115,7 @@ class Pieces(MemoryPieces):
 def judge(history: History, most_events: float = MOST_EVENTS) -> Judged:
     """Outcomes by the oracle; a card with more than `most_events` events within 37 days becomes hot."""
     profiles = ProfileLog()
-    assert profiles.read(history.changes) == []
+    assert profiles.read(history.profiles) == []
     cards: dict[str, Card] = {}
     n = len(history.transactions)
     flags = [np.zeros(n, np.bool_) for _ in range(3)]

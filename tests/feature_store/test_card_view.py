@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from histories import DAY, HOUR, MINUTE, SECOND, START, History, Pieces, one_batch, persist
+from harness.log_world import DAY, HOUR, MINUTE, SECOND, START
+from histories import History, Pieces, one_batch, persist
 
 from feature_store.catalogue import COLUMN, WINDOWS
 from feature_store.kernels.hashing import hash_string

@@ -2,11 +2,8 @@
 
 import numpy as np
 import pytest
+from harness.log_world import DAY, HOUR, MINUTE, SECOND
 from histories import (
-    DAY,
-    HOUR,
-    MINUTE,
-    SECOND,
     History,
     Pieces,
     assert_close,

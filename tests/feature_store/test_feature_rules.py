@@ -7,7 +7,8 @@ import math
 from collections.abc import Callable
 
 import pytest
-from histories import DAY, HOUR, MINUTE, SECOND, History, Judged, judge, replay
+from harness.log_world import DAY, HOUR, MINUTE, SECOND
+from histories import History, Judged, judge, replay
 
 from feature_store.catalogue import COLUMN, NAMES
 from loadtests.oracle.features import names

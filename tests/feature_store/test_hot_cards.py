@@ -5,19 +5,8 @@ import random
 
 import numpy as np
 import pytest
-from histories import (
-    DAY,
-    HOUR,
-    MINUTE,
-    SECOND,
-    START,
-    History,
-    assert_close,
-    assert_same,
-    judge,
-    one_batch,
-    replay,
-)
+from harness.log_world import DAY, HOUR, MINUTE, SECOND, START
+from histories import History, assert_close, assert_same, judge, one_batch, replay
 
 from feature_store.catalogue import COLUMN, WINDOWS
 from feature_store.kernels.hot import BUCKETS_PER_CARD

@@ -4,18 +4,8 @@ import struct
 
 import numpy as np
 import pytest
-from histories import (
-    DAY,
-    HOUR,
-    MINUTE,
-    START,
-    History,
-    Pieces,
-    assert_same,
-    one_batch,
-    persist,
-    rebuilt,
-)
+from harness.log_world import DAY, HOUR, MINUTE, START
+from histories import History, Pieces, assert_same, one_batch, persist, rebuilt
 from numpy.typing import NDArray
 
 from feature_store.layout import FORMAT_VERSION, PROFILE, TRANSACTION, UPSERT

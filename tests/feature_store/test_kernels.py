@@ -2,20 +2,8 @@
 
 import numpy as np
 import pytest
-from histories import (
-    DAY,
-    HOUR,
-    MINUTE,
-    SECOND,
-    START,
-    History,
-    assert_close,
-    assert_same,
-    histories,
-    judge,
-    one_batch,
-    replay,
-)
+from harness.log_world import DAY, HOUR, MINUTE, SECOND, START
+from histories import History, assert_close, assert_same, histories, judge, one_batch, replay
 from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples

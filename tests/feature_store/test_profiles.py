@@ -2,20 +2,8 @@
 
 import numpy as np
 import pytest
-from histories import (
-    DAY,
-    HOUR,
-    MINUTE,
-    START,
-    History,
-    Pieces,
-    assert_same,
-    judge,
-    one_batch,
-    persist,
-    rebuilt,
-    replay,
-)
+from harness.log_world import DAY, HOUR, MINUTE, START
+from histories import History, Pieces, assert_same, judge, one_batch, persist, rebuilt, replay
 
 from feature_store.catalogue import COLUMN
 from feature_store.layout import PROFILES

@@ -5,7 +5,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from histories import DAY, HOUR, MINUTE, START, History
+from harness.log_world import DAY, HOUR, MINUTE, START
+from histories import History
 from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples

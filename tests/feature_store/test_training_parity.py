@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from harness.handbook import handbook_file
-from histories import HOUR, History, histories, replay
+from harness.log_world import HOUR
+from histories import History, histories, replay
 from hypothesis import given
 from thoroughness import examples
 
@@ -38,7 +39,7 @@ def table(history: History) -> pa.Table:
 @examples(30, thorough=1000)
 @given(histories())
 def test_training_set_equals_the_stream_bit_for_bit(history):
-    history.changes.clear()
+    history.profiles.clear()
     assert training_set.build(table(history)).tobytes() == replay(history, (3, 11)).features.tobytes()
 
 

@@ -1,7 +1,6 @@
 """A log of transactions, profiles, rollouts and labels, and key groups over it without Spark or Kafka."""
 
 import json
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -16,6 +15,7 @@ from feature_store.catalogue import IDENTITIES, NAMES, names_of
 from feature_store.merchants.catalogue import ALL_NAMES
 from feature_store.training import training_set
 from harness.group_batches import Group, merged
+from harness.log_world import DAY, HOUR, MINUTE, START, TOPICS, LogWorld
 from harness.rollout_records import event as rollout_event
 from harness.rollout_records import installed
 from loadtests.oracle import AcceptanceRules, ExpectedOutcome, Kind, Oracle, ProfileLog, Record, RolloutLog
@@ -33,16 +33,12 @@ from models.scoring import Scorer
 from models.train import train
 from models.trees import compile_trees
 from streaming_job.contracts import ContractError
-from streaming_job.contracts.topics import Topics
 from streaming_job.decode.transactions import TimeLimits
 from streaming_job.facts.table import MerchantRules
 from streaming_job.group.rules import Rules
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.progress.outcome import Outcome
 
-SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
-START = 1_780_000_200_000
-TOPICS = Topics()
 LIMITS = TimeLimits(7 * DAY, 5 * MINUTE)
 THRESHOLD = 0.5
 PARTITIONER = Partitioner.MURMUR2
@@ -111,8 +107,8 @@ def load(ref: ModelRef) -> Scorer:
     return scorer(ref.version)
 
 
-class World:
-    """A log in the order of arrival, and the job's outcomes."""
+class World(LogWorld):
+    """A log with labels, and the job's outcomes."""
 
     def __init__(self, *, rollout: bool = True, partitions: int = 1) -> None:
         """Start a log.
@@ -121,13 +117,10 @@ class World:
             rollout: whether it starts with a rollout.
             partitions: number of partitions of the transactions.
         """
+        super().__init__()
         self.partitions = partitions
-        self.transactions: list[Record] = []
-        self.profiles: list[Record] = []
-        self.rollouts: list[Record] = []
         self.labels: list[Record] = []
         self.chargebacks: list[Record] = []
-        self._ends: Counter[int] = Counter()
         if rollout:
             self.rollout("r1", -HOUR)
 
@@ -168,58 +161,6 @@ class World:
                 continue
         return line
 
-    def raw_rollout(self, value: bytes | None, arrival: int = 0) -> None:
-        """Append a record of any content to the rollouts."""
-        offset = len(self.rollouts)
-        self.rollouts.append(Record(TOPICS.model_rollouts, 0, offset, START + arrival, b"r", value))
-
-    def profile(
-        self, op: str, arrival: int, card: str = "c", *, source: dict[str, Any] | None = None, **row: Any
-    ) -> None:
-        """Append a profile change: `op` as in Debezium or "tombstone", `source` as in Debezium."""
-        full = {
-            "card_id": card, "status": "active", "home_country": "FR", "currency": "EUR",
-            "credit_limit": 1000.0, "risk_tier": 0, "opened_on": 20_000, **row,
-        }  # fmt: skip
-        side = "before" if op == "d" else "after"
-        value = None if op == "tombstone" else json.dumps({"op": op, side: full, "source": source}).encode()
-        self.raw_profile(value, arrival, json.dumps({"card_id": card}).encode())
-
-    def raw_profile(self, value: bytes | None, arrival: int = 0, key: bytes | None = b"{}") -> None:
-        """Append a record of any content to the profiles."""
-        offset = len(self.profiles)
-        self.profiles.append(Record(TOPICS.profiles, 0, offset, START + arrival, key, value))
-
-    def tx(
-        self,
-        time: int,
-        amount: float = 10.0,
-        *,
-        arrival: int | None = None,
-        partition: int | None = None,
-        **fields: Any,
-    ) -> None:
-        """Append a transaction; times in ms from START; default: arrives at once, in its card's partition."""
-        value = {
-            "transaction_id": f"t{len(self.transactions)}", "card_id": "c", "merchant_id": "m",
-            "amount": amount, "currency": "EUR", "country": "FR", "event_time": START + time, **fields,
-        }  # fmt: skip
-        card = value["card_id"]
-        self.raw_tx(
-            json.dumps(value).encode(),
-            time if arrival is None else arrival,
-            key=card.encode(),
-            partition=self.key_groups().partition_of(card) if partition is None else partition,
-        )
-
-    def raw_tx(
-        self, value: bytes | None, arrival: int = 0, key: bytes | None = b"c", partition: int = 0
-    ) -> None:
-        """Append a record of any content to the transactions."""
-        offset = self._ends[partition]
-        self._ends[partition] += 1
-        self.transactions.append(Record(TOPICS.transactions, partition, offset, START + arrival, key, value))
-
     def label(self, transaction: int, arrival: int, kind: str = "chargeback", **fields: Any) -> None:
         """Append a label of the n-th transaction; `arrival` in ms from START.
 
@@ -243,6 +184,10 @@ class World:
         """Append a record of any content to the labels or the chargebacks."""
         log, topic = (self.chargebacks, TOPICS.chargebacks) if old else (self.labels, TOPICS.labels)
         log.append(Record(topic, 0, len(log), START + arrival, key, value))
+
+    def partition_of(self, card: str) -> int:
+        """Partition of a card's transactions."""
+        return self.key_groups().partition_of(card)
 
     def key_groups(self, groups: int = 1) -> KeyGroups:
         """Partition and group of each card."""

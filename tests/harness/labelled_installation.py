@@ -17,8 +17,9 @@ from deploy.local.stack import Endpoints
 from feature_store.catalogue import DAY_MS, HOUR_MS, MINUTE_MS
 from feature_store.kernels.hashing import hash_strings
 from feature_store.merchants.facts import merchant_hash
-from harness.job_world import START, World
+from harness.job_world import World
 from harness.labelled_world import labelled_world
+from harness.log_world import START
 from loadtests.faults.errors import FaultError
 from loadtests.faults.installation import Installation, trained
 from loadtests.oracle import Record

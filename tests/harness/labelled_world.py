@@ -4,7 +4,8 @@ import json
 import random
 from collections.abc import Iterator
 
-from harness.job_world import DAY, HOUR, MINUTE, SECOND, World
+from harness.job_world import World
+from harness.log_world import DAY, HOUR, MINUTE, SECOND
 from harness.memory_job import FACTS, MemoryJob
 from harness.memory_log import Fate, KilledError, MemoryLog
 from loadtests.oracle import Record

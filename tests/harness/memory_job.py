@@ -18,7 +18,7 @@ from feature_store.state.arena import MemoryArena
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import MemoryPieces, Meta, load_meta, rebuild
 from harness import settings_of_nowhere
-from harness.job_world import TOPICS
+from harness.log_world import TOPICS
 from harness.memory_log import Fate, KilledError, MemoryLog, MemoryTables, MemoryTransactions
 from loadtests.oracle import Record
 from streaming_job.decode.snapshots import ends_snapshot

@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from random import Random
 
 from harness.group_batches import as_records
-from harness.job_world import TOPICS, World
+from harness.job_world import World
+from harness.log_world import TOPICS
 from loadtests.oracle import Record
 from streaming_job.decode.snapshots import ends_snapshot
 from streaming_job.log.records import Offsets, PartitionId, Records

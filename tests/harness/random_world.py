@@ -2,7 +2,8 @@
 
 import random
 
-from harness.job_world import DAY, HOUR, MINUTE, SECOND, START, World, newer_ref, subset_ref
+from harness.job_world import World, newer_ref, subset_ref
+from harness.log_world import DAY, HOUR, MINUTE, SECOND, START
 from harness.random_trials import random_event
 
 

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterator, Mapping
 
 from harness import settings_of_nowhere
-from oracle_world import START, World, load
+from harness.log_world import START
+from oracle_world import World, load
 
 from loadtests.audit.topic_log import TopicReadError
 from loadtests.audit.trial_audit import PLAIN

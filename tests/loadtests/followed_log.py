@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from audited_log import SETTINGS, MemoryLog, job_output
-from oracle_world import MINUTE, START, World, load
+from harness.log_world import MINUTE
+from oracle_world import World, load
 
 from loadtests.audit.follow import Follower
 from loadtests.audit.memory import Memory
@@ -22,11 +23,11 @@ def world_of(amounts: Sequence[int], cards: int = 12) -> World:
         world.profile("r", arrival=0, card=f"c{card}")
     for number, amount in enumerate(amounts):
         if amount == 0:
-            world.raw(b"{", arrival=START + number * MINUTE)
+            world.raw_tx(b"{", arrival=number * MINUTE)
         else:
             world.tx(number * MINUTE, float(amount), card_id=f"c{number % cards}")
         if number % 7 == 3:
-            world.profile("u", arrival=START + number * MINUTE + 1, card=f"c{number % cards}", risk_tier=2)
+            world.profile("u", arrival=number * MINUTE + 1, card=f"c{number % cards}", risk_tier=2)
     return world
 
 

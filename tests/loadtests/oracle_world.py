@@ -1,20 +1,14 @@
-"""A small world for the oracle: records in one partition, and models that score by the amount alone."""
+"""A log for the oracle: records in one partition, and models that score by the amount alone."""
 
 import json
 from typing import Any
 
 import numpy as np
+from harness.log_world import DAY, MINUTE, START, LogWorld
 
 from feature_store.catalogue import IDENTITIES, NAMES
-from loadtests.oracle import AcceptanceRules, ExpectedOutcome, Oracle, ProfileLog, Record, RolloutLog, Scorer
+from loadtests.oracle import AcceptanceRules, ExpectedOutcome, Oracle, ProfileLog, RolloutLog, Scorer
 from models.percentiles import quantiles
-
-SECOND = 1_000
-MINUTE = 60 * SECOND
-HOUR = 60 * MINUTE
-DAY = 24 * HOUR
-START = 1_780_000_200_000
-"""2026-05-28 20:30:00 UTC, a Thursday evening."""
 
 
 class AmountModel:
@@ -83,8 +77,8 @@ def challenger(name: str = "b", version: str = "2", *, role: str = "canary", **p
     }
 
 
-class World:
-    """Collects the records of a log, then runs the oracle."""
+class World(LogWorld):
+    """A log, which the oracle judges."""
 
     def __init__(
         self,
@@ -94,23 +88,17 @@ class World:
         partitions: int = 1,
         partitioner: str = "murmur2",
     ) -> None:
+        super().__init__()
         self._rules = AcceptanceRules(7 * DAY, 5 * MINUTE, partitions, partitioner)
-        self.transactions: list[Record] = []
-        self.profiles: list[Record] = []
-        self.rollouts: list[Record] = []
-        self.rollout("r1", arrival=0, threshold=threshold, max_count_5m=max_count_5m)
+        self.rollout("r1", arrival=-START, threshold=threshold, max_count_5m=max_count_5m)
 
     def rollout(self, rollout_id: str, *, arrival: int, threshold: float, max_count_5m: int = 10) -> None:
         only = challenger("challenger", "1", threshold=threshold, max_count_5m=max_count_5m)
         self.propose(rollout_id, only, arrival=arrival, champion=None, any_champion=True)
         self.event("promoted", rollout_id, 2, arrival=arrival, challenger="challenger")
 
-    def raw_rollout(self, value: dict[str, Any], arrival: int) -> None:
-        text = json.dumps(value).encode()
-        self.rollouts.append(Record("model-rollouts", 0, len(self.rollouts), arrival, b"r", text))
-
-    def event(self, kind: str, rollout_id: str, seq: int, *, arrival: int = START, **fields: Any) -> None:
-        """Append a rollout event; `arrival` in ms since 1970."""
+    def event(self, kind: str, rollout_id: str, seq: int, *, arrival: int = 0, **fields: Any) -> None:
+        """Append a rollout event."""
         value = {
             "schema_version": 2,
             "type": kind,
@@ -124,59 +112,12 @@ class World:
             "created_at": START,
             **fields,
         }
-        self.raw_rollout(value, arrival)
+        self.raw_rollout(json.dumps(value).encode(), arrival)
 
-    def propose(
-        self, rollout_id: str, *challengers: dict[str, Any], arrival: int = START, **fields: Any
-    ) -> None:
+    def propose(self, rollout_id: str, *challengers: dict[str, Any], arrival: int = 0, **fields: Any) -> None:
         """Append a proposal of challengers; by default the champion is model 1."""
         given = {"champion": model(), "guards": None, "line": "card-fraud", **fields}
         self.event("proposed", rollout_id, 1, arrival=arrival, challengers=list(challengers), **given)
-
-    def profile(
-        self, op: str, *, arrival: int, card: str = "c", key: bytes | None = None, **row: Any
-    ) -> None:
-        full = {
-            "card_id": card,
-            "status": "active",
-            "home_country": "FR",
-            "currency": "EUR",
-            "credit_limit": 1000.0,
-            "risk_tier": 0,
-            "opened_on": 20_000,
-            **row,
-        }
-        value = None
-        if op != "tombstone":
-            value = json.dumps({"op": op, "before" if op == "d" else "after": full}).encode()
-        offset = len(self.profiles)
-        self.profiles.append(
-            Record(
-                "bank.public.card_profiles",
-                0,
-                offset,
-                arrival,
-                key or json.dumps({"card_id": card}).encode(),
-                value,
-            )
-        )
-
-    def raw(self, value: bytes | None, *, arrival: int = START) -> None:
-        self.transactions.append(Record("transactions", 0, len(self.transactions), arrival, b"c", value))
-
-    def tx(self, time: int, amount: float = 10.0, *, arrival: int | None = None, **fields: Any) -> None:
-        """Append a transaction; `time` and `arrival` (default: `time`) in ms from START."""
-        value = {
-            "transaction_id": f"t{len(self.transactions)}",
-            "card_id": "c",
-            "merchant_id": "m",
-            "amount": amount,
-            "currency": "EUR",
-            "country": "FR",
-            "event_time": START + time,
-            **fields,
-        }
-        self.raw(json.dumps(value).encode(), arrival=START + (time if arrival is None else arrival))
 
     def outcomes(self) -> list[ExpectedOutcome]:
         profiles, rollouts = ProfileLog(), RolloutLog()

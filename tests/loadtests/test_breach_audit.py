@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 from audited_log import audit, job_output, trials
-from oracle_world import MINUTE, START, World, challenger
+from harness.log_world import MINUTE
+from oracle_world import World, challenger
 
 from models.guards import policy
 from models.guards.verdict import verdict
@@ -37,10 +38,8 @@ def evidence() -> dict[str, Any]:
 def problems(said: dict[str, Any]) -> list[str]:
     """What the audit says about a log whose `breached` event has this evidence."""
     ended = world()
-    ended.event(
-        "breached", "x", 3, arrival=START + 5 * MINUTE, challenger="b", guard="failures", verdict=said
-    )
-    ended.event("rolled_back", "x", 4, arrival=START + 5 * MINUTE)
+    ended.event("breached", "x", 3, arrival=5 * MINUTE, challenger="b", guard="failures", verdict=said)
+    ended.event("rolled_back", "x", 4, arrival=5 * MINUTE)
     found = audit(job_output(ended))
     assert (found.findings.missing, found.findings.unexpected) == (0, 0)
     return found.problems
@@ -89,9 +88,7 @@ def test_counts_are_not_compared_if_a_record_is_not_there(commits: dict[str, int
 
 def test_job_that_counts_wrongly_is_found_by_its_totals() -> None:
     ended = world()
-    ended.event(
-        "breached", "x", 3, arrival=START + 5 * MINUTE, challenger="b", guard="failures", verdict=evidence()
-    )
+    ended.event("breached", "x", 3, arrival=5 * MINUTE, challenger="b", guard="failures", verdict=evidence())
     log = job_output(ended)
     record = log.topics["job-progress"][0]
     log.topics["job-progress"][0] = record._replace(

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from audited_log import SETTINGS, audit, changed, counts
 from followed_log import BEHIND_S, Audited, GrowingLog, world_of
+from harness.log_world import DAY
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle_world import DAY
 
 from loadtests.audit.follow import FollowError
 from loadtests.audit.memory import Memory, MemoryFileError

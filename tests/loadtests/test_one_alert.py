@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import pytest
 from audited_log import SETTINGS, MemoryLog, changed
-from harness.job_world import HOUR, MINUTE, World, load, subset_ref
+from harness.job_world import World, load, subset_ref
+from harness.log_world import HOUR, MINUTE
 
 from feature_store.release import RELEASE
 from loadtests.audit.card_log import AlertError

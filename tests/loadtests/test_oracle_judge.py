@@ -4,7 +4,8 @@ import json
 import uuid
 
 import pytest
-from oracle_world import DAY, HOUR, MINUTE, START, World
+from harness.log_world import DAY, HOUR, MINUTE, START
+from oracle_world import World
 
 from loadtests.oracle import Kind, ProfileLog, Record, RolloutLog
 from loadtests.oracle.partitions import murmur2, partition_of
@@ -19,7 +20,7 @@ def kinds(world: World) -> list[Kind]:
 
 def reason_of(value: bytes | None) -> Reason | None:
     world = World(threshold=1.0)
-    world.raw(value)
+    world.raw_tx(value)
     return world.outcomes()[0].reason
 
 
@@ -120,7 +121,7 @@ def test_a_burst_with_false_dates_is_a_burst():
 def test_card_declines_when_its_row_is_gone(status):
     world = World()
     world.profile("r", arrival=0, status=status)
-    world.profile("d", arrival=START + 10)
+    world.profile("d", arrival=10)
     for second in (9, 10):
         world.tx(second)
     before, after = world.alerts()
@@ -181,9 +182,9 @@ def test_profile_as_of_arrival_however_late_the_event():
     tx             5              10, 19          20
     """
     world = World()
-    world.profile("c", arrival=START)
-    world.profile("u", arrival=START + 10, status="blocked")
-    world.profile("u", arrival=START + 20, status="active")
+    world.profile("c", arrival=0)
+    world.profile("u", arrival=10, status="blocked")
+    world.profile("u", arrival=20, status="active")
     for arrival in (5, 10, 19, 20):
         world.tx(0, arrival=arrival)
     assert kinds(world) == [Kind.PASSED, Kind.ALERT, Kind.ALERT, Kind.PASSED]
@@ -197,7 +198,7 @@ def test_profile_as_of_arrival_however_late_the_event():
 
 def test_the_arrival_of_a_snapshot_row_is_the_beginning():
     world = World()
-    world.profile("r", arrival=START + HOUR, status="blocked")
+    world.profile("r", arrival=HOUR, status="blocked")
     world.tx(0)
     assert kinds(world) == [Kind.ALERT]
     assert world.alerts()[0]["profile"]["arrival_time"] == 0
@@ -206,8 +207,8 @@ def test_the_arrival_of_a_snapshot_row_is_the_beginning():
 def test_rollout_as_of_arrival_and_the_first_one_before_any():
     world = World(threshold=0.9)
     world.rollouts.clear()
-    world.rollout("r1", arrival=START + 10, threshold=0.9)
-    world.rollout("r2", arrival=START + 20, threshold=0.1)
+    world.rollout("r1", arrival=10, threshold=0.9)
+    world.rollout("r2", arrival=20, threshold=0.1)
     for arrival in (5, 19, 20):
         world.tx(0, 500.0, arrival=arrival)
     assert kinds(world) == [Kind.PASSED, Kind.PASSED, Kind.ALERT]
@@ -328,7 +329,7 @@ def test_unknown_and_optional_fields_may_hold_anything(value):
 @pytest.mark.parametrize("op", ["u", "d"])
 def test_profile_under_the_key_of_another_card_is_refused(key, refused, op):
     world = World()
-    world.profile(op, arrival=START, key=key)
+    world.profile(op, arrival=0, key=key)
     outcomes = ProfileLog().read(world.profiles)
     assert [outcome.reason for outcome in outcomes] == [Reason.INVALID_VALUE] * refused
 

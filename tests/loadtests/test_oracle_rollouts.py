@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from oracle_world import START, World, challenger, model
+from harness.log_world import START
+from oracle_world import World, challenger, model
 
 from loadtests.oracle import RolloutLog
 from loadtests.oracle.rollouts import Plan
@@ -45,13 +46,13 @@ def scored(plan: Plan | None) -> tuple[str, list[str], str, int]:
 
 def test_phases_from_shadow_to_promotion(world):
     """START + 1 shadow, 2 canary, 3 larger canary, 4 paused, 5 resumed, 6 promoted, 7 withdrawn"""
-    world.event("shadow_started", "x", 2, arrival=START + 1)
-    world.event("canary_set", "x", 3, arrival=START + 2, challenger="b", share_bp=100)
-    world.event("canary_set", "x", 4, arrival=START + 3, challenger="b", share_bp=2_000)
-    world.event("paused", "x", 5, arrival=START + 4)
-    world.event("resumed", "x", 6, arrival=START + 5)
-    world.event("promoted", "x", 7, arrival=START + 6, challenger="b")
-    world.event("withdrawn", "x", 8, arrival=START + 7, from_the_beginning=False)
+    world.event("shadow_started", "x", 2, arrival=1)
+    world.event("canary_set", "x", 3, arrival=2, challenger="b", share_bp=100)
+    world.event("canary_set", "x", 4, arrival=3, challenger="b", share_bp=2_000)
+    world.event("paused", "x", 5, arrival=4)
+    world.event("resumed", "x", 6, arrival=5)
+    world.event("promoted", "x", 7, arrival=6, challenger="b")
+    world.event("withdrawn", "x", 8, arrival=7, from_the_beginning=False)
     log, refused = folded(world)
     assert refused == [None] * 10
     assert [scored(log.plan(START + at)) for at in range(-1, 8)] == [
@@ -97,8 +98,8 @@ def test_rolled_back_from_every_phase_that_is_not_final_whatever_was_expected(wo
 
 def test_after_a_breach_only_the_champion_scores(world):
     world.event("shadow_started", "x", 2)
-    world.event("breached", "x", 3, arrival=START + 1, challenger="b", guard="failures", verdict={})
-    world.event("rolled_back", "x", 4, arrival=START + 2)
+    world.event("breached", "x", 3, arrival=1, challenger="b", guard="failures", verdict={})
+    world.event("rolled_back", "x", 4, arrival=2)
     log, refused = folded(world)
     assert refused[3:] == [None] * 3
     assert [scored(log.plan(START + at))[1] for at in (0, 1, 2)] == [["b", "s"], [], []]
@@ -173,7 +174,7 @@ def test_second_open_rollout_and_an_old_name_are_conflicts(world):
 
 def test_repetition_is_ignored_and_a_key_for_something_else_is_a_conflict(world):
     world.event("shadow_started", "x", 2, idempotency_key="k")
-    world.event("shadow_started", "x", 2, idempotency_key="k", created_at=START + 5, arrival=START + 9)
+    world.event("shadow_started", "x", 2, idempotency_key="k", created_at=START + 5, arrival=9)
     world.event("shadow_started", "x", 2, idempotency_key="k", actor="another")
     world.event("paused", "x", 3)
     assert reasons(world) == [None, None, Reason.ROLLOUT_CONFLICT, None]
@@ -200,11 +201,11 @@ def test_models_that_the_job_could_not_load_are_set_aside_as_it_reports(world):
 
 def test_withdrawals_bring_back_the_champion_before_and_the_last_one_stays(world):
     world.event("withdrawn", "r1", 3, from_the_beginning=False)
-    world.event("promoted", "x", 2, arrival=START + 1, challenger="b")
-    world.rollout("r2", arrival=START + 2, threshold=0.1)
-    world.event("withdrawn", "r2", 3, arrival=START + 3, from_the_beginning=False)
-    world.event("withdrawn", "r1", 3, arrival=START + 4, from_the_beginning=False)
-    world.event("withdrawn", "x", 3, arrival=START + 5, from_the_beginning=False)
+    world.event("promoted", "x", 2, arrival=1, challenger="b")
+    world.rollout("r2", arrival=2, threshold=0.1)
+    world.event("withdrawn", "r2", 3, arrival=3, from_the_beginning=False)
+    world.event("withdrawn", "r1", 3, arrival=4, from_the_beginning=False)
+    world.event("withdrawn", "x", 3, arrival=5, from_the_beginning=False)
     log, refused = folded(world)
     assert refused[3:] == [Reason.LAST_ROLLOUT, None, None, None, None, None, Reason.LAST_ROLLOUT]
     champions = [log.plan(START + at).champion.rollout_id for at in range(6)]
@@ -212,16 +213,16 @@ def test_withdrawals_bring_back_the_champion_before_and_the_last_one_stays(world
 
 
 def test_withdrawn_from_the_beginning_never_decided(world):
-    world.event("promoted", "x", 2, arrival=START + 1, challenger="b")
-    world.event("withdrawn", "x", 3, arrival=START + 9, from_the_beginning=True)
+    world.event("promoted", "x", 2, arrival=1, challenger="b")
+    world.event("withdrawn", "x", 3, arrival=9, from_the_beginning=True)
     log, refused = folded(world)
     assert refused[3:] == [None, None]
     assert {log.plan(START + at).champion.rollout_id for at in (0, 1, 5, 9)} == {"r1"}
 
 
 def test_an_event_with_an_earlier_timestamp_takes_effect_with_the_one_before(world):
-    world.event("shadow_started", "x", 2, arrival=START + 20)
-    world.event("canary_set", "x", 3, arrival=START + 10, challenger="b", share_bp=100)
+    world.event("shadow_started", "x", 2, arrival=20)
+    world.event("canary_set", "x", 3, arrival=10, challenger="b", share_bp=100)
     log, _ = folded(world)
     assert [scored(log.plan(START + at))[2:] for at in (15, 20)] == [("", 0), ("b", 100)]
 
@@ -229,8 +230,8 @@ def test_an_event_with_an_earlier_timestamp_takes_effect_with_the_one_before(wor
 def test_the_first_champion_decides_earlier_transactions():
     world = World()
     world.rollouts.clear()
-    world.propose("x", challenger(), arrival=START + 5, champion=None)
-    world.event("promoted", "x", 2, arrival=START + 6, challenger="b")
+    world.propose("x", challenger(), arrival=5, champion=None)
+    world.event("promoted", "x", 2, arrival=6, challenger="b")
     log, refused = folded(world)
     assert refused == [None, None]
     assert scored(log.plan(START)) == ("x", [], "", 0)

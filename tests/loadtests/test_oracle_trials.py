@@ -1,7 +1,8 @@
 """Champion and challengers on the same transactions: deciders, written alerts, counts."""
 
 import pytest
-from oracle_world import DAY, HOUR, MINUTE, SECOND, START, World, challenger
+from harness.log_world import DAY, HOUR, MINUTE, SECOND, START
+from oracle_world import World, challenger
 
 from loadtests.oracle import Kind
 from loadtests.oracle.membership import is_member, salt_of
@@ -153,7 +154,7 @@ def test_a_partition_that_returns_to_a_trial_counts_units_anew():
 
 def test_paused_rollout_is_scored_and_decides_nothing():
     world = trial(challenger(), share_bp=10_000)
-    world.event("paused", "x", 4, arrival=START + 5)
+    world.event("paused", "x", 4, arrival=5)
     world.tx(0, 300.0)
     world.tx(5, 300.0)
     assert [alert["source"]["offset"] for alert in world.alerts()] == [0]

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from audited_log import SETTINGS, MemoryLog, audit, job_output
 from followed_log import Follower
-from oracle_world import MINUTE, World, load
+from harness.log_world import MINUTE
+from oracle_world import World, load
 
 from loadtests.audit.memory import Memory
 from loadtests.audit.settings_audit import OtherSettingsError

@@ -16,7 +16,8 @@ from audited_log import (
     letter_of,
     refused,
 )
-from oracle_world import START, World
+from harness.log_world import START
+from oracle_world import World
 
 from loadtests.audit.comparison import UncomparedRecords
 from loadtests.audit.findings import Findings
@@ -134,7 +135,7 @@ def log() -> MemoryLog:
     for amount in (900.0, 10.0, 600.0, 700.0):
         world.tx(0, amount)
     world.tx(0, 10.0, transaction_id="t1")
-    world.raw(b"{")
+    world.raw_tx(b"{")
     world.tx(0, -1.0)
     return job_output(world)
 
@@ -305,7 +306,7 @@ def test_dead_letters_of_a_table_are_expected_up_to_the_slowest_groups_position(
     """
     world = World(threshold=0.5)
     for card in "cde":
-        world.profile("u", arrival=START, card=card, **({} if card == "c" else {"status": "lost"}))
+        world.profile("u", arrival=0, card=card, **({} if card == "c" else {"status": "lost"}))
     world.tx(0)
     log = job_output(world)
     (first,) = log.topics["job-progress"]

@@ -12,7 +12,8 @@ from audited_log import (
     counts,
     job_output,
 )
-from oracle_world import START, World, challenger
+from harness.log_world import START
+from oracle_world import World, challenger
 
 from loadtests.audit.trial_audit import CommitTrials, TrialAudit
 from loadtests.audit.verify import AuditResult

@@ -10,7 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from histories import DAY, HOUR, MINUTE, SECOND, History, Pieces, one_batch, persist
+from harness.log_world import DAY, HOUR, MINUTE, SECOND
+from histories import History, Pieces, one_batch, persist
 
 from feature_store.catalogue import NAMES
 from feature_store.layout import FORMAT_VERSION

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 from harness.group_batches import merged
-from harness.job_world import TOPICS
+from harness.log_world import TOPICS
 from harness.random_trials import load_any
 from harness.random_world import random_world
 from thoroughness import THOROUGH

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import orjson
 import pytest
-from harness.job_world import TOPICS, model_ref, newer_ref, scorer, subset_ref
+from harness.job_world import model_ref, newer_ref, scorer, subset_ref
+from harness.log_world import TOPICS
 from harness.rollout_records import challenger, event, proposed
 
 from feature_store.catalogue import IDENTITIES

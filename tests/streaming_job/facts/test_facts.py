@@ -6,8 +6,9 @@ from collections import Counter
 import numpy as np
 import pytest
 from harness.group_batches import as_records
-from harness.job_world import HOUR, MINUTE, START, TOPICS, World
+from harness.job_world import World
 from harness.labelled_world import merchant_rules
+from harness.log_world import HOUR, MINUTE, START, TOPICS
 from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from harness.job_world import HOUR, MINUTE, World, model_ref, scorer, subset_ref
+from harness.job_world import World, model_ref, scorer, subset_ref
+from harness.log_world import HOUR, MINUTE
 from harness.random_trials import NO_NUMBER, RAISES, load_any
 from harness.random_world import random_world
 from hypothesis import given

@@ -7,21 +7,8 @@ from collections import Counter
 import numpy as np
 import orjson
 import pytest
-from harness.job_world import (
-    DAY,
-    HOUR,
-    MINUTE,
-    SECOND,
-    START,
-    TOPICS,
-    World,
-    dead_letters,
-    expected_alerts,
-    load,
-    model_ref,
-    place,
-    scorer,
-)
+from harness.job_world import World, dead_letters, expected_alerts, load, model_ref, place, scorer
+from harness.log_world import DAY, HOUR, MINUTE, SECOND, START, TOPICS
 from harness.random_world import random_world
 from hypothesis import given
 from hypothesis import strategies as st

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from harness.job_world import HOUR, MINUTE, SECOND, World, expected_alerts, load, scorer
+from harness.job_world import World, expected_alerts, load, scorer
+from harness.log_world import HOUR, MINUTE, SECOND
 from numpy.typing import NDArray
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import LogisticRegression

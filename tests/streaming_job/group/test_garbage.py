@@ -5,8 +5,9 @@ import random
 from collections import Counter
 
 import pytest
-from harness.job_world import DAY, HOUR, World, load
+from harness.job_world import World, load
 from harness.labelled_world import MemoryGroups, merchant_rules
+from harness.log_world import DAY, HOUR
 from harness.memory_job import FACTS, mortal
 from harness.memory_log import Fate, as_written
 

@@ -7,9 +7,6 @@ import numpy as np
 import pytest
 from harness.group_batches import as_records
 from harness.job_world import (
-    HOUR,
-    SECOND,
-    TOPICS,
     World,
     dead_letters,
     expected_alerts,
@@ -20,6 +17,7 @@ from harness.job_world import (
     small_scorer,
     subset_ref,
 )
+from harness.log_world import HOUR, SECOND, TOPICS
 
 from feature_store.catalogue import NAMES
 from feature_store.state.arena import MemoryArena

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from harness.group_batches import Group, as_records
-from harness.job_world import SECOND, TOPICS, World
+from harness.job_world import World
+from harness.log_world import SECOND, TOPICS
 from harness.memory_job import MemoryJob, Output, mortal
 from harness.memory_log import Fate, KilledError, as_written
 from harness.random_trials import load_any

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from harness.job_world import DAY, LIMITS, PARTITIONER, START, World, load
+from harness.job_world import LIMITS, PARTITIONER, World, load
 from harness.labelled_world import MemoryGroups, labelled_world, merchant_rules
+from harness.log_world import DAY, START
 from harness.memory_job import FACTS, mortal
 from harness.memory_log import Fate, as_written
 from hypothesis import given

@@ -3,7 +3,8 @@
 from collections.abc import Collection
 
 import pytest
-from harness.job_world import TOPICS, World
+from harness.job_world import World
+from harness.log_world import TOPICS
 from harness.memory_job import MemoryJob
 from harness.memory_log import Fate, MemoryLog, as_written
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import orjson
 import pytest
-from harness.job_world import HOUR, LIMITS, SECOND, World
+from harness.job_world import LIMITS, World
+from harness.log_world import HOUR, SECOND
 from harness.memory_job import MemoryJob, Output
 from harness.memory_log import Fate, KilledError, as_written
 

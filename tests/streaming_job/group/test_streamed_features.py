@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
-from harness.job_world import DAY, HOUR, MINUTE, World, dead_letters, place
+from harness.job_world import World, dead_letters, place
+from harness.log_world import DAY, HOUR, MINUTE
 
 from feature_store.catalogue import NAMES
 from feature_store.training import training_set

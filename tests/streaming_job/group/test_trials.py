@@ -9,7 +9,8 @@ import numpy as np
 import orjson
 import pytest
 from harness.group_batches import Group, merged
-from harness.job_world import HOUR, MINUTE, SECOND, START, World, load, model_ref
+from harness.job_world import World, load, model_ref
+from harness.log_world import HOUR, MINUTE, SECOND, START
 from harness.random_trials import NO_NUMBER, RAISES, load_any
 from harness.rollout_records import challenger, event, proposed
 

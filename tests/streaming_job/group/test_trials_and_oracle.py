@@ -7,7 +7,8 @@ from typing import Any
 import orjson
 import pytest
 from harness.group_batches import merged
-from harness.job_world import HOUR, LIMITS, PARTITIONER, SECOND, World, model_ref
+from harness.job_world import LIMITS, PARTITIONER, World, model_ref
+from harness.log_world import HOUR, SECOND
 from harness.random_trials import NO_NUMBER, RAISES, load_any
 from harness.rollout_records import challenger, event, proposed
 

@@ -27,8 +27,9 @@ PACKAGES = ("feature_store", "models", "streaming_job")
 
 def preloaded_and_then_used() -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
     """`kernels()` at first, after preloading, and after epochs of groups without and with merchant facts."""
-    from harness.job_world import SECOND, World
+    from harness.job_world import World
     from harness.labelled_world import MemoryGroups, labelled_world, merchant_rules
+    from harness.log_world import SECOND
     from harness.memory_job import mortal
     from harness.memory_log import Fate, as_written
 
