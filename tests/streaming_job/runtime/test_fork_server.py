@@ -46,6 +46,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The executable, in a directory whose path is longer than a socket's may be."""
     directory = tmp_path_factory.mktemp("a" * 120)
     with fork_server.running(directory) as executable:
+        fork_server.wait(executable)  # compiling all kernels, if their cache is empty, takes minutes
         yield executable
 
 
