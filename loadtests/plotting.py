@@ -1,38 +1,9 @@
-"""SVG plots of measurements: axes with labels, and distributions of latencies."""
+"""SVG plots of measurements: distributions of latencies."""
 
-import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-import matplotlib as mpl
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
-
-SIZE = (8.0, 3.0)
-"""Inches."""
-BLUE, RED, GREEN, ORANGE, GREY = "#1f5fa8", "#c0392b", "#2e8b57", "#d98e04", "#8a8a8a"
-mpl.rcParams["svg.hashsalt"] = "fraud"  # the same figures give the same bytes
-
-
-@contextmanager
-def figure(x: str, y: str) -> Iterator[tuple[Any, Callable[[], str]]]:
-    """Yield axes with these labels, and a function that returns the SVG once everything is plotted."""
-    plot = Figure(figsize=SIZE, layout="constrained")
-    canvas: Any = FigureCanvasSVG(plot)
-    axes = plot.add_subplot()
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.2)
-
-    def svg() -> str:
-        buffer = io.StringIO()
-        canvas.print_svg(buffer, metadata={"Date": None})
-        text = buffer.getvalue()
-        return text[text.index("<svg") :]
-
-    yield axes, svg
+from models.plots import figure
 
 
 def latency_plot(lines: Iterable[tuple[Sequence[tuple[float, float]], dict[str, Any]]], of: str) -> str:

@@ -5,8 +5,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from models.plots import STYLE, plot
-
 POINTS = 200
 """Greatest number of points of a curve."""
 _TICKS = [(step / 4, f"{step / 4:g}") for step in range(5)]
@@ -38,7 +36,7 @@ def page(content: dict[str, dict[str, list[float]]]) -> str:
     )
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Curves of the hold-out</title>'
-        f"<style>{STYLE}</style></head><body>\n{''.join(plots)}</body></html>\n"
+        f"</head><body>\n{''.join(plots)}</body></html>\n"
     )
 
 
@@ -50,4 +48,6 @@ def _points(**columns: NDArray[np.float64]) -> dict[str, list[float]]:
 
 
 def _drawn(title: str, x: Sequence[float], y: Sequence[float]) -> str:
+    from models.plots import plot  # matplotlib takes a while to import
+
     return plot(title, x, y, _TICKS, dots=False)

@@ -1,16 +1,40 @@
 """Line plots as inline SVG, for pages that need no other file."""
 
-from collections.abc import Iterable, Sequence
+import io
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from html import escape
+from typing import Any
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 640, 220, 56, 20, 34, 40
-STYLE = """
-svg { display: block; margin: 1rem 0; max-width: 100% } text { font: 12px system-ui, sans-serif }
-.line { fill: none; stroke: #1f5fa8; stroke-width: 2 } .mean { stroke: #b04a1a; stroke-dasharray: 5 4 }
-.grid { stroke: #ddd } .dot { fill: #1f5fa8 }
-"""
-"""CSS of the plots."""
-_GRID_LINES = 5
+import matplotlib as mpl
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+SIZE = (8.0, 3.0)
+"""Inches."""
+BLUE, RED, GREEN, ORANGE, GREY = "#1f5fa8", "#c0392b", "#2e8b57", "#d98e04", "#8a8a8a"
+mpl.rcParams["svg.hashsalt"] = "fraud"  # the same figures give the same bytes
+
+
+@contextmanager
+def figure(x: str, y: str) -> Iterator[tuple[Any, Callable[[], str]]]:
+    """Yield axes with these labels, and a function that returns the SVG once everything is plotted."""
+    plot = Figure(figsize=SIZE, layout="constrained")
+    canvas: Any = FigureCanvasSVG(plot)
+    axes = plot.add_subplot()
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.2)
+
+    def svg() -> str:
+        buffer = io.StringIO()
+        canvas.print_svg(buffer, metadata={"Date": None})
+        text = buffer.getvalue()
+        return text[text.index("<svg") :]
+
+    yield axes, svg
 
 
 def plot(
@@ -37,42 +61,14 @@ def plot(
     known_values = [value for value in y if value is not None]
     if not known_values:
         return f"<p>{escape(title)}: unknown</p>"
-    top = min(1.0, max(known_values) * 1.15) or 1.0
-    right = WIDTH - RIGHT
-
-    def across(position: float) -> float:
-        return LEFT + (right - LEFT) * position
-
-    def down(value: float) -> float:
-        return TOP + (HEIGHT - TOP - BOTTOM) * (1 - value / top)
-
-    parts = [f'<text x="{LEFT}" y="18" font-weight="bold">{escape(title)}</text>']
-    for step in range(_GRID_LINES):
-        value = top * step / (_GRID_LINES - 1)
-        parts.append(
-            f'<line class="grid" x1="{LEFT}" x2="{right}" y1="{down(value):.1f}" y2="{down(value):.1f}"/>'
-            f'<text x="{LEFT - 6}" y="{down(value) + 4:.1f}" text-anchor="end">{value:.2f}</text>'
-        )
-    line: list[str] = []
-    for position, point in [*zip(x, y, strict=True), (1.0, None)]:
-        if point is None:
-            parts.append(f'<polyline class="line" points="{" ".join(line)}"/>' if line else "")
-            line = []
-            continue
-        line.append(f"{across(position):.1f},{down(point):.1f}")
-        if dots:
-            parts.append(
-                f'<circle class="dot" cx="{across(position):.1f}" cy="{down(point):.1f}" r="3">'
-                f"<title>{point:.4f}</title></circle>"
-            )
-    for position, text in ticks:
-        anchor = "start" if position == 0 else "middle"
-        parts.append(
-            f'<text x="{across(position):.1f}" y="{HEIGHT - 14}" text-anchor="{anchor}">{escape(text)}</text>'
-        )
-    if mean is not None:
-        parts.append(
-            f'<line class="mean" x1="{LEFT}" x2="{right}" y1="{down(mean):.1f}" y2="{down(mean):.1f}"/>'
-            f'<text x="{right}" y="{down(mean) - 5:.1f}" text-anchor="end">mean {mean:.3f}</text>'
-        )
-    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" role="img">{"".join(parts)}</svg>\n'
+    with figure("", "") as (axes, svg):
+        axes.set_title(title, loc="left", fontsize="medium", fontweight="bold")
+        points = [math.nan if value is None else value for value in y]
+        axes.plot(x, points, color=BLUE, marker="o" if dots else "", markersize=4)
+        if mean is not None:
+            axes.axhline(mean, color=RED, linestyle="--", label=f"mean {mean:.3f}")
+            axes.legend(frameon=False, fontsize="small")
+        positions = dict(ticks)
+        axes.set_xticks([*positions], [*positions.values()])
+        axes.set_ylim(0, min(1.0, max(known_values) * 1.15) or 1.0)
+    return svg()

@@ -7,7 +7,8 @@ from typing import Any
 from loadtests.bench.calibrate import CALIBRATION
 from loadtests.bench.rig import BenchError
 from loadtests.bench.throughput import THROUGHPUT
-from loadtests.plotting import BLUE, GREEN, GREY, ORANGE, RED, figure, latency_plot
+from loadtests.plotting import latency_plot
+from models.plots import BLUE, GREEN, GREY, ORANGE, RED, figure
 
 COLOURS = (BLUE, RED, GREEN, ORANGE, GREY)
 KERNEL = re.compile(r"kernel, ([\d,]+) cards")

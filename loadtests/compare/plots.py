@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from loadtests.plotting import BLUE, GREEN, RED, figure, latency_plot
+from loadtests.plotting import latency_plot
+from models.plots import BLUE, GREEN, RED, figure
 
 COLOURS = {"ours": BLUE, "streams": RED, "quix": GREEN}
 

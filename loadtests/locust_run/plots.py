@@ -5,7 +5,8 @@ from typing import Any
 
 from loadtests.locust_run.peak import Probe
 from loadtests.locust_run.result import Result
-from loadtests.plotting import BLUE, GREY, RED, figure, latency_plot
+from loadtests.plotting import latency_plot
+from models.plots import BLUE, GREY, RED, figure
 
 
 def run_plots(result: Result) -> dict[str, str]:

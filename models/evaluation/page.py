@@ -4,7 +4,7 @@ from html import escape
 from typing import Any
 
 from models.evaluation.report import HEADLINES
-from models.plots import STYLE, plot
+from models.plots import plot
 
 TITLES = {
     "auc_roc": "AUC ROC",
@@ -15,6 +15,7 @@ _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
 table { border-collapse: collapse; margin: 1rem 0 } th, td { padding: .2rem .8rem; text-align: right }
 th { border-bottom: 1px solid #999 } td:first-child, th:first-child { text-align: left }
+svg { display: block; margin: 1rem 0; max-width: 100% }
 """
 
 
@@ -43,7 +44,7 @@ def page(report: dict[str, Any]) -> str:
     )
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Model evaluation</title>'
-        f"<style>{_STYLE}{STYLE}</style></head><body>\n<h1>Model evaluation</h1>\n{_about(report)}\n"
+        f"<style>{_STYLE}</style></head><body>\n<h1>Model evaluation</h1>\n{_about(report)}\n"
         f"{_folds(report)}\n{''.join(plots)}\n{_scenarios(report['scenarios'])}\n</body></html>\n"
     )
 
