@@ -22,6 +22,14 @@ _COLUMNS = """| topic | role | contract | key | kept | because |
 |---|---|---|---|---|---|
 """
 
+_COUNTED = """
+Each progress record has the number of records that its Kafka transaction wrote to a topic (`counts`), and the
+SHA-256 over their values (`digests`), by the names below; `fraud verify` compares both with the topic.
+
+| topic | count | digest |
+|---|---|---|
+"""
+
 _PERMISSIONS = """
 ## Permissions
 
@@ -44,7 +52,8 @@ def page() -> str:
         merchant_facts=True, job_id="card-fraud", key_groups=2, topics=Topics(),
     )  # fmt: skip
     tables = "".join(_table(component, needed(component, settings)) for component in Component)
-    return f"{_HEAD}{_COLUMNS}{rows}{_PERMISSIONS}{tables}"
+    counted = "".join(_counts(name, row) for name, row in Topics().rows() if row.is_written)
+    return f"{_HEAD}{_COLUMNS}{rows}{_COUNTED}{counted}{_PERMISSIONS}{tables}"
 
 
 def _row(name: str, row: Topic) -> str:
@@ -52,8 +61,14 @@ def _row(name: str, row: Topic) -> str:
     kept = "for ever" if retention.days is None else f"{retention.days} days"
     if retention.is_compacted:
         kept = "the newest record of each key, for ever"
-    contract = row.contract.reason if isinstance(row.contract, Without) else f"`{row.contract.value}`"
+    contract = row.contract.reason if isinstance(row.contract, Without) else f"`{row.contract}`"
     return f"| `{name}` | {row.role.value} | {contract} | {row.key} | {kept} | {retention.reason} |\n"
+
+
+def _counts(name: str, row: Topic) -> str:
+    count = f"none: {row.count.reason}" if isinstance(row.count, Without) else f"`{row.count}`"
+    digest = count if row.without_digest is None else f"none: {row.without_digest.reason}"
+    return f"| `{name}` | {count} | {digest} |\n"
 
 
 def _table(component: Component, permissions: Iterable[Permission]) -> str:

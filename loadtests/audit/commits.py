@@ -2,13 +2,15 @@
 
 import json
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from loadtests.oracle import Record
 
 RELEASE = re.compile(r"[^+ ]+\+[0-9a-f]{8}")
 TopicPartition = tuple[str, int]
 """(topic, partition)."""
+Source = tuple[str, int, int]
+"""(topic, partition, offset) of an input record."""
 
 
 class Commit(NamedTuple):
@@ -47,19 +49,19 @@ def release_of(record: Record) -> str | None:
     return name if RELEASE.fullmatch(name) else None
 
 
-def source(record: Record) -> tuple[int, int]:
-    """Return partition and offset of an alert's transaction; both are -1 if the alert names none."""
-    try:
-        source = json.loads(record.value or b"")["source"]
-        return source["partition"], source["offset"]
-    except (ValueError, KeyError, TypeError):
-        return -1, -1
+def source_in(content: Any) -> Source:
+    """Return the input record of a parsed output record; a dead letter names it without `source`.
+
+    Raises:
+        KeyError, TypeError, ValueError: it names none.
+    """
+    source = content.get("source", content) if isinstance(content, dict) else content
+    return str(source["topic"]), int(source["partition"]), int(source["offset"])
 
 
-def source_of_letter(record: Record) -> tuple[TopicPartition, int]:
-    """Return ((topic, partition), offset) of a dead letter's input; ("", -1), -1 if it names none."""
+def source_of(record: Record) -> Source:
+    """Return the input record of an output record; ("", -1, -1) if it names none."""
     try:
-        letter = json.loads(record.value or b"")
-        return (str(letter["topic"]), int(letter["partition"])), int(letter["offset"])
+        return source_in(json.loads(record.value or b""))
     except (ValueError, KeyError, TypeError):
-        return ("", -1), -1
+        return "", -1, -1

@@ -7,13 +7,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from loadtests.audit.agreement import different_fields, unrounded_fields, with_features_of_its_release
-from loadtests.audit.commits import release_of
+from loadtests.audit.commits import release_of, source_in
 from loadtests.audit.findings import DIFFERENT, DUPLICATED, MISSING, UNEXPECTED, Findings
-from loadtests.oracle import ExpectedOutcome, Record, SizedHash, digest, sized_hash
-from streaming_job.contracts.topics import Topics
+from loadtests.oracle import ExpectedOutcome, Kind, Record, SizedHash, digest, sized_hash
+from streaming_job.contracts.topic import Role
+from streaming_job.contracts.topics import TABLE, Topics
 
 Source = tuple[Any, ...]
-"""(topic, partition, offset) of an input record; for a shadow alert also rollout_id and challenger."""
+"""(topic, partition, offset) of an input record, and the values of the output's `Topic.identity`."""
+OUTPUTS = tuple(field for field, row in TABLE.items() if row.role is Role.OUTPUT)
+"""The compared topics, by their fields of `Topics`. Merchant facts are compared with the features that depend
+on them."""
+LETTERS = "dead_letters"
+
+
+def output_topics(topics: Topics) -> tuple[str, ...]:
+    """Return the names of the compared topics."""
+    return tuple(getattr(topics, field) for field in OUTPUTS)
 
 
 class UncomparedRecords:
@@ -31,99 +41,67 @@ class UncomparedRecords:
     ) -> None:
         self.findings, self._topics, self._settled = findings, topics or Topics(), settled
         # by source, not alert_id: an alert for a late repetition of a transaction has the first alert's id
-        self._alerts: dict[str, dict[Source, Record]] = {
-            name: {}
-            for name in (
-                self._topics.fraud_alerts, self._topics.suppressed_alerts, self._topics.shadow_alerts
-            )
-        }  # fmt: skip
-        self._dead_letters: dict[Source, tuple[str, bytes]] = {}
+        self._records: dict[str, dict[Source, Any]] = {field: {} for field in OUTPUTS}
+        """The records; of a dead letter only its reason, and the digest of its input."""
 
-    def add_alert(self, record: Record) -> None:
-        """Add a record of fraud-alerts, suppressed-alerts or shadow-alerts."""
+    def add(self, field: str, record: Record) -> None:
+        """Add a record of an output topic, which is named by its field of `Topics`."""
         try:
-            alert = json.loads(record.value or b"")
-            position = alert["source"]
-            source: Source = str(position["topic"]), int(position["partition"]), int(position["offset"])
-            if record.topic == self._topics.shadow_alerts:
-                source = *source, str(alert["rollout_id"]), str(alert["challenger"])
+            content = json.loads(record.value or b"")
+            source = *source_in(content), *(str(content[name]) for name in TABLE[field].identity)
+            kept = _letter(content) if field == LETTERS else record
         except (ValueError, KeyError, TypeError):
-            self.findings.add(record.topic, UNEXPECTED, f"{_position(record)}: not an alert")
+            self.findings.add(record.topic, UNEXPECTED, f"{_position(record)}: no valid {_noun(field)}")
             return
-        alerts = self._alerts[record.topic]
-        if source in alerts or self._was_compared(record.topic, source):
-            text = f"{_position(record)}: another alert for {_text(source)}"
+        if source in self._records[field] or self._was_compared(record.topic, source):
+            text = f"{_position(record)}: another {_noun(field)} for {_text(source)}"
             self.findings.add(record.topic, DUPLICATED, text)
             return
-        alerts[source] = record
+        self._records[field][source] = kept
 
-    def add_dead_letter(self, record: Record) -> None:
-        """Add a record of dead-letters."""
-        try:
-            letter = json.loads(record.value or b"")
-            source = letter["topic"], letter["partition"], letter["offset"]
-            content = digest(_content(letter, "key"), _content(letter, "value"))
-            reason = letter["reason"]
-        except (ValueError, KeyError, TypeError):
-            self.findings.add(record.topic, UNEXPECTED, f"{_position(record)}: not a dead letter")
-            return
-        if source in self._dead_letters or self._was_compared(record.topic, source):
-            text = f"{_position(record)}: another dead letter for {_text(source)}"
-            self.findings.add(record.topic, DUPLICATED, text)
-            return
-        self._dead_letters[source] = reason, content
-
-    def compare_alert(self, outcome: ExpectedOutcome) -> None:
-        """Compare the alert that an outcome requires, and remove it from the index."""
-        expected = outcome.alert
-        assert expected is not None
-        suppressed = "suppressed_by" in expected
-        topic = self._topics.suppressed_alerts if suppressed else self._topics.fraud_alerts
-        self._compare(topic, (outcome.topic, outcome.partition, outcome.offset), expected, outcome)
-
-    def compare_shadows(self, outcome: ExpectedOutcome) -> None:
-        """Compare the shadow alerts that an outcome requires, and remove them from the index."""
-        for expected in outcome.shadows:
-            names = expected["rollout_id"], expected["challenger"]
-            source = outcome.topic, outcome.partition, outcome.offset, *names
-            self._compare(self._topics.shadow_alerts, source, expected, outcome)
+    def compare(self, outcome: ExpectedOutcome) -> None:
+        """Compare the output records that an outcome requires, and remove them from the index."""
+        source = outcome.topic, outcome.partition, outcome.offset
+        for field, expected in outcome.records:
+            names = (str(expected[name]) for name in TABLE[field].identity)
+            self._compare(field, (*source, *names), expected, outcome)
+        if outcome.kind is Kind.DEAD_LETTER:
+            self._compare_letter(source, outcome)
 
     def _compare(
-        self, topic: str, source: Source, expected: dict[str, Any], outcome: ExpectedOutcome
+        self, field: str, source: Source, expected: dict[str, Any], outcome: ExpectedOutcome
     ) -> None:
-        record, where = self._alerts[topic].pop(source, None), f"{_text(source)}: {topic}"
+        topic, noun = getattr(self._topics, field), _noun(field)
+        record, where = self._records[field].pop(source, None), f"{_text(source)}: {topic}"
         if record is None:
-            text = f"{where}: no alert for transaction {expected['transaction_id']}"
+            text = f"{where}: no {noun} for transaction {expected.get('transaction_id')}"
             self.findings.add(topic, MISSING, text)
             return
         self._settle(topic, source)
-        alert = json.loads(record.value or b"")
+        actual = json.loads(record.value or b"")
         if "features" in expected:
-            expected = with_features_of_its_release(expected, alert, outcome.looked_at)
+            expected = with_features_of_its_release(expected, actual, outcome.looked_at)
         wrong = [
-            f"{name}: {alert.get(name)!r} instead of {expected.get(name)!r}"
-            for name in different_fields(expected, alert)
+            f"{name}: {actual.get(name)!r} instead of {expected.get(name)!r}"
+            for name in different_fields(expected, actual)
         ]
-        wrong += [f"{name}: not rounded to the decimals of the contract" for name in unrounded_fields(alert)]
-        if (release := release_of(record)) is None or alert.get("release") != release:
-            wrong.append(f"release: {alert.get('release')!r}, and the record's header names {release!r}")
-        key = expected["card_id"].encode()
+        wrong += [f"{name}: not rounded to the decimals of the contract" for name in unrounded_fields(actual)]
+        if (release := release_of(record)) is None or actual.get("release") != release:
+            wrong.append(f"release: {actual.get('release')!r}, and the record's header names {release!r}")
+        key = str(expected[TABLE[field].key]).encode()
         if record.key != key:
             wrong.append(f"the record's key: {record.key!r} instead of {key!r}")
         if wrong:
-            self.findings.add(topic, DIFFERENT, f"{where}: alert differs in {'; '.join(wrong)}")
+            self.findings.add(topic, DIFFERENT, f"{where}: {noun} differs in {'; '.join(wrong)}")
 
-    def compare_dead_letter(self, outcome: ExpectedOutcome) -> None:
-        """Compare the dead letter that an outcome requires, and remove it from the index."""
+    def _compare_letter(self, source: Source, outcome: ExpectedOutcome) -> None:
         assert outcome.reason is not None
-        topic, source = self._topics.dead_letters, (outcome.topic, outcome.partition, outcome.offset)
-        letter = self._dead_letters.pop(source, None)
+        topic, reason = self._topics.dead_letters, outcome.reason.value
+        letter = self._records[LETTERS].pop(source, None)
         if letter is None:
-            text = f"{_text(source)}: no dead letter {outcome.reason.value}"
-            self.findings.add(topic, MISSING, text)
+            self.findings.add(topic, MISSING, f"{_text(source)}: no dead letter {reason}")
             return
         self._settle(topic, source)
-        reason = outcome.reason.value
         if letter != (reason, outcome.digest):
             difference = (
                 f"instead of {reason}" if letter[0] != reason else "has another key or value than the record"
@@ -140,18 +118,14 @@ class UncomparedRecords:
             ends: (topic, partition) of inputs -> first offset that is not audited; a partition without an
             entry is audited whole.
         """
-        for topic, alerts in self._alerts.items():
-            for source in [source for source in alerts if _is_before(source, ends)]:
-                text = f"{_position(alerts.pop(source))}: unexpected alert for {_text(source)}"
-                self._unexpected(topic, source, text)
-        for source in [source for source in self._dead_letters if _is_before(source, ends)]:
-            reason, _ = self._dead_letters.pop(source)
-            text = f"unexpected dead letter {reason} for {_text(source)}"
-            self._unexpected(self._topics.dead_letters, source, text)
-
-    def _unexpected(self, topic: str, source: Source, text: str) -> None:
-        self._settle(topic, source)
-        self.findings.add(topic, UNEXPECTED, text)
+        for field, records in self._records.items():
+            topic = getattr(self._topics, field)
+            for source in [source for source in records if _is_before(source, ends)]:
+                record = records.pop(source)
+                what = f"dead letter {record[0]}" if field == LETTERS else _noun(field)
+                where = "" if field == LETTERS else f"{_position(record)}: "
+                self._settle(topic, source)
+                self.findings.add(topic, UNEXPECTED, f"{where}unexpected {what} for {_text(source)}")
 
     def _settle(self, topic: str, source: Source) -> None:
         if self._settled is not None:
@@ -185,6 +159,16 @@ class ComparedSources:
 
 def _is_before(source: Source, ends: Mapping[tuple[str, int], int]) -> bool:
     return bool(source[2] < ends.get((source[0], source[1]), math.inf))
+
+
+def _noun(field: str) -> str:
+    """Return how texts name a record of an output."""
+    return str(TABLE[field].contract).partition(".")[0].replace("-", " ")
+
+
+def _letter(letter: dict[str, Any]) -> tuple[str, bytes]:
+    """Return the reason, and the digest of the input."""
+    return str(letter["reason"]), digest(_content(letter, "key"), _content(letter, "value"))
 
 
 def _content(letter: dict[str, Any], name: str) -> SizedHash | None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
 
+from loadtests.audit.comparison import output_topics
 from loadtests.audit.exported import AuditMetrics
 from loadtests.audit.follow import Follower
 from loadtests.audit.judging import Load
@@ -71,7 +72,7 @@ def follow(
     def lag_s() -> float:
         return clock() - (start if follower.point is None else follower.point.seen_s)
 
-    metrics = AuditMetrics(_outputs(settings), lag_s)
+    metrics = AuditMetrics(output_topics(settings.topics), lag_s)
     finding_log = _FindingLog(metrics)
     follower.findings.on_finding = finding_log.add
     port, end = metrics.serve(plan.metrics_port)
@@ -114,11 +115,6 @@ def _memory(settings: JobSettings, plan: EndlessOptions) -> Memory:
     if plan.state is not None and plan.state.exists():
         return Memory.load(plan.state, settings, plan.share, plan.behind_s)
     return Memory.empty(settings, plan.share, plan.behind_s)
-
-
-def _outputs(settings: JobSettings) -> tuple[str, ...]:
-    topics = settings.topics
-    return topics.fraud_alerts, topics.shadow_alerts, topics.suppressed_alerts, topics.dead_letters
 
 
 def _start_text(memory: Memory) -> str:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from feature_store.errors import FraudError
-from loadtests.audit.commits import TopicPartition
+from loadtests.audit.commits import TopicPartition, source_in
+from loadtests.audit.comparison import LETTERS, OUTPUTS, output_topics
 from loadtests.audit.findings import Findings
 from loadtests.audit.judging import Load
 from loadtests.audit.memory import Memory
@@ -104,16 +105,11 @@ class Follower:
                 )
         if memory.positions:
             return
-        for topic in self._outputs:
+        for topic in output_topics(topics):
             cut = {p: first for p, first in self._log.beginnings(topic).items() if first}
             ends = {partition: first + 1 for partition, first in cut.items()}
             for record in self._log.read(topic, ends, cut) if cut else ():
                 memory.complete_from_ms = max(memory.complete_from_ms, record.timestamp)
-
-    @property
-    def _outputs(self) -> tuple[str, ...]:
-        topics = self._topics
-        return topics.fraud_alerts, topics.shadow_alerts, topics.suppressed_alerts, topics.dead_letters
 
     def step(self, after_chunk: Callable[[], None] = lambda: None) -> None:
         """Audit up to the newest settled point.
@@ -163,23 +159,22 @@ class Follower:
                 positions[topic, record.partition] = record.offset + 1
 
     def _read_outputs(self) -> None:
-        memory, topics = self.memory, self._topics
-        for topic in (topics.fraud_alerts, topics.shadow_alerts, topics.suppressed_alerts):
-            for record in self._new(topic):
-                if self._sample.has_alert(record.key, record.value):
-                    memory.found.add_alert(record)
-        for record in self._new(topics.dead_letters):
-            try:
-                letter = json.loads(record.value or b"")
-                source = str(letter["topic"]), int(letter["partition"]), int(letter["offset"])
-                reason = letter["reason"]
-            except (ValueError, KeyError, TypeError):
-                memory.found.add_dead_letter(record)  # reports it as malformed
-                continue
-            if source[0] == topics.model_rollouts and reason == Reason.MODEL_UNAVAILABLE.value:
-                memory.unavailable.add(source[2])
-            if self._is_audited(*source):
-                memory.found.add_dead_letter(record)
+        for output in OUTPUTS:
+            is_audited = self._has_letter if output == LETTERS else self._sample.has_alert
+            for record in self._new(getattr(self._topics, output)):
+                if is_audited(record.key, record.value):
+                    self.memory.found.add(output, record)
+
+    def _has_letter(self, key: bytes | None, value: bytes | None) -> bool:
+        """Return whether a dead letter is audited; a malformed one is. Note the proposals without models."""
+        try:
+            letter = json.loads(value or b"")
+            source, reason = source_in(letter), letter["reason"]
+        except (ValueError, KeyError, TypeError):
+            return True
+        if source[0] == self._topics.model_rollouts and reason == Reason.MODEL_UNAVAILABLE.value:
+            self.memory.unavailable.add(source[2])
+        return self._is_audited(*source)
 
     def _is_audited(self, topic: str, partition: int, offset: int) -> bool:
         """Return whether a dead letter of this record would be audited; always True for a rollout event."""
@@ -187,9 +182,13 @@ class Follower:
 
     def _fold_tables(self, point: Point) -> None:
         memory, topics = self.memory, self._topics
-        profiles = list(self._until(topics.profiles, point.furthest))
         rollouts = list(self._until(topics.model_rollouts, point.furthest))
-        letters = memory.profiles.read(record for record in profiles if self._has_row(record))
+        letters: list[ExpectedOutcome] = []
+        changes: list[Record] = []
+        for field, table in memory.tables.items():
+            records = list(self._until(getattr(topics, field), point.furthest))
+            letters += table.read(record for record in records if self._has_row(record))
+            changes += records
         memory.rollouts += rollouts
         memory.positions |= point.furthest
         if self._oracle is None or rollouts:
@@ -198,14 +197,14 @@ class Follower:
             refused = log.read(memory.rollouts)
             letters += [letter for letter in refused if (letter.partition, letter.offset) in new]
             self._oracle = Oracle(memory.profiles, log, self._load, self._rules, memory.cards)
-        arrivals = {record[:3]: record.timestamp for record in (*profiles, *rollouts)}
+        arrivals = {record[:3]: record.timestamp for record in (*changes, *rollouts)}
         for letter in letters:
             source = letter.topic, letter.partition, letter.offset
             if self._is_audited(*source):
                 self._compare(arrivals[source], letter)
 
     def _has_row(self, record: Record) -> bool:
-        """Return whether to fold a profile record.
+        """Return whether to fold a record of a table keyed by card.
 
         It is folded if its card may be in the sample, if a dead letter of it would be audited, or if it may
         end the first snapshot.
@@ -258,9 +257,5 @@ class Follower:
         outputs = self.memory.found
         if arrival < self.memory.complete_from_ms:
             outputs.findings = Findings()
-        if outcome.alert:
-            outputs.compare_alert(outcome)
-        outputs.compare_shadows(outcome)
-        if outcome.kind is Kind.DEAD_LETTER:
-            outputs.compare_dead_letter(outcome)
+        outputs.compare(outcome)
         outputs.findings = self.findings

@@ -16,6 +16,7 @@ from feature_store.errors import FraudError
 from feature_store.merchants.catalogue import computed
 from loadtests.audit.topic_log import Log, TopicLog
 from loadtests.oracle import (
+    CARD_TABLES,
     AcceptanceRules,
     ExpectedOutcome,
     Kind,
@@ -73,12 +74,16 @@ def tables(
         JudgeError: there is no champion, so nothing can have been decided.
     """
     topics = settings.topics
-    profiles = ProfileLog()
+    by_card = {field: table() for field, table in CARD_TABLES.items()}
     rollouts = RolloutLog(load, _unavailable(log, topics), computed(merchants=settings.merchant_facts))
-    refused = profiles.read(log.read(topics.profiles, partition_ends(ends, topics.profiles)))
-    refused += rollouts.read(log.read(topics.model_rollouts, partition_ends(ends, topics.model_rollouts)))
+    refused = rollouts.read(log.read(topics.model_rollouts, partition_ends(ends, topics.model_rollouts)))
+    for field, table in by_card.items():
+        topic = getattr(topics, field)
+        refused += table.read(log.read(topic, partition_ends(ends, topic)))
     if rollouts.plan() is None:
         raise JudgeError(f"there is no champion on {topics.model_rollouts}; nothing can have been decided")
+    profiles = by_card["profiles"]
+    assert isinstance(profiles, ProfileLog)
     return profiles, rollouts, refused
 
 
@@ -137,7 +142,7 @@ def in_this_process(log: Log, settings: JobSettings, load: Load, everywhere: End
         judged = Judged(Counter(), [], {})
         for outcome in oracle.judge(log.read(topic, partition_ends(ends, topic))):
             judged.kinds[outcome.kind] += 1
-            if outcome.alert or outcome.shadows or outcome.kind is Kind.DEAD_LETTER:
+            if outcome.records or outcome.kind is Kind.DEAD_LETTER:
                 judged.outcomes.append(outcome)
             if judged.kinds.total() == STEP:
                 yield judged

@@ -15,14 +15,14 @@ from typing import Any
 
 from feature_store.errors import FraudError
 from loadtests.audit.commits import TopicPartition
-from loadtests.audit.comparison import ComparedSources, UncomparedRecords
+from loadtests.audit.comparison import OUTPUTS, ComparedSources, UncomparedRecords
 from loadtests.audit.findings import Findings
 from loadtests.audit.settled import SettledPoints
-from loadtests.oracle import ProfileLog, Record
+from loadtests.oracle import CARD_TABLES, CardTable, ProfileLog, Record
 from loadtests.oracle.card import DAY_MS, FORGET_AFTER_MS, MONTH_MS, REPEAT_MS, Card
 from streaming_job.settings import JobSettings
 
-VERSION = 1
+VERSION = (2, *CARD_TABLES, *OUTPUTS)
 KEEP_SETTLED_MS = 8 * DAY_MS
 """A second output record is recognised as a duplicate for this long after its input record."""
 OURS = ("loadtests.", "models.policy", "models.registry", "streaming_job.contracts")
@@ -52,7 +52,10 @@ class Memory:
     """Next offset to read, by partition of every topic; for the transactions the next to judge."""
     complete_from_ms: int = 0
     """Transactions before this arrival (ms) only build up cards: outputs of that time were deleted."""
-    profiles: ProfileLog = field(default_factory=ProfileLog)
+    tables: dict[str, CardTable] = field(
+        default_factory=lambda: {name: table() for name, table in CARD_TABLES.items()}
+    )
+    """See CARD_TABLES."""
     rollouts: list[Record] = field(default_factory=list)
     """All records of the rollout topic so far."""
     unavailable: set[int] = field(default_factory=set)
@@ -62,6 +65,13 @@ class Memory:
     """Newest judged arrival, by partition of the transactions, ms."""
     days: list[tuple[int, dict[TopicPartition, int]]] = field(default_factory=list)
     """(day of arrival since 1970-01-01, the audit's transaction positions when it reached that day)."""
+
+    @property
+    def profiles(self) -> ProfileLog:
+        """The profiles among the tables."""
+        profiles = self.tables["profiles"]
+        assert isinstance(profiles, ProfileLog)
+        return profiles
 
     @classmethod
     def empty(cls, settings: JobSettings, share: float, behind_s: float) -> "Memory":
@@ -90,7 +100,8 @@ class Memory:
             del self.cards[card_id]
         for card in self.cards.values():
             card.drop_before(card.arrival - reach)
-        self.profiles.drop_before(now - reach)
+        for table in self.tables.values():
+            table.drop_before(now - reach)
 
     def save(self, path: Path) -> None:
         """Write the state, except the findings, to a file atomically, with permissions for this user only."""

@@ -33,6 +33,7 @@ from streaming_job.group.core import GroupCore
 from streaming_job.group.rules import Rules
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.log.records import Records
+from streaming_job.progress.outcome import OutputRecord
 from streaming_job.settings import JobSettings
 
 LoadModel = Callable[[ModelRef], Scorer]
@@ -164,10 +165,8 @@ def _by_job(card: CardLog, settings: JobSettings, partitions: int, load: LoadMod
                     for late in _columns([first[1]]):
                         core.fold(late)
     outcome = core.take_outcome()
-    for alert in (*outcome.alerts, *outcome.suppressed):
-        if (alert.partition, alert.offset) == (partition, offset):
-            return alert.value
-    return None
+    alerts: list[OutputRecord] = outcome.records["fraud_alerts"] + outcome.records["suppressed_alerts"]
+    return next((made.value for made in alerts if (made.partition, made.offset) == (partition, offset)), None)
 
 
 def _as_written(records: Iterable[Record]) -> list[tuple[int, Record]]:

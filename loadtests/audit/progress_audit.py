@@ -4,16 +4,19 @@ import hashlib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from loadtests.audit import breach_audit
 from loadtests.audit.breach_audit import Breached
-from loadtests.audit.commits import Commit, TopicPartition, commit_of, release_of, source, source_of_letter
+from loadtests.audit.commits import Commit, Source, TopicPartition, commit_of, release_of, source_of
 from loadtests.audit.trial_audit import CommitTrials, TrialAudit, TrialCounts, trial_counts
 from loadtests.oracle import Kind, Record
-from streaming_job.contracts.topics import Topics
+from streaming_job.contracts.topics import COUNTED, DIGESTED, Topics
 
 Ends = dict[TopicPartition, int]
+NOTHING = hashlib.sha256().hexdigest()
+"""The digest of no records."""
 
 
 class _Progress(NamedTuple):
@@ -23,7 +26,7 @@ class _Progress(NamedTuple):
     release: str
     counts: Counter[str]
     digests: dict[str, str]
-    """Digests of the alerts, by name of their count."""
+    """Digests of the outputs, by name of their count."""
     spans: list[tuple[TopicPartition, int, int]]
     """(partition, first offset, offset after the last) of the input records."""
     since: int
@@ -46,15 +49,9 @@ class ProgressAudit:
 
     def __init__(self, topics: Topics, ends: Mapping[TopicPartition, int]) -> None:
         self._transactions, self._ends = topics.transactions, ends
-        self._names = {
-            topics.fraud_alerts: "alerts",
-            topics.shadow_alerts: "shadow_alerts",
-            topics.suppressed_alerts: "suppressed",
-        }
-        """Names of the counts, by topic."""
         self._progress: dict[Commit, _Progress] = {}
-        self._alerts: dict[tuple[Commit, str], list[Record]] = defaultdict(list)
-        self._dead_letters: dict[Commit, list[tuple[TopicPartition, int]]] = defaultdict(list)
+        self._records: dict[tuple[Commit, str], list[tuple[Source, bytes]]] = defaultdict(list)
+        """Input and value of the records of each output; without values if the output has no digest."""
         self._releases: dict[Commit, set[str | None]] = defaultdict(set)
         """Releases that the headers of a commit's records name."""
         self.problems: list[str] = []
@@ -80,16 +77,10 @@ class ProgressAudit:
             self.problems.append(f"{commit} was written twice")
         self._progress[commit] = progress
 
-    def add_alert(self, record: Record) -> None:
-        """Add a record of fraud-alerts, shadow-alerts or suppressed-alerts."""
-        commit = commit_of(record)
-        self._alerts[commit, record.topic].append(record)
-        self._releases[commit].add(release_of(record))
-
-    def add_dead_letter(self, record: Record) -> None:
-        """Add a record of dead-letters."""
-        commit = commit_of(record)
-        self._dead_letters[commit].append(source_of_letter(record))
+    def add(self, field: str, record: Record) -> None:
+        """Add a record of an output topic, which is named by its field of `Topics`."""
+        commit, value = commit_of(record), record.value if field in DIGESTED else None
+        self._records[commit, field].append((source_of(record), value or b""))
         self._releases[commit].add(release_of(record))
 
     def table_ends(self) -> tuple[Ends, Ends]:
@@ -124,28 +115,26 @@ class ProgressAudit:
             self.problems.append("several queries wrote progress: the checkpoint was replaced in between")
 
     def check_totals(
-        self, kinds: Counter[Kind], settled: Mapping[TopicPartition, int], shadow_alerts: int = 0
+        self, kinds: Counter[Kind], settled: Mapping[TopicPartition, int], records: Mapping[str, int]
     ) -> None:
         """Compare the sums of all commits with the oracle's counts.
 
         Args:
             kinds: number of records by the oracle's outcome.
             settled: (topic, partition) -> offset from which dead letters are not counted in `kinds`.
-            shadow_alerts: number of expected shadow alerts.
+            records: number of expected records of each output.
         """
         counted: Counter[str] = Counter()
         for commit, progress in self._progress.items():
             counted.update(progress.counts)
             counted["dead_letters"] -= sum(
-                offset >= settled.get(partition, 0)
-                for partition, offset in self._dead_letters.get(commit, ())
+                offset >= settled.get((topic, partition), 0)
+                for (topic, partition, offset), _ in self._records.get((commit, "dead_letters"), ())
             )
         for name, expected in (
             ("transactions", kinds[Kind.PASSED] + kinds[Kind.ALERT] + kinds[Kind.SUPPRESSED]),
             ("duplicates", kinds[Kind.DUPLICATE]),
-            ("alerts", kinds[Kind.ALERT]),
-            ("suppressed", kinds[Kind.SUPPRESSED]),
-            ("shadow_alerts", shadow_alerts),
+            *((name, records.get(field, 0)) for field, name in DIGESTED.items()),
             ("dead_letters", kinds[Kind.DEAD_LETTER]),
         ):
             if counted[name] != expected:
@@ -172,21 +161,26 @@ class ProgressAudit:
         return sum(progress.counts["late_table_changes"] for progress in self._progress.values())
 
     def _check_commit(self, commit: Commit, progress: _Progress) -> None:
-        self._check_count(commit, "dead_letters", len(self._dead_letters.get(commit, ())))
-        for topic, name in self._names.items():
-            alerts = self._alerts.pop((commit, topic), [])
-            self._check_count(commit, name, len(alerts))
-            digest = hashlib.sha256()
-            for alert in sorted(alerts, key=source):
-                digest.update(alert.value or b"")
-            if digest.hexdigest() != progress.digests[name]:
-                self.problems.append(f"{commit}: the {name} have another digest than in the progress record")
+        for field, name in COUNTED.items():
+            records = self._records.get((commit, field), [])
+            self._check_count(commit, name, len(records))
+            if field in DIGESTED:
+                self._check_digest(commit, name, records)
+                records.clear()  # their values take much memory
         if others := self._releases[commit] - {progress.release}:
             names = ", ".join(sorted(str(name) for name in others))
             self.problems.append(f"{commit}: release {progress.release}, and headers of records name {names}")
         for (topic, partition), _, _ in progress.spans:
             if topic == self._transactions and partition % progress.key_groups != commit.key_group:
                 self.problems.append(f"{commit}: {topic}[{partition}] belongs to another key group")
+
+    def _check_digest(self, commit: Commit, name: str, records: list[tuple[Source, bytes]]) -> None:
+        digest = hashlib.sha256()
+        for _, value in sorted(records, key=itemgetter(0)):
+            digest.update(value)
+        # a release that did not know the topic gave it no digest, and wrote nothing to it
+        if digest.hexdigest() != self._progress[commit].digests.get(name, NOTHING):
+            self.problems.append(f"{commit}: the {name} have another digest than in the progress record")
 
     def _check_count(self, commit: Commit, name: str, actual: int) -> None:
         counted = self._progress[commit].counts[name]
@@ -245,11 +239,7 @@ def _progress(row: Mapping[str, Any]) -> _Progress:
         int(row["key_groups"]),
         str(row["release"]),
         Counter(row["counts"]),
-        {
-            "alerts": str(row["alerts_digest"]),
-            "shadow_alerts": str(row["shadow_digest"]),
-            "suppressed": str(row["suppressed_digest"]),
-        },
+        {name: str(digest) for name, digest in row["digests"].items()},
         [
             ((str(part["topic"]), int(part["partition"])), int(part["start_offset"]), int(part["end_offset"]))
             for part in row["partitions"]

@@ -14,7 +14,7 @@ from typing import Any
 
 from feature_store.errors import FraudError
 from loadtests.audit.breach_audit import Breached
-from loadtests.audit.comparison import UncomparedRecords
+from loadtests.audit.comparison import OUTPUTS, UncomparedRecords, output_topics
 from loadtests.audit.findings import Findings
 from loadtests.audit.judging import Ends, Judge, Load, in_this_process, merchants, partition_ends, tables
 from loadtests.audit.progress_audit import ProgressAudit
@@ -43,8 +43,8 @@ class AuditResult:
     """Number of transactions by the oracle's outcome."""
     dead_letters: Counter[str] = field(default_factory=Counter)
     """Number of expected dead letters of all inputs, by reason."""
-    shadow_alerts: int = 0
-    """Number of expected shadow alerts."""
+    records: Counter[str] = field(default_factory=Counter)
+    """Number of expected records, except dead letters, by the output's field of `Topics`."""
     trials: dict[Pair, Counter[str]] = field(default_factory=dict)
     """Expected trial counts, by rollout and challenger."""
     topics: Topics = field(default_factory=Topics)
@@ -64,11 +64,6 @@ class AuditResult:
         return sum(self.kinds.values())
 
     @property
-    def _outputs(self) -> tuple[str, ...]:
-        topics = self.topics
-        return topics.fraud_alerts, topics.shadow_alerts, topics.suppressed_alerts, topics.dead_letters
-
-    @property
     def is_clean(self) -> bool:
         """Whether there is no difference."""
         findings = self.findings
@@ -78,16 +73,16 @@ class AuditResult:
         """Return the result as JSON."""
         return {
             "events": self.events,
-            "alerts": self.kinds[Kind.ALERT],
+            "alerts": self.records["fraud_alerts"],
             "dead_letters": sum(self.dead_letters.values()),
             "missing": self.findings.missing,
             "duplicated": self.findings.duplicated,
             "unexpected": self.findings.unexpected,
             "different": self.findings.different,
-            "topics": {name: self.findings.of(name) for name in self._outputs},
+            "topics": {name: self.findings.of(name) for name in output_topics(self.topics)},
             "passed": self.kinds[Kind.PASSED],
-            "suppressed_alerts": self.kinds[Kind.SUPPRESSED],
-            "shadow_alerts": self.shadow_alerts,
+            "suppressed_alerts": self.records["suppressed_alerts"],
+            "shadow_alerts": self.records["shadow_alerts"],
             "trials": nested(self.trials),
             "repeated_transactions": self.kinds[Kind.DUPLICATE],
             "dead_letters_by_reason": dict(sorted(self.dead_letters.items())),
@@ -152,9 +147,7 @@ def verify(
         _compare(judged.outcomes, outputs, verdict)
         progress("recomputing", verdict.events, sum(transactions.values()))
     outputs.finish(settled)
-    audit.check_totals(
-        verdict.kinds + Counter({Kind.DEAD_LETTER: len(refused)}), settled, verdict.shadow_alerts
-    )
+    audit.check_totals(verdict.kinds + Counter({Kind.DEAD_LETTER: len(refused)}), settled, verdict.records)
     audit.trials.check_totals(verdict.trials)
     audit.check_breaches(Breached(*breach) for breach in rollouts.breaches())
     verdict.problems, verdict.late_table_changes = audit.problems, audit.late_table_changes
@@ -174,13 +167,10 @@ def committed_by(log: Log, settings: JobSettings) -> dict[tuple[str, int], int]:
 
 def _compare(outcomes: list[ExpectedOutcome], outputs: UncomparedRecords, verdict: AuditResult) -> None:
     for outcome in outcomes:
+        outputs.compare(outcome)
+        verdict.records.update(topic for topic, _ in outcome.records)
         if outcome.kind is Kind.DEAD_LETTER:
-            outputs.compare_dead_letter(outcome)
             verdict.dead_letters[str(outcome.reason)] += 1
-        if outcome.alert:
-            outputs.compare_alert(outcome)
-        outputs.compare_shadows(outcome)
-        verdict.shadow_alerts += len(outcome.shadows)
 
 
 def _read_outputs(
@@ -191,13 +181,10 @@ def _read_outputs(
         if record.key == settings.job_id.encode():
             require_settings(record, settings)
             audit.add_progress(record)
-    for topic in (topics.fraud_alerts, topics.shadow_alerts, topics.suppressed_alerts):
-        for record in _counted(log, topic, progress):
-            outputs.add_alert(record)
-            audit.add_alert(record)
-    for record in _counted(log, topics.dead_letters, progress):
-        outputs.add_dead_letter(record)
-        audit.add_dead_letter(record)
+    for output in OUTPUTS:
+        for record in _counted(log, getattr(topics, output), progress):
+            outputs.add(output, record)
+            audit.add(output, record)
     audit.check()
 
 

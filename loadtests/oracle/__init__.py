@@ -14,11 +14,13 @@ from loadtests.oracle.records import (
 from loadtests.oracle.rollout_log import RolloutLog
 from loadtests.oracle.rollouts import Scorer
 from loadtests.oracle.scoring import Model
-from loadtests.oracle.tables import ProfileLog
+from loadtests.oracle.tables import CARD_TABLES, CardTable, ProfileLog
 from loadtests.oracle.trials import Pair
 
 __all__ = [
+    "CARD_TABLES",
     "AcceptanceRules",
+    "CardTable",
     "ExpectedOutcome",
     "Kind",
     "MerchantLog",

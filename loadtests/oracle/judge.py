@@ -144,31 +144,26 @@ class Oracle:
             }
             self.trials.add(item.run, plan.trial, tx.card_id, tx.arrival, champion.trial_vote(), votes)
         shadows = tuple(
-            alerts.shadow_alert(item, challenger, champion)
+            ("shadow_alerts", alerts.shadow_alert(item, challenger, champion))
             for challenger in challengers
             if (challenger.decision is None) != (champion.decision is None)
         )
         source = item.topic, tx.partition, tx.offset
         if decider.decision is None:
-            return ExpectedOutcome(*source, Kind.PASSED, shadows=shadows)
+            return ExpectedOutcome(*source, Kind.PASSED, records=shadows)
         card.alerts.append(tx.arrival)
         model = self._model(decider.scorer)
         top_features, unexplained = reasons(model, _row(model, item), decider.score)
         alert = alerts.alert(item, decider, top_features, unexplained, challenger_failure)
         alert["score_percentile"] = percentile(model, decider.score)
-        kind = Kind.ALERT
+        kind, topic = Kind.ALERT, "fraud_alerts"
         if self._is_cooling(item, decider):
-            kind = Kind.SUPPRESSED
+            kind, topic = Kind.SUPPRESSED, "suppressed_alerts"
             alert["suppressed_by"] = {"arrival_time": card.last_written}
         else:
             card.last_written = tx.arrival
-        return ExpectedOutcome(
-            *source,
-            kind,
-            alert=alert,
-            looked_at=frozenset(model.feature_names),
-            shadows=shadows,
-        )
+        records = ((topic, alert), *shadows)
+        return ExpectedOutcome(*source, kind, records=records, looked_at=frozenset(model.feature_names))
 
     @staticmethod
     def _is_cooling(item: Pending, decider: ModelDecision) -> bool:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from streaming_job.contracts import Reason
 
+ALERTS = ("fraud_alerts", "suppressed_alerts")
 UNITS = 10_000
 """Units per currency unit: amounts are integers, so that sums are exact."""
 
@@ -86,14 +87,18 @@ class ExpectedOutcome(NamedTuple):
     kind: Kind
     reason: Reason | None = None
     """Reason of the dead letter, else None."""
-    alert: dict[str, Any] | None = None
-    """The complete alert, written or suppressed, else None."""
+    records: tuple[tuple[str, dict[str, Any]], ...] = ()
+    """The complete records that the outputs must have, except dead letters, each with the field of `Topics`
+    that names its topic."""
     digest: bytes = b""
     """`digest` of the refused record's key and value; empty unless a dead letter."""
     looked_at: frozenset[str] = frozenset()
     """Features that the alert's model reads."""
-    shadows: tuple[dict[str, Any], ...] = ()
-    """Shadow alerts: one for each challenger that alerts where the champion does not, or the reverse."""
+
+    @property
+    def alert(self) -> dict[str, Any] | None:
+        """The alert, written or suppressed; None if there is none."""
+        return next((record for field, record in self.records if field in ALERTS), None)
 
 
 class SizedHash(NamedTuple):

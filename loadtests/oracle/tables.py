@@ -3,8 +3,8 @@
 import json
 import math
 import re
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 from loadtests.oracle import decode
 from loadtests.oracle.card import Profile
@@ -73,6 +73,16 @@ class _Version(NamedTuple):
         if times_known:
             return time - self.time > MINUTES_5 if operation == SNAPSHOT else self.time - time <= MINUTES_5
         return operation != SNAPSHOT
+
+
+class CardTable(Protocol):
+    """What the log of a table keyed by card says."""
+
+    def read(self, records: Iterable[Record]) -> list[ExpectedOutcome]:
+        """Read records, each partition in the order of offsets; returns the dead letters."""
+
+    def drop_before(self, arrival: int) -> None:
+        """Drop what no later transaction can need, given that none will arrive before `arrival` (ms)."""
 
 
 class ProfileLog:
@@ -234,3 +244,7 @@ def _number(envelope: Any, name: str) -> int:
     """Return a positive number of a change's source; 0 if unknown."""
     number = _source(envelope).get(name)
     return number if type(number) is int and 0 < number < 2**63 else 0
+
+
+CARD_TABLES: Mapping[str, type[CardTable]] = {"profiles": ProfileLog}
+"""The logs of the tables keyed by card that every job folds, by the topic's field of `Topics`."""

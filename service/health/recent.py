@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streaming_job.contracts import Reason
-from streaming_job.contracts.topics import Topics
+from streaming_job.contracts.topics import ACCEPTED, Topics
 from streaming_job.progress.totals import Totals
 
 RATES_OVER_S = 60.0
@@ -79,15 +79,13 @@ def input_counts(totals: Totals, topics: Topics) -> dict[str, InputCount]:
         totals: totals summed over the key groups.
         topics: topics of the job.
     """
-    counts, dead = totals.counts, totals.dead_letters_by_topic
-    labels = dead[topics.labels] + dead[topics.chargebacks] - totals.dead_letters[Reason.LABEL_TOO_OLD.value]
-    accepted_and_dead = {
-        "transactions": (counts["transactions"] + counts["duplicates"], dead[topics.transactions]),
-        "profiles": (counts["profile_changes"], dead[topics.profiles]),
-        "labels": (counts["labels"], labels),
-        "rollouts": (counts["rollouts"], dead[topics.model_rollouts]),
+    dead: Counter[str] = Counter(labels=-totals.dead_letters[Reason.LABEL_TOO_OLD.value])
+    for topic, row in topics.rows():
+        dead[row.input_name] += totals.dead_letters_by_topic[topic]
+    return {
+        name: InputCount(sum(totals.counts[count] for count in accepted) + dead[name], dead[name])
+        for name, accepted in ACCEPTED.items()
     }
-    return {name: InputCount(sum(both), both[1]) for name, both in accepted_and_dead.items()}
 
 
 class _Window:

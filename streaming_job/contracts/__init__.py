@@ -13,26 +13,13 @@ from typing import Any
 import jsonschema
 
 from feature_store.errors import FraudError
+from streaming_job.contracts.topics import Contract
+
+__all__ = ["Contract", "ContractError", "Reason", "schema", "validate"]
 
 
 class ContractError(FraudError):
     """A record does not keep its contract."""
-
-
-class Contract(StrEnum):
-    """The record types, by the name of their schema."""
-
-    TRANSACTION = "transaction.v1"
-    PROFILE = "profile.v1"
-    CHARGEBACK = "chargeback.v1"
-    LABEL = "label.v1"
-    MERCHANT_FACT = "merchant-fact.v1"
-    ALERT = "alert.v1"
-    SHADOW_ALERT = "shadow-alert.v1"
-    DEAD_LETTER = "dead-letter.v1"
-    JOB_PROGRESS = "job-progress.v2"
-    MODEL_ROLLOUT = "model-rollout.v2"
-    AUDIT_RECORD = "audit-record.v1"
 
 
 class Reason(StrEnum):

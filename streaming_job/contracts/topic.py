@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from feature_store.catalogue import DAY_MS
-from streaming_job.contracts import Contract
 
 CREATE_TIME = {"message.timestamp.type": "CreateTime"}
 LOG_APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
@@ -103,17 +102,28 @@ class Topic:
     """One row of the table of topics."""
 
     role: Role
-    contract: Contract | Without
+    contract: str | Without
+    """Name of the JSON Schema, a file beside this one. The records of a topic with a digest have the fields
+    `source`, which is the transaction that they are about, and `release`."""
     key: str
-    """What the key of a record contains."""
+    """What the key of a record contains; for a topic with a digest the name of a field."""
     retention: Retention
     others: Mapping[Component, Operations] = field(default_factory=dict)
     """What components may do in addition to what follows from the role."""
+    input_name: str = ""
+    """What status and metrics call the records of an input or a table; two topics can be one input."""
+    accepted: tuple[str, ...] = ()
+    """Counts of the progress record that add up to the records of the input that became no dead letters."""
     count: str | Without = Without("the job does not write it")
     """Name, in `counts` of the progress record, of the number of records of a Kafka transaction."""
-    digest: str | Without = Without("the job does not write it")
-    """Field of the progress record with the SHA-256 over the values of a Kafka transaction's records, in the
-    order of the transactions that they are about; the records are written in this order."""
+    without_digest: Without | None = None
+    """Why `digests` of the progress record lacks the SHA-256 over the values of a transaction's records.
+    None: it has it, by the name of the count; the records are then written in the order of the transactions
+    that they are about."""
+    identity: tuple[str, ...] = ()
+    """Fields that distinguish several records of a topic about one transaction."""
+    is_prompt: bool = False
+    """Whether a record of it is committed at once, without waiting for the commit interval."""
     is_keyed_by_card: bool = True
     """Whether it has the partitions of the transactions; otherwise it has one, whose order counts."""
     of_facts: bool = False
@@ -122,6 +132,11 @@ class Topic:
     """Whether old records are read again: a limit of size would delete them before their time."""
     max_bytes: int | None = None
     """Limit of a batch of records; None: that of the brokers."""
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the job writes it, in its Kafka transactions."""
+        return self.role in (Role.OUTPUT, Role.STATE, Role.PROGRESS)
 
     @property
     def has_arrivals(self) -> bool:

@@ -1,11 +1,11 @@
 """The table of the topics: each field of `Topics` is a topic's row, and has its name."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import BaseModel
 
-from streaming_job.contracts import Contract
 from streaming_job.contracts.topic import (
     COMPARE,
     READ,
@@ -17,6 +17,23 @@ from streaming_job.contracts.topic import (
     Without,
 )
 
+
+class Contract(StrEnum):
+    """The record types, by the name of their schema, which is a file beside this one."""
+
+    TRANSACTION = "transaction.v1"
+    PROFILE = "profile.v1"
+    CHARGEBACK = "chargeback.v1"
+    LABEL = "label.v1"
+    MERCHANT_FACT = "merchant-fact.v1"
+    ALERT = "alert.v1"
+    SHADOW_ALERT = "shadow-alert.v1"
+    DEAD_LETTER = "dead-letter.v1"
+    JOB_PROGRESS = "job-progress.v2"
+    MODEL_ROLLOUT = "model-rollout.v2"
+    AUDIT_RECORD = "audit-record.v1"
+
+
 _COMPARED = {Component.SIDECAR: COMPARE, Component.ROLLOUTS: COMPARE}
 """The guard `precision` compares alerts with labels."""
 _CONTROLS = {Component.SIDECAR: READ_WRITE, Component.ROLLOUTS: READ_WRITE}
@@ -24,7 +41,9 @@ _LABELS_KEPT = Retention(None, "models are trained with labels of years; their s
 _RECOMPUTED = Without("the audit computes all facts again, with the features that depend on them")
 
 
-def _alerts(contract: Contract, count: str, digest: str) -> Topic:
+def _alerts(
+    contract: Contract, count: str, *, identity: tuple[str, ...] = (), is_prompt: bool = False
+) -> Topic:
     """Return the row of a topic of alerts."""
     return Topic(
         Role.OUTPUT,
@@ -33,7 +52,8 @@ def _alerts(contract: Contract, count: str, digest: str) -> Topic:
         retention=Retention(130, "its precision is known only with the labels, up to 120 days later"),
         others=_COMPARED,
         count=count,
-        digest=digest,
+        identity=identity,
+        is_prompt=is_prompt,
     )
 
 
@@ -58,6 +78,8 @@ class Topics(BaseModel):
                 "(7 days) 37 days after the oldest record",
             ),
             others={Component.SIDECAR: READ},
+            input_name="transactions",
+            accepted=("transactions", "duplicates"),
             read_again=True,
             max_bytes=2 * 1024 * 1024,
         ),
@@ -78,6 +100,8 @@ class Topics(BaseModel):
                 compaction_lag_days=7,
             ),
             others={Component.SIDECAR: READ},
+            input_name="profiles",
+            accepted=("profile_changes",),
             read_again=True,
         ),
     ] = "bank.public.card_profiles"
@@ -91,6 +115,8 @@ class Topics(BaseModel):
                 None, "a new job needs all events: who decides, and in which order that came about"
             ),
             others=_CONTROLS,
+            input_name="rollouts",
+            accepted=("rollouts",),
             is_keyed_by_card=False,
             read_again=True,
         ),
@@ -107,6 +133,8 @@ class Topics(BaseModel):
                 Component.ROLLOUTS: COMPARE,
                 Component.LABELS: READ_WRITE,
             },
+            input_name="labels",
+            accepted=("labels",),
             of_facts=True,
             read_again=True,
         ),
@@ -119,17 +147,17 @@ class Topics(BaseModel):
             key="card_id",
             retention=_LABELS_KEPT,
             others={**_COMPARED, Component.LABELS: READ},
+            input_name="labels",
+            accepted=("labels",),
             of_facts=True,
             read_again=True,
         ),
     ] = "chargebacks"
-    fraud_alerts: Annotated[str, _alerts(Contract.ALERT, "alerts", "alerts_digest")] = "fraud-alerts"
-    suppressed_alerts: Annotated[str, _alerts(Contract.ALERT, "suppressed", "suppressed_digest")] = (
-        "suppressed-alerts"
-    )
-    shadow_alerts: Annotated[str, _alerts(Contract.SHADOW_ALERT, "shadow_alerts", "shadow_digest")] = (
-        "shadow-alerts"
-    )
+    fraud_alerts: Annotated[str, _alerts(Contract.ALERT, "alerts", is_prompt=True)] = "fraud-alerts"
+    suppressed_alerts: Annotated[str, _alerts(Contract.ALERT, "suppressed")] = "suppressed-alerts"
+    shadow_alerts: Annotated[
+        str, _alerts(Contract.SHADOW_ALERT, "shadow_alerts", identity=("rollout_id", "challenger"))
+    ] = "shadow-alerts"
     dead_letters: Annotated[
         str,
         Topic(
@@ -139,7 +167,8 @@ class Topics(BaseModel):
             retention=Retention(40, "they contain whole records, so no longer than transactions"),
             others={Component.DEAD_LETTERS: READ},
             count="dead_letters",
-            digest=Without("each is compared with its record, byte by byte"),
+            without_digest=Without("each is compared with its record, byte by byte"),
+            is_prompt=True,
             # 1 MiB (about the brokers' default) is enough: a dead letter has half a MiB at most, however
             # large its record (dead_letters/record.py), and a client's batch of them 1,000,000 bytes
             max_bytes=1024 * 1024,
@@ -155,7 +184,7 @@ class Topics(BaseModel):
                 60, "the longest lookback of a feature, and as much again for a restored checkpoint"
             ),
             count=_RECOMPUTED,
-            digest=_RECOMPUTED,
+            without_digest=_RECOMPUTED,
             # a group's promise has to follow its facts
             is_keyed_by_card=False,
             of_facts=True,
@@ -171,7 +200,7 @@ class Topics(BaseModel):
             retention=Retention(30, "never compacted: each record is needed to audit its commit's alerts"),
             others={Component.SIDECAR: READ, Component.ROLLOUTS: READ},
             count=Without("one for each Kafka transaction, numbered by commit_id"),
-            digest=Without("it contains the digests"),
+            without_digest=Without("it contains the digests"),
             is_keyed_by_card=False,
             read_again=True,
         ),
@@ -278,3 +307,15 @@ class Topics(BaseModel):
 
 TABLE: Mapping[str, Topic] = {field: info.metadata[0] for field, info in Topics.model_fields.items()}
 """The row of each field of `Topics`, in order."""
+WRITTEN = tuple(f for f, row in TABLE.items() if row.is_written and row.role is not Role.PROGRESS)
+"""The topics that a Kafka transaction of the job writes before its progress, in the order of writing."""
+COUNTED: Mapping[str, str] = {f: row.count for f, row in TABLE.items() if not isinstance(row.count, Without)}
+"""Name of the count in the progress record, by field."""
+DIGESTED: Mapping[str, str] = {f: name for f, name in COUNTED.items() if TABLE[f].without_digest is None}
+"""Name of the digest in the progress record, by field."""
+ACCEPTED: Mapping[str, Sequence[str]] = {
+    row.input_name: row.accepted for row in TABLE.values() if row.has_arrivals
+}
+"""Counts that add up to the accepted records of an input, by the input's name."""
+PROMPT = tuple(f for f, row in TABLE.items() if row.is_prompt)
+"""The topics whose records are committed at once."""

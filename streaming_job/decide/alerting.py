@@ -83,11 +83,11 @@ def alert(
                 context, ruling, index, top_features[row], failures.get(row), last_sent_ms
             )
             if last_sent_ms:
-                outcome.suppressed.append(record)
+                outcome.records["suppressed_alerts"].append(record)
             else:
-                outcome.alerts.append(record)
+                outcome.records["fraud_alerts"].append(record)
                 outcome.rules.update(rules)
-        outcome.shadow_alerts += shadow_alerts.build(context, ruling, index)
+        outcome.records["shadow_alerts"] += shadow_alerts.build(context, ruling, index)
     return alerted, suppressed
 
 

@@ -11,7 +11,7 @@ from feature_store.merchants.catalogue import ALL_NAMES
 from models.policy import DECLINE, REVIEW, alert_id
 from models.rollouts.state import Decides
 from streaming_job.decide.ruling import Ruling, digest_of
-from streaming_job.progress.outcome import Alert
+from streaming_job.progress.outcome import OutputRecord
 
 REASONS = 5
 """Maximum number of features that an alert names as reasons."""
@@ -77,7 +77,7 @@ def build(
     top_features: list[dict[str, Any]],
     failure: str | None,
     last_sent_ms: int = 0,
-) -> tuple[Alert, tuple[str, ...]]:
+) -> tuple[OutputRecord, tuple[str, ...]]:
     """Build an alert of contract alert.v1; the same inputs give the same bytes.
 
     Args:
@@ -131,7 +131,7 @@ def build(
     if last_sent_ms:
         alert["suppressed_by"] = {"arrival_time": last_sent_ms}
     value = orjson.dumps(alert)
-    return Alert(context.partition, context.offset, context.card_id.encode(), value), rules
+    return OutputRecord(context.card_id.encode(), value, context.partition, context.offset), rules
 
 
 def name_of(context: AlertContext) -> str:

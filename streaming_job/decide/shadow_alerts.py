@@ -6,10 +6,10 @@ import orjson
 
 from streaming_job.decide.alerts import AlertContext, model_of, name_of, source_of
 from streaming_job.decide.ruling import ModelResult, Ruling
-from streaming_job.progress.outcome import Alert
+from streaming_job.progress.outcome import OutputRecord
 
 
-def build(context: AlertContext, ruling: Ruling, row: int) -> list[Alert]:
+def build(context: AlertContext, ruling: Ruling, row: int) -> list[OutputRecord]:
     """Build one shadow alert for each challenger whose verdict differs, in the plan's order.
 
     The rule `escalated` counts the card's real alerts, whichever model decided them,
@@ -44,7 +44,7 @@ def build(context: AlertContext, ruling: Ruling, row: int) -> list[Alert]:
             "source": source_of(context),
         }
         shadow_alerts.append(
-            Alert(context.partition, context.offset, context.card_id.encode(), orjson.dumps(record))
+            OutputRecord(context.card_id.encode(), orjson.dumps(record), context.partition, context.offset)
         )
     return shadow_alerts
 

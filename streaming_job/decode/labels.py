@@ -1,20 +1,18 @@
 """Decoder of labels (contracts label.v1 and chargeback.v1): each key group decodes those of its own cards.
 
-Every group reads all partitions of the topics. A label belongs to the group of the card in its key, so
-exactly one group decodes it, and reports it as a dead letter if it does not keep its contract.
+A label that does not keep its contract becomes a dead letter.
 """
 
 import re
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from feature_store.kernels.hashing import hash_string
 from feature_store.layout import TRANSACTION_MASK
 from streaming_job.contracts import Contract, Reason
 from streaming_job.dead_letters.record import DeadLetter
 from streaming_job.decode import strict
+from streaming_job.decode.own import own_records
 from streaming_job.decode.strict import Rejected
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.log.records import Records
@@ -90,26 +88,16 @@ def decode(
         key_groups: maps cards to groups.
         group: the key group.
     """
-    rows = np.flatnonzero(key_groups.partitions_of(records.keys) % key_groups.groups == group)
-    selected = records.take(rows)
     decoded: list[Label | DeadLetter] = []
-    for partition, offset, arrival, key, value in zip(
-        selected.partitions.tolist(),
-        selected.offsets.tolist(),
-        selected.arrivals.tolist(),
-        selected.keys.to_pylist(),
-        selected.values.to_pylist(),
-        strict=True,
-    ):
-        fields = (records.topic, partition, offset, arrival, key, value)
+    for record in own_records(records, key_groups, group):
         try:
-            record = read(key, value, contract)
+            fields = read(record.key, record.value, contract)
         except Rejected as fault:
-            decoded.append(DeadLetter(*fields, fault.reason, fault.detail))
+            decoded.append(DeadLetter(*record, fault.reason, fault.detail))
         else:
-            lo, hi = hash_string(record.card_id)
-            transaction = hash_string(record.transaction_id)[0] & TRANSACTION_MASK
-            decoded.append(Label(*fields, lo, hi, transaction, record.fraud, record.event_time))
+            lo, hi = hash_string(fields.card_id)
+            transaction = hash_string(fields.transaction_id)[0] & TRANSACTION_MASK
+            decoded.append(Label(*record, lo, hi, transaction, fields.fraud, fields.event_time))
     return decoded
 
 

@@ -17,7 +17,7 @@ drops the counts of earlier hours, because they have been written.
 """
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,7 @@ from streaming_job.facts.record import Author, read
 from streaming_job.facts.table import NEVER_PROMISED, FactTable, MerchantRules
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.log.records import Offsets, Records
-from streaming_job.progress.outcome import Outcome
+from streaming_job.progress.outcome import Outcome, OutputRecord
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +75,7 @@ class GroupFacts:
         """
         self._group, self._rules, self._key_groups, self._state = group, rules, key_groups, state
         self._contracts = {topics.labels: Contract.LABEL, topics.chargebacks: Contract.CHARGEBACK}
+        self._key = str(group).encode()
         self._author = Author(rules.job_id, group)
         self.table = FactTable(rules, key_groups.groups, store, extra)
         self._hours = OpenHours(store, extra)
@@ -154,7 +155,7 @@ class GroupFacts:
         unseen = -(-(self.promised - self._rules.ripe_after_ms) // HOUR_MS) - 1
         late = hour_counts(merchant_hash(merchants[~is_open]), arrivals[~is_open])
         late["hour"] = np.maximum(late["hour"], unseen)
-        outcome.facts += self._author.counts(added_up(late))
+        self._write(outcome, self._author.counts(added_up(late)))
         outcome.counts["late_facts"] += late.size
 
     def has_due_facts(self, time: int, seen: int) -> bool:
@@ -177,10 +178,13 @@ class GroupFacts:
             written, over = hour_of(self.promised), hour_of(promise)
             counts = self._hours.close(over)
             # hours that an earlier run has written are left out: their transactions were only decided again
-            outcome.facts += self._author.counts(counts[counts["hour"] >= written])
-            outcome.facts.append(self._author.promise(promise))
+            facts = self._author.counts(counts[counts["hour"] >= written])
+            self._write(outcome, (*facts, self._author.promise(promise)))
             outcome.has_promise = True
             self._last_promise = promise
+
+    def _write(self, outcome: Outcome, facts: Iterable[bytes]) -> None:
+        outcome.records["merchant_facts"] += (OutputRecord(self._key, fact) for fact in facts)
 
     def _next_promise(self, time: int, seen: int) -> int:
         if time == IDLE:
@@ -207,7 +211,7 @@ class GroupFacts:
                 report[name] = transaction[name]
             report["transaction"], report["fraud"] = item.transaction, item.fraud
             report["effective_at"] = max(effective_at, self.promised)
-            outcome.facts.append(self._author.report(report, source))
+            self._write(outcome, (self._author.report(report, source),))
 
     def _unmatched(self, label: Label) -> DeadLetter:
         """Return the dead letter of a label whose transaction is not in its card's history.

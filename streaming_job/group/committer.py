@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from streaming_job.contracts.topics import DIGESTED
 from streaming_job.group.last_record import COMMIT_ID, LAST
 from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import Outcome
@@ -56,8 +57,8 @@ class GroupCommitter:
                 has the group; or the brokers do not answer, or another transaction stays open.
         """
         outcome = take_outcome()
-        for alerts in (outcome.alerts, outcome.suppressed, outcome.shadow_alerts):
-            alerts.sort(key=lambda alert: (alert.partition, alert.offset))
+        for topic in DIGESTED:
+            outcome.records[topic].sort(key=lambda record: (record.partition, record.offset))
         outcome.counts["rebuilds"], self._rebuilds = self._rebuilds, 0
         now = _now_ms()
         progress = self._progress.record(
@@ -70,23 +71,12 @@ class GroupCommitter:
             transactions_topic=self._topic,
             table_lag=table_lag,
         )
-        self._writer.write(
-            Output(
-                self._progress.commit_id,
-                outcome.alerts,
-                outcome.dead_letters,
-                progress,
-                ends,
-                outcome.suppressed,
-                outcome.shadow_alerts,
-                outcome.facts,
-            )
-        )
+        self._writer.write(Output(self._progress.commit_id, outcome.records, progress, ends))
         self._notes |= {COMMIT_ID: self._progress.commit_id, LAST: progress.decode()}
         self._starts, self._begun_ms = ends, now
         self.summary["commits"] += 1
         self.summary["transactions"] += outcome.counts["transactions"]
-        self.summary["alerts"] += len(outcome.alerts)
+        self.summary["alerts"] += len(outcome.records["fraud_alerts"])
         self.summary["dead_letters"] += len(outcome.dead_letters)
 
     def close(self) -> None:

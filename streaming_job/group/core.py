@@ -258,7 +258,7 @@ class GroupCore:
         self.watch.lap("measure")
 
     def _add_dead_letters(self, letters: Any) -> None:
-        self.outcome.dead_letters += (
+        self.outcome.dead_letters.extend(
             letter
             for letter in letters
             if letter.offset >= self.silent_before.get((letter.topic, letter.partition), 0)

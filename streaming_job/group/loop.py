@@ -172,7 +172,7 @@ class Follower:
                 if written > self._pace.epoch_bytes:
                     epoch.ask_for_end()
         # Step 6: end
-        if self._positions() != self._committed or core.outcome.facts:
+        if self._positions() != self._committed or any(core.outcome.records.values()):
             self._commit()
         core.seal(store, self._committed)
         reach(Step.DELTA)
@@ -222,8 +222,7 @@ class Follower:
         return any(positions[tp] < offset for tp, offset in self._output_offsets.items())
 
     def _is_due(self) -> bool:
-        outcome = self.core.outcome
-        if outcome.alerts or outcome.dead_letters or outcome.has_promise:
+        if self.core.outcome.is_prompt:
             return True
         silent_s = self._clock() - self._last_commit
         if silent_s < self._pace.commit_interval_s:

@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from streaming_job.contracts.topics import PROMPT, WRITTEN
 from streaming_job.dead_letters.record import DeadLetter
 from streaming_job.progress.trials import Trials
 
@@ -22,16 +23,31 @@ SCORES = tuple(step / 10 for step in range(1, 11))
 """Upper bounds of the score histogram."""
 
 
-@dataclass(frozen=True)
-class Alert:
-    """One alert, ready to be produced."""
+class Writable(Protocol):
+    """A record of an output topic, which may be encoded only when it is written."""
 
-    partition: int
-    """Partition of its transaction."""
-    offset: int
-    """Offset of its transaction."""
-    key: bytes
+    @property
+    def record_key(self) -> bytes | None:
+        """Kafka key."""
+
+    def encode(self) -> bytes:
+        """Return the value."""
+
+
+@dataclass(frozen=True)
+class OutputRecord:
+    """A record of an output topic, ready to be produced."""
+
+    record_key: bytes
     value: bytes
+    partition: int = -1
+    """Partition of the transaction that it is about; -1: the topic has no digest."""
+    offset: int = -1
+    """Offset of this transaction."""
+
+    def encode(self) -> bytes:
+        """Return the value."""
+        return self.value
 
 
 @dataclass
@@ -74,16 +90,11 @@ def _no_counts(bounds: tuple[float, ...]) -> NDArray[np.int64]:
 class Outcome:
     """The content of one Kafka transaction; it grows with each mini-batch."""
 
-    alerts: list[Alert] = field(default_factory=list)
-    suppressed: list[Alert] = field(default_factory=list)
-    """Alerts that a cooldown suppresses."""
-    shadow_alerts: list[Alert] = field(default_factory=list)
-    """Verdicts of challengers that differ from the champion's."""
-    dead_letters: list[DeadLetter] = field(default_factory=list)
-    facts: list[bytes] = field(default_factory=list)
-    """Records of merchant facts, in the order in which they are to be written."""
+    records: dict[str, list[Any]] = field(default_factory=lambda: {topic: [] for topic in WRITTEN})
+    """Records (`Writable`) in the order in which they are to be written, by the field of `Topics` that names
+    their topic. Those of a topic with a digest are `OutputRecord`s, which the commit sorts."""
     has_promise: bool = False
-    """Whether the facts hold a promise, for which other groups may wait."""
+    """Whether the merchant facts hold a promise, for which other groups may wait."""
     counts: Counter[str] = field(default_factory=Counter)
     """The progress record's `counts`, except `records` and those that are lengths of the lists above; in
     addition `rebuilds`, which the record contains in `state`."""
@@ -116,3 +127,13 @@ class Outcome:
     set_aside: dict[int, str] | None = None
     """Offset of each proposal whose models cannot decide -> reason; None: as in the previous outcome, because
     no rollout event was read."""
+
+    @property
+    def dead_letters(self) -> list[DeadLetter]:
+        """The dead letters among the records."""
+        return self.records["dead_letters"]
+
+    @property
+    def is_prompt(self) -> bool:
+        """Whether a record has to be committed at once."""
+        return self.has_promise or any(map(self.records.__getitem__, PROMPT))

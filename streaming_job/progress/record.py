@@ -2,21 +2,24 @@
 
 import hashlib
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from streaming_job.progress.outcome import LATENCY_MS, LATENESS_MS, PROFILE_AGE_MS, SCORES, Alert, Outcome
+from streaming_job.contracts.topics import ACCEPTED, COUNTED, DIGESTED
+from streaming_job.progress.outcome import LATENCY_MS, LATENESS_MS, PROFILE_AGE_MS, SCORES, Outcome
 
-RECORD_COUNTS = ("transactions", "duplicates", "profile_changes", "rollouts")
-"""Counts of input records; with the count `labels` and the number of dead letters they add up to the count
-`records`. Records of the topic `merchant-facts` are in none of them."""
+RECORD_COUNTS = tuple(chain.from_iterable(ACCEPTED.values()))
+"""Counts of input records; with the number of dead letters they add up to the count `records`. Records of
+the topic `merchant-facts` are in none of them."""
 OF_FACTS = ("labels", "late_facts", "foreign_facts")
-"""Counts of jobs that keep merchant facts: labels whose transactions were found; facts that may take effect
-late, because they came after a promise; and records of the topic `merchant-facts` that no job wrote."""
+"""Counts of jobs that keep merchant facts, left out if they are 0: labels whose transactions were found;
+facts that may take effect late, because they came after a promise; and records of the topic `merchant-facts`
+that no job wrote."""
 PLAIN_COUNTS = (
-    *RECORD_COUNTS,
+    *(name for name in RECORD_COUNTS if name not in OF_FACTS),
     "conflicting_repetition",
     "late",
     "late_table_changes",
@@ -27,12 +30,15 @@ PLAIN_COUNTS = (
 _LATENCY_BOUNDS = np.array(LATENCY_MS)
 
 
-def alerts_digest(alerts: Iterable[Alert]) -> str:
-    """Return the SHA-256 over the values of alerts in the order written."""
-    digest = hashlib.sha256()
-    for alert in alerts:
-        digest.update(alert.value)
-    return digest.hexdigest()
+def digests_of(outcome: Outcome) -> dict[str, str]:
+    """Return the field `digests` of the progress record."""
+    digests = {}
+    for topic, name in DIGESTED.items():
+        digest = hashlib.sha256()
+        for record in outcome.records[topic]:
+            digest.update(record.value)
+        digests[name] = digest.hexdigest()
+    return digests
 
 
 def latencies(arrivals: Iterable[NDArray[np.int64]], now: int) -> tuple[NDArray[np.int64], int]:
@@ -58,16 +64,11 @@ def counts_of(outcome: Outcome) -> dict[str, int]:
     """Return the field `counts` of the progress record."""
     counts = {name: outcome.counts[name] for name in PLAIN_COUNTS}
     counts |= {name: outcome.counts[name] for name in OF_FACTS if outcome.counts[name]}
-    letters = len(outcome.dead_letters)
     # not computed from offsets, because Kafka's transaction markers have offsets, too
-    records = sum(counts[name] for name in RECORD_COUNTS) + outcome.counts["labels"] + letters
     return {
-        "records": records,
+        "records": sum(outcome.counts[name] for name in RECORD_COUNTS) + len(outcome.dead_letters),
         **counts,
-        "alerts": len(outcome.alerts),
-        "suppressed": len(outcome.suppressed),
-        "shadow_alerts": len(outcome.shadow_alerts),
-        "dead_letters": letters,
+        **{name: len(outcome.records[topic]) for topic, name in COUNTED.items()},
     }
 
 

@@ -14,7 +14,7 @@ from feature_store.catalogue import IDENTITIES
 from feature_store.release import RELEASE
 from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import Outcome
-from streaming_job.progress.record import alerts_digest, counts_of, dead_letters_by, histograms_of
+from streaming_job.progress.record import counts_of, dead_letters_by, digests_of, histograms_of
 from streaming_job.progress.totals import Totals, add_counts
 from streaming_job.progress.watermarks import Partitions
 
@@ -142,9 +142,7 @@ class GroupProgress:
             "dead_letters_by_reason": by_reason,
             "dead_letters_by_topic": by_topic,
             "alerts_by_rule": outcome.rules,
-            "alerts_digest": alerts_digest(outcome.alerts),
-            "suppressed_digest": alerts_digest(outcome.suppressed),
-            "shadow_digest": alerts_digest(outcome.shadow_alerts),
+            "digests": digests_of(outcome),
             "trials": outcome.trials.to_json(),
             "applied": self._applied,
             **histograms,

@@ -17,9 +17,9 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from feature_store.release import RELEASE
-from streaming_job.dead_letters.record import DeadLetter
+from streaming_job.contracts.topics import WRITTEN
 from streaming_job.log.records import Offsets
-from streaming_job.progress.outcome import Alert
+from streaming_job.progress.outcome import Writable
 from streaming_job.runtime.failpoints import Step, reach
 from streaming_job.runtime.pauses import pause
 from streaming_job.settings import JobSettings
@@ -46,18 +46,12 @@ class Output:
 
     commit_id: int
     """Number of the Kafka transaction: one more than that of the group's previous one."""
-    alerts: Sequence[Alert]
-    dead_letters: Sequence[DeadLetter]
+    records: Mapping[str, Sequence[Writable]]
+    """Records by topic, as in `Outcome`."""
     progress: bytes
     """The progress record."""
     ends: Offsets
     """Positions after this commit: of the group's partitions of `transactions`, and of the tables."""
-    suppressed: Sequence[Alert] = ()
-    """Alerts that a cooldown suppresses."""
-    shadow_alerts: Sequence[Alert] = ()
-    """Verdicts of challengers that differ from the champion's."""
-    facts: Sequence[bytes] = ()
-    """Records of merchant facts."""
 
 
 class GroupWriter:
@@ -75,7 +69,8 @@ class GroupWriter:
             query_id: id of the query in Spark's checkpoint.
             instance: id of the job's process.
         """
-        self._settings, self._topics, self._group = settings, settings.topics, group
+        self._settings, self._group = settings, group
+        self._outputs = [(field, getattr(settings.topics, field)) for field in WRITTEN]
         self._own = [(settings.topics.transactions, partition) for partition in own]
         self._tables = frozenset(settings.tables)
         self._query_id, self._instance = query_id, instance
@@ -190,7 +185,7 @@ class GroupWriter:
         self._reader.close()
 
     def _write_once(self, output: Output) -> None:
-        producer, topics = self._producer, self._topics
+        producer = self._producer
         assert producer is not None
         headers: Headers = [
             ("query_id", self._query_id.encode()),
@@ -201,19 +196,12 @@ class GroupWriter:
         # Step 2. Begin: readers see none of the following before the commit.
         producer.begin()
         reach(Step.BEGUN)
-        # Step 3. Produce alerts, dead letters, facts and the progress record.
-        for topic, alerts in (
-            (topics.fraud_alerts, output.alerts),
-            (topics.suppressed_alerts, output.suppressed),
-            (topics.shadow_alerts, output.shadow_alerts),
-        ):
-            for alert in alerts:
-                producer.produce(topic, alert.key, alert.value, headers)
-        for letter in output.dead_letters:
-            producer.produce(topics.dead_letters, letter.record_key, letter.encode(), headers)
-        for fact in output.facts:
-            producer.produce(topics.merchant_facts, str(self._group).encode(), fact, headers)
-        producer.produce(topics.job_progress, self._settings.job_id.encode(), output.progress, headers)
+        # Step 3. Produce the records of the outputs and the progress record.
+        for field, topic in self._outputs:
+            for record in output.records[field]:
+                producer.produce(topic, record.record_key, record.encode(), headers)
+        progress_topic, job_id = self._settings.topics.job_progress, self._settings.job_id
+        producer.produce(progress_topic, job_id.encode(), output.progress, headers)
         # Step 4. Wait until the brokers have all records.
         producer.flush()
         reach(Step.SENT)

@@ -62,16 +62,14 @@ def merged(outcomes: Iterable[Outcome]) -> Outcome:
     whole = Outcome()
     for outcome in outcomes:
         whole.feature_counts = outcome.feature_counts  # those of the last group
-        whole.alerts += outcome.alerts
-        whole.suppressed += outcome.suppressed
-        whole.shadow_alerts += outcome.shadow_alerts
+        for topic, records in outcome.records.items():
+            whole.records[topic] += records
         whole.trials.add(outcome.trials)
-        whole.dead_letters += outcome.dead_letters
         whole.counts.update(outcome.counts)
         whole.rules.update(outcome.rules)
         whole.partitions |= outcome.partitions  # no partition belongs to two groups
         whole.scores = whole.scores + outcome.scores
-    whole.alerts.sort(key=lambda alert: (alert.partition, alert.offset))
+    whole.records["fraud_alerts"].sort(key=lambda alert: (alert.partition, alert.offset))
     whole.dead_letters.sort(key=lambda letter: (letter.topic, letter.partition, letter.offset))
     return whole
 

@@ -250,7 +250,11 @@ class World(LogWorld):
 
     def alerts(self, **options: Any) -> list[dict[str, Any]]:
         """The alerts of a run, in the order of batches, partitions and offsets."""
-        return [json.loads(alert.value) for outcome in self.run(**options) for alert in outcome.alerts]
+        return [
+            json.loads(alert.value)
+            for outcome in self.run(**options)
+            for alert in outcome.records["fraud_alerts"]
+        ]
 
     def expected(self, load_model: Callable[[ModelRef], Scorer] = load) -> list[ExpectedOutcome]:
         """Outcomes by the oracle: of each transaction, and the dead letters of profiles and rollouts."""

@@ -106,11 +106,10 @@ class MemoryGroups:
         """All alerts, by partition and offset of their transactions."""
         result: dict[tuple[int, int], bytes] = {}
         for job in self.jobs:
-            for values in job.output.alerts.values():
-                for value in values:
-                    source = json.loads(value)["source"]
-                    assert (source["partition"], source["offset"]) not in result, "alerted twice"
-                    result[source["partition"], source["offset"]] = value
+            for value in job.output.values("fraud_alerts"):
+                source = json.loads(value)["source"]
+                assert (source["partition"], source["offset"]) not in result, "alerted twice"
+                result[source["partition"], source["offset"]] = value
         return result
 
     def dead_letters(self) -> list[tuple[str, int, int, str]]:
@@ -119,7 +118,7 @@ class MemoryGroups:
 
     def facts(self) -> list[dict[str, object]]:
         """All facts on the log except promises."""
-        written = [json.loads(value) for job in self.jobs for value in job.output.facts]
+        written = [json.loads(value) for job in self.jobs for value in job.output.values("merchant_facts")]
         return [fact for fact in written if fact["kind"] != "promise"]
 
     def reports(self) -> list[str]:
@@ -129,7 +128,11 @@ class MemoryGroups:
     def hours_over(self) -> int:
         """First hour whose counts some group has not written yet."""
         promises = [
-            [fact["until"] for fact in map(json.loads, job.output.facts) if fact["kind"] == "promise"]
+            [
+                fact["until"]
+                for fact in map(json.loads, job.output.values("merchant_facts"))
+                if fact["kind"] == "promise"
+            ]
             for job in self.jobs
         ]
         return min(hour_of(max(own)) if own else 0 for own in promises)
@@ -137,10 +140,8 @@ class MemoryGroups:
 
 def _letters(jobs: list[MemoryJob]) -> Iterator[tuple[str, int, int, str]]:
     for job in jobs:
-        for (topic, partition), values in job.output.dead_letters.items():
-            for value in values:
-                letter = json.loads(value)
-                yield topic, partition, letter["offset"], letter["reason"]
+        for letter in map(json.loads, job.output.values("dead_letters")):
+            yield letter["topic"], letter["partition"], letter["offset"], letter["reason"]
 
 
 def merchant_rules(delay_ms: int = DAY) -> MerchantRules:

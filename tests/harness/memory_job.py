@@ -51,14 +51,11 @@ def settings_of(rules: Rules) -> JobSettings:
 class Output:
     """The output topics, as committed."""
 
-    alerts: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
-    """Alerts by partition of their transactions, in the order of the topic."""
-    suppressed: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
-    shadow_alerts: dict[int, list[bytes]] = field(default_factory=lambda: defaultdict(list))
-    dead_letters: dict[PartitionId, list[bytes]] = field(default_factory=lambda: defaultdict(list))
-    """Dead letters by partition of their records, in the order of the topic."""
-    facts: list[bytes] = field(default_factory=list)
-    """Facts of this group, in the order of the topic."""
+    records: dict[str, dict[PartitionId, list[bytes]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(list))
+    )
+    """Values in the order of the topic, by the field of `Topics` that names it and by the partition of their
+    inputs; facts have no input."""
     counts: Counter[str] = field(default_factory=Counter)
     """Sums over all progress records."""
     trials: Trials = field(default_factory=Trials)
@@ -70,18 +67,16 @@ class Output:
 
     def add(self, outcome: Outcome) -> None:
         """Append an outcome."""
-        for content, topic in (
-            (outcome.alerts, self.alerts),
-            (outcome.suppressed, self.suppressed),
-            (outcome.shadow_alerts, self.shadow_alerts),
-        ):
-            for alert in content:
-                topic[alert.partition].append(alert.value)
+        for topic, records in outcome.records.items():
+            for record in records:
+                partition = getattr(record, "topic", TOPICS.transactions), record.partition
+                self.records[topic][partition].append(record.encode())
         self.trials.add(outcome.trials)
-        for letter in outcome.dead_letters:
-            self.dead_letters[letter.topic, letter.partition].append(letter.encode())
-        self.facts += outcome.facts
         self.counts.update(outcome.counts)
+
+    def values(self, topic: str) -> list[bytes]:
+        """All values of a topic, which is named by its field of `Topics`."""
+        return [value for values in self.records[topic].values() for value in values]
 
     def commit(self, ends: Offsets, set_aside: Mapping[int, str] | None, settings: Mapping[str, Any]) -> None:
         """Write the next progress record.
@@ -148,8 +143,8 @@ class MemoryCommitter:
         self._fate.call()
         output = self._output
         output.add(outcome)
-        if outcome.facts:
-            self._log.append(FACTS, [(str(self._group).encode(), fact) for fact in outcome.facts])
+        if facts := outcome.records["merchant_facts"]:
+            self._log.append(FACTS, [(fact.record_key, fact.value) for fact in facts])
         reported = last_record.positions(output.progress)
         assert all(ends[partition] >= end for partition, end in reported.items()), "goes back behind Q"
         output.commit(ends, outcome.set_aside, self._settings)

@@ -46,7 +46,7 @@ def progress(commit_id: int = 1, key_group: int = 0, key_groups: int = 1, **chan
         "dead_letters_by_reason": {"malformed_json": 1, "too_late": 1},
         "dead_letters_by_topic": {"transactions": 2},
         "alerts_by_rule": {"score": 2, "velocity_5m": 2},
-        **dict.fromkeys(("alerts_digest", "suppressed_digest", "shadow_digest"), "ab" * 32),
+        "digests": dict.fromkeys(("alerts", "suppressed", "shadow_alerts"), "ab" * 32),
         "trials": {},
         "applied": [],
         "settings": {},

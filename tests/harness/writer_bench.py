@@ -13,13 +13,13 @@ from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
 from loadtests.audit.topic_log import TopicLog
 from streaming_job.contracts import Reason
-from streaming_job.contracts.topics import Topics
+from streaming_job.contracts.topics import WRITTEN, Topics
 from streaming_job.dead_letters.record import DeadLetter
 from streaming_job.group.settings_in_force import SINCE
 from streaming_job.log import clients
 from streaming_job.log.clients import Address
 from streaming_job.log.records import Offsets
-from streaming_job.progress.outcome import Alert
+from streaming_job.progress.outcome import OutputRecord
 from streaming_job.progress.totals import Totals
 from streaming_job.runtime.failpoints import Step
 from streaming_job.settings import JobSettings
@@ -108,15 +108,27 @@ class WriterBench:
         }
         return Output(
             commit_id,
-            [
-                Alert(first, 10 * commit_id + i, b"card", f"alert {group}/{commit_id}/{i}".encode())
-                for i in (0, 1)
-            ],
-            [
-                DeadLetter(
-                    self.topics.transactions, first, commit_id, 5, None, b"\xff", Reason.INVALID_UTF8, "why"
-                )
-            ],
+            {
+                **dict.fromkeys(WRITTEN, ()),
+                "fraud_alerts": [
+                    OutputRecord(
+                        b"card", f"alert {group}/{commit_id}/{i}".encode(), first, 10 * commit_id + i
+                    )
+                    for i in (0, 1)
+                ],
+                "dead_letters": [
+                    DeadLetter(
+                        self.topics.transactions,
+                        first,
+                        commit_id,
+                        5,
+                        None,
+                        b"\xff",
+                        Reason.INVALID_UTF8,
+                        "why",
+                    )
+                ],
+            },
             orjson.dumps(progress, option=orjson.OPT_SERIALIZE_NUMPY),
             ends,
         )

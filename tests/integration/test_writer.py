@@ -11,8 +11,9 @@ from confluent_kafka import KafkaError, KafkaException
 from harness.writer_bench import OWN, At, Killed, WriterBench, die
 
 from feature_store.release import RELEASE
+from streaming_job.contracts.topics import WRITTEN
 from streaming_job.log.records import Offsets
-from streaming_job.progress.outcome import Alert
+from streaming_job.progress.outcome import OutputRecord
 from streaming_job.runtime.failpoints import Step
 from streaming_job.transaction import producer
 from streaming_job.transaction import writer as writer_module
@@ -459,7 +460,7 @@ def test_heartbeat_moves_no_position(bench: WriterBench) -> None:
     writer = bench.writer()
     bench.write(writer, 1)
     idle = bench.output(2)
-    writer.write(Output(2, [], [], idle.progress, bench.ends(1)))
+    writer.write(Output(2, dict.fromkeys(WRITTEN, ()), idle.progress, bench.ends(1)))
     assert bench.committed() == dict.fromkeys(OWN[0], 10)
     assert writer.written().commit_id == 2
 
@@ -513,9 +514,11 @@ def test_a_call_that_never_returns_times_out(
 
 def test_output_that_a_broker_never_accepts_is_a_named_error(bench: WriterBench) -> None:
     whole = bench.output(1)
-    large = Alert(0, 9, b"card", b"x" * (producer.MAX_MESSAGE_BYTES + 1))
+    large = OutputRecord(b"card", b"x" * (producer.MAX_MESSAGE_BYTES + 1), 0, 9)
     with pytest.raises(SinkError, match=r"failed in 5 attempts: .*too large.*; check the brokers"):
-        bench.writer().write(Output(1, [*whole.alerts, large], [], whole.progress, whole.ends))
+        bench.writer().write(
+            Output(1, {**whole.records, "fraud_alerts": [large]}, whole.progress, whole.ends)
+        )
     assert list(bench.log.read(bench.topics.fraud_alerts)) == []
 
 

@@ -14,9 +14,12 @@ from loadtests.audit.trial_audit import PLAIN
 from loadtests.audit.verify import AuditResult, verify
 from loadtests.oracle import ExpectedOutcome, Kind, ProfileLog, Record, RolloutLog
 from models.score_histogram import BOUNDS
+from streaming_job.contracts.topics import COUNTED, DIGESTED, TABLE, Topics
 
 SETTINGS = settings_of_nowhere.settings(job_id="job")
-ALERTS = ("fraud-alerts", "shadow-alerts", "suppressed-alerts")
+TOPICS = Topics()
+ALERTS = tuple(getattr(TOPICS, field) for field in DIGESTED)
+"""The outputs whose records the oracle computes whole."""
 SIDES = ("both", "only_champion", "only_challenger")
 RELEASE = "0.1.0+0123abcd"
 HEADERS = (("query_id", b"q"), ("key_group", b"0"), ("commit_id", b"1"), ("release", RELEASE.encode()))
@@ -78,26 +81,24 @@ def job_output(world: World) -> MemoryLog:
     alerts: dict[str, list[Record]] = {name: [] for name in ALERTS}
     letters = []
     for record, outcome in zip(world.transactions, world.outcomes(), strict=True):
-        written = [("shadow-alerts", shadow) for shadow in outcome.shadows]
-        if outcome.alert:
-            name = "suppressed-alerts" if outcome.kind == Kind.SUPPRESSED else "fraud-alerts"
-            written.append((name, outcome.alert))
-        for name, alert in written:
-            value = json.dumps({**alert, "release": RELEASE}).encode()
-            key = alert["card_id"].encode()
+        for field, content in outcome.records:
+            name = getattr(TOPICS, field)
+            value = json.dumps({**content, "release": RELEASE}).encode()
+            key = content[TABLE[field].key].encode()
             alerts[name].append(Record(name, 0, len(alerts[name]), START, key, value, HEADERS))
         if outcome.kind == Kind.DEAD_LETTER:
             letters.append(letter_of(outcome, record)._replace(offset=len(letters)))
     for outcome in RolloutLog().read(world.rollouts):
         record = world.rollouts[outcome.offset]
         letters.append(letter_of(outcome, record)._replace(offset=len(letters)))
+    outputs = {**alerts, TOPICS.dead_letters: letters}
     topics = {
+        **{name: [] for name in TOPICS.tables},
         "transactions": world.transactions,
         "bank.public.card_profiles": world.profiles,
         "model-rollouts": world.rollouts,
-        **alerts,
-        "dead-letters": letters,
-        "job-progress": [progress(world, alerts, letters)],
+        **outputs,
+        "job-progress": [progress(world, outputs)],
     }
     group = {
         ("transactions", 0): len(world.transactions),
@@ -125,15 +126,12 @@ def trials(world: World) -> dict[str, dict]:
     return result
 
 
-def progress(world: World, alerts: dict[str, list[Record]], letters: list[Record]) -> Record:
+def progress(world: World, outputs: dict[str, list[Record]]) -> Record:
     kinds = [outcome.kind for outcome in world.outcomes()]
     counts = {
         "transactions": sum(kinds.count(kind) for kind in (Kind.PASSED, Kind.ALERT, Kind.SUPPRESSED)),
         "duplicates": kinds.count(Kind.DUPLICATE),
-        "alerts": len(alerts["fraud-alerts"]),
-        "shadow_alerts": len(alerts["shadow-alerts"]),
-        "suppressed": len(alerts["suppressed-alerts"]),
-        "dead_letters": len(letters),
+        **{name: len(outputs[getattr(TOPICS, field)]) for field, name in COUNTED.items()},
         "late_table_changes": 0,
     }
     value = {
@@ -143,9 +141,7 @@ def progress(world: World, alerts: dict[str, list[Record]], letters: list[Record
         "key_groups": 1,
         "commit_id": 1,
         "counts": counts,
-        "alerts_digest": digest(alerts["fraud-alerts"]),
-        "shadow_digest": digest(alerts["shadow-alerts"]),
-        "suppressed_digest": digest(alerts["suppressed-alerts"]),
+        "digests": {name: digest(outputs[getattr(TOPICS, field)]) for field, name in DIGESTED.items()},
         "trials": trials(world),
         "partitions": [
             {"topic": topic, "partition": 0, "start_offset": 0, "end_offset": len(records)}

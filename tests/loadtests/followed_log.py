@@ -4,16 +4,16 @@ import json
 from collections.abc import Sequence
 from itertools import pairwise
 
-from audited_log import SETTINGS, MemoryLog, job_output
+from audited_log import SETTINGS, TOPICS, MemoryLog, job_output
 from harness.log_world import MINUTE
 from oracle_world import World, load
 
+from loadtests.audit.comparison import output_topics
 from loadtests.audit.follow import Follower
 from loadtests.audit.memory import Memory
 from loadtests.oracle import Record
 
 BEHIND_S = 60.0
-OUTPUTS = ("fraud-alerts", "shadow-alerts", "suppressed-alerts", "dead-letters")
 
 
 def world_of(amounts: Sequence[int], cards: int = 12) -> World:
@@ -48,9 +48,9 @@ class GrowingLog(MemoryLog):
     def __init__(self, world: World, ends: Sequence[int]) -> None:
         """Start with all inputs; outputs are added by commits that end at the given offsets."""
         done = job_output(world)
-        self.planned = {name: renumbered(done.topics[name]) for name in OUTPUTS}
+        self.planned = {name: renumbered(done.topics[name]) for name in output_topics(TOPICS)}
         super().__init__({name: list(records) for name, records in done.topics.items()}, done.group)
-        for name in (*OUTPUTS, "job-progress"):
+        for name in (*self.planned, "job-progress"):
             self.topics[name] = []
         self._ends, self._said = [0, *ends], 0
         (self._progress,) = done.topics["job-progress"]

@@ -135,4 +135,9 @@ class World(LogWorld):
 
     def shadows(self) -> list[dict[str, Any]]:
         """All shadow alerts, in log order."""
-        return [shadow for outcome in self.outcomes() for shadow in outcome.shadows]
+        return [
+            record
+            for outcome in self.outcomes()
+            for topic, record in outcome.records
+            if topic == "shadow_alerts"
+        ]

@@ -18,13 +18,13 @@ pytestmark = pytest.mark.unit
 
 def written(world: World) -> MemoryLog:
     """The log, with the alerts that the job's code writes for all cards."""
-    alerts = [alert for outcome in world.run() for alert in outcome.alerts]
+    alerts = [alert for outcome in world.run() for alert in outcome.records["fraud_alerts"]]
     topics = {
         "transactions": world.transactions,
         "bank.public.card_profiles": world.profiles,
         "model-rollouts": world.rollouts,
         "fraud-alerts": [
-            Record("fraud-alerts", 0, number, 0, alert.key, alert.value)
+            Record("fraud-alerts", 0, number, 0, alert.record_key, alert.value)
             for number, alert in enumerate(alerts)
         ],
         "suppressed-alerts": [],

@@ -25,7 +25,7 @@ from loadtests.audit.progress_audit import ProgressAudit
 from loadtests.audit.topic_log import TopicReadError
 from loadtests.audit.verify import VerifyError
 from loadtests.oracle import Record
-from streaming_job.contracts.topics import Topics
+from streaming_job.contracts.topics import DIGESTED, Topics
 
 pytestmark = pytest.mark.unit
 
@@ -49,7 +49,7 @@ def progress(
         "key_groups": 2,
         "commit_id": commit_id,
         "counts": {"alerts": 0, "dead_letters": 0, **counts},
-        **{f"{name}_digest": hashlib.sha256().hexdigest() for name in ("alerts", "shadow", "suppressed")},
+        "digests": {name: hashlib.sha256().hexdigest() for name in DIGESTED.values()},
         "partitions": [
             {"topic": topic, "partition": partition, "start_offset": start, "end_offset": end}
             for topic, partition, start, end in spans
@@ -183,8 +183,8 @@ def test_same_transaction_sent_again_may_have_an_alert_of_the_same_id(log):
     first, *_ = log.topics["fraud-alerts"]
     findings = Findings()
     result = UncomparedRecords(findings)
-    result.add_alert(first)
-    result.add_alert(changed(first, source={**json.loads(first.value)["source"], "offset": 99}))
+    result.add("fraud_alerts", first)
+    result.add("fraud_alerts", changed(first, source={**json.loads(first.value)["source"], "offset": 99}))
     assert findings == Findings()
 
 
@@ -365,7 +365,7 @@ def test_an_alert_without_a_field_of_its_contract_is_found(log, field):
     assert counts(audit(log)) == (1, 0, 1, 1)
 
 
-@pytest.mark.parametrize("field", ["shadow_digest", "suppressed_digest", "trials"])
+@pytest.mark.parametrize("field", ["digests", "trials"])
 def test_a_progress_record_without_a_field_that_the_audit_needs_is_found(log, field):
     (record,) = log.topics["job-progress"]
     content = json.loads(record.value)

@@ -1,40 +1,168 @@
-"""The table of topics: what each row must say, and who takes it from there."""
+"""The table of topics: what follows from each row when a key group commits, and on brokers and page.
+
+That the audit finds faults in each output is tested in tests/loadtests/test_audited_outputs.py.
+"""
+
+import hashlib
+import json
+from importlib.resources import files
+from typing import Any
 
 import pytest
 from harness import settings_of_nowhere
 
+from deploy import topics_page
+from streaming_job import contracts
+from streaming_job.contracts import Contract, validate
 from streaming_job.contracts.topic import Component, Operation, Role, Topic, Without
-from streaming_job.contracts.topics import TABLE, Topics
+from streaming_job.contracts.topics import COUNTED, DIGESTED, PROMPT, TABLE, WRITTEN, Topics
+from streaming_job.group.committer import GroupCommitter
 from streaming_job.permissions import needed
+from streaming_job.progress.outcome import Outcome, OutputRecord
+from streaming_job.progress.writer import GroupProgress
+from streaming_job.transaction import writer
+from streaming_job.transaction.written import GroupOutput
 
 pytestmark = pytest.mark.unit
-WRITTEN = {field: row for field, row in TABLE.items() if row.role in (Role.OUTPUT, Role.STATE, Role.PROGRESS)}
+SETTINGS = settings_of_nowhere.settings(merchant_facts=True)
+BY_JOB = {field: row for field, row in TABLE.items() if row.role in (Role.OUTPUT, Role.STATE, Role.PROGRESS)}
+
+
+class Broker:
+    """Stands for producer and reader of a key group's writer: keeps what is committed."""
+
+    disturbed = False
+
+    def __init__(self, *_: Any) -> None:
+        """See `TransactionalProducer` and `WrittenReader`."""
+
+    def running(self) -> GroupOutput:
+        """See `WrittenReader`."""
+        return GroupOutput()
+
+    settled = running
+    written: list[tuple[str, bytes | None, bytes]]
+
+    def begin(self) -> None:
+        """See `TransactionalProducer`."""
+        self.written = []
+
+    def produce(self, topic: str, key: bytes | None, value: bytes, headers: Any) -> None:
+        """See `TransactionalProducer`."""
+        assert {name for name, _ in headers} == {"query_id", "key_group", "commit_id", "release"}
+        self.written.append((topic, key, value))
+
+    def group_metadata(self) -> None:
+        """See `WrittenReader`."""
+
+    def send_offsets(self, *_: Any) -> None:
+        """See `TransactionalProducer`."""
+
+    def flush(self) -> None:
+        """See `TransactionalProducer`."""
+
+    commit = flush
+
+
+class CountedLetter(OutputRecord):
+    """A record that has what the progress record tells of dead letters."""
+
+    topic, reason = "tx", contracts.Reason.MISSING_FIELD
+
+
+def committed(outcome: Outcome, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bytes | None, bytes]]:
+    """What the transaction of an outcome writes: (topic, key, value) in order."""
+    broker = Broker()
+    monkeypatch.setattr(writer, "TransactionalProducer", lambda *_: broker)
+    monkeypatch.setattr(writer, "WrittenReader", lambda *_: broker)
+    committer = GroupCommitter(
+        writer.GroupWriter(SETTINGS, 0, [0], "query", "instance"),
+        GroupProgress("job", "query", 0, 1, None),
+        SETTINGS.topics.transactions, {}, 0, {},
+    )  # fmt: skip
+    committer.begin(1)
+    committer.commit(lambda: outcome, {(SETTINGS.topics.transactions, 0): 9}, {})
+    return broker.written
+
+
+@pytest.mark.parametrize("field", WRITTEN)
+def test_what_a_topic_holds_is_written_with_its_count_and_digest(
+    field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two records come in the wrong order; with a digest they are written in the order of their inputs."""
+    outcome = Outcome()
+    late, early = CountedLetter(b"k", b"late", 0, 7), CountedLetter(b"k", b"early", 0, 3)
+    outcome.records[field] += [late, early]
+    *records, (topic, _, value) = committed(outcome, monkeypatch)
+    values = [b"early", b"late"] if field in DIGESTED else [b"late", b"early"]
+    assert records == [(getattr(SETTINGS.topics, field), b"k", value) for value in values]
+    progress = json.loads(value)
+    assert topic == SETTINGS.topics.job_progress
+    validate(Contract.JOB_PROGRESS, progress)
+    assert {name: n for name, n in progress["counts"].items() if n} == (
+        {COUNTED[field]: 2, **({"records": 2} if field == "dead_letters" else {})} if field in COUNTED else {}
+    )
+    assert progress["totals"]["counts"] == progress["counts"]
+    digest = {DIGESTED[field]: hashlib.sha256(b"earlylate").hexdigest()} if field in DIGESTED else {}
+    nothing = hashlib.sha256().hexdigest()
+    assert {name: value for name, value in progress["digests"].items() if value != nothing} == digest
+
+
+@pytest.mark.parametrize("field", WRITTEN)
+def test_only_a_prompt_topic_is_committed_at_once(field: str) -> None:
+    outcome = Outcome()
+    outcome.records[field].append(OutputRecord(b"k", b"v"))
+    assert outcome.is_prompt == TABLE[field].is_prompt == (field in PROMPT)
+
+
+@pytest.mark.parametrize("row", BY_JOB.values(), ids=BY_JOB)
+def test_a_topic_without_count_digest_or_contract_says_why(row: Topic) -> None:
+    assert row.count != Without("the job does not write it"), "a reason of its own"
+    if row.without_digest is None:
+        assert isinstance(row.count, str), "the digest is named as the count"
+    for said in (row.count, row.without_digest, row.contract):
+        assert said is None or (said.reason if isinstance(said, Without) else said)
+
+
+def test_each_contract_is_a_file_of_a_row() -> None:
+    schemas = {path.name for path in files(contracts).iterdir() if path.name.endswith(".json")}
+    named = {row.contract for row in TABLE.values() if not isinstance(row.contract, Without)}
+    assert schemas == {f"{contract}.json" for contract in named} == {f"{c.value}.json" for c in Contract}
+
+
+@pytest.mark.parametrize("field", DIGESTED)
+def test_a_digested_record_names_its_input_its_release_and_its_key(field: str) -> None:
+    row = TABLE[field]
+    assert isinstance(row.contract, str)
+    required = set(contracts.schema(Contract(row.contract))["required"])
+    assert {"source", "release", row.key, *row.identity} <= required
 
 
 def allowed(component: Component, topic: str) -> set[Operation]:
     return {
         operation
-        for permission in needed(component, settings_of_nowhere.settings())
+        for permission in needed(component, SETTINGS)
         if permission.name == topic
         for operation in permission.operations
     }
 
 
-@pytest.mark.parametrize("row", WRITTEN.values(), ids=WRITTEN)
-def test_a_topic_that_the_job_writes_is_counted_digested_and_described_or_says_why_not(row: Topic) -> None:
-    for said in (row.count, row.digest, row.contract):
-        assert said
-        if isinstance(said, Without):
-            assert said != Without("the job does not write it"), "a reason of its own"
-
-
-@pytest.mark.parametrize("field", WRITTEN)
+@pytest.mark.parametrize("field", BY_JOB)
 def test_the_job_may_write_its_topics_and_the_audit_may_read_them(field: str) -> None:
-    name = getattr(Topics(), field)
-    assert Operation.WRITE in allowed(Component.JOB, name) or TABLE[field].of_facts
+    name = getattr(SETTINGS.topics, field)
+    assert Operation.WRITE in allowed(Component.JOB, name)
     assert Operation.READ in allowed(Component.AUDIT, name)
 
 
-@pytest.mark.parametrize("row", TABLE.values(), ids=TABLE)
-def test_every_topic_is_retained_on_purpose(row: Topic) -> None:
+@pytest.mark.parametrize("field", TABLE)
+def test_every_topic_is_retained_on_purpose_and_described(field: str) -> None:
+    row, name = TABLE[field], getattr(Topics(), field)
     assert row.retention.reason
+    config = Topics().configs()[name]
+    assert int(config["retention.ms"]) == (
+        -1 if row.retention.days is None else row.retention.days * 86_400_000
+    )
+    (line,) = [
+        line for line in topics_page.page().splitlines() if line.startswith(f"| `{name}` | {row.role} |")
+    ]
+    assert row.retention.reason in line

@@ -115,7 +115,7 @@ def _run_a_group(rules: Rules) -> None:
         }  # fmt: skip
         core.fold(_records(topics.chargebacks, [b"c"] * 2, [orjson.dumps(label)] * 2))
         core.settle(NOW + DAY_MS, 0)
-        facts = core.take_outcome().facts
+        facts = [fact.value for fact in core.take_outcome().records["merchant_facts"]]
         core.fold(_records(topics.merchant_facts, [b"0"] * len(facts), facts))
         core.decide(_records(topics.transactions, [b"c"] * 2, payments, NOW + DAY_MS))
     core.seal(store, {})

@@ -45,8 +45,11 @@ def test_alerted_cards_equal_the_jobs_counts() -> None:
         records = [Record(record.offset, record.timestamp, record.value or b"") for record in world.rollouts]
         history = history_of(records, outcome)
         written = [
-            *((False, alert) for alert in (*outcome.alerts, *outcome.suppressed)),
-            *((True, alert) for alert in outcome.shadow_alerts),
+            *(
+                (False, alert)
+                for alert in (*outcome.records["fraud_alerts"], *outcome.records["suppressed_alerts"])
+            ),
+            *((True, alert) for alert in outcome.records["shadow_alerts"]),
         ]
         random.Random(seed).shuffle(written)
         for rollout_id, counted in outcome.trials.by_rollout.items():

@@ -285,7 +285,7 @@ class Facts:
             self.group.fold(as_record, {})
 
     def written(self):
-        facts = [json.loads(fact) for fact in self.outcome.facts]
+        facts = [json.loads(fact.value) for fact in self.outcome.records["merchant_facts"]]
         self.outcome = Outcome()
         return facts
 
@@ -356,5 +356,5 @@ def test_open_hours_of_an_older_checkpoint_are_dropped_if_they_were_written_sinc
     after, outcome = opened(), Outcome()
     after.table.fold(decoded([Author("card-fraud", 0).promise(promise_of(NOW + 1))], b"0"))
     after.settle((NOW + 3) * HOUR, 0, outcome)
-    facts = [json.loads(fact) for fact in outcome.facts]
+    facts = [json.loads(fact.value) for fact in outcome.records["merchant_facts"]]
     assert [fact["hour"] for fact in facts if fact["kind"] == "counts"] == [NOW + 1]

@@ -166,8 +166,8 @@ def check(world: World) -> list[dict[str, Any]]:
     known = policies_of(world)
     cuts = tuple(cut for cut in (40, 90) if cut < len(world.transactions))
     outcomes = world.run(cuts, load_model=load_any)
-    sent = [json.loads(alert.value) for outcome in outcomes for alert in outcome.alerts]
-    held = [json.loads(alert.value) for outcome in outcomes for alert in outcome.suppressed]
+    sent = [json.loads(alert.value) for outcome in outcomes for alert in outcome.records["fraud_alerts"]]
+    held = [json.loads(alert.value) for outcome in outcomes for alert in outcome.records["suppressed_alerts"]]
     for alert in (*sent, *held):
         check_one(alert, known[alert["policy"]])
     assert all(alert["decision"] == REVIEW for alert in held)

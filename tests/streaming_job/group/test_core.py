@@ -32,7 +32,7 @@ def counted(outcome: Outcome) -> dict:
 
 def values(outcomes: list[Outcome]) -> list[bytes]:
     """Alerts in the order of partitions and offsets."""
-    alerts = [alert for outcome in outcomes for alert in outcome.alerts]
+    alerts = [alert for outcome in outcomes for alert in outcome.records["fraud_alerts"]]
     return [alert.value for alert in sorted(alerts, key=lambda alert: (alert.partition, alert.offset))]
 
 
@@ -100,11 +100,11 @@ def test_alerts_and_dead_letters_keep_their_contracts_and_are_counted():
     for broken in (None, b"\xff", b'{"card_id": "\\ud800"}'):
         world.raw_tx(broken, key=None)
     (outcome,) = world.run()
-    assert outcome.alerts
-    for alert in outcome.alerts:
+    assert outcome.records["fraud_alerts"]
+    for alert in outcome.records["fraud_alerts"]:
         fields = json.loads(alert.value)
         validate(Contract.ALERT, fields)
-        assert alert.key == fields["card_id"].encode()
+        assert alert.record_key == fields["card_id"].encode()
     reasons = {letter.reason for letter in outcome.dead_letters}
     assert {Reason.EMPTY_VALUE, Reason.TOO_LATE, Reason.INVALID_UTF8, Reason.WRONG_PARTITION} <= reasons
     log = {(record.topic, record.partition, record.offset): record for record in world.in_order()}
@@ -360,7 +360,9 @@ def test_an_older_change_does_not_unblock_a_card_and_is_counted(caplog):
     world.profile("u", 2 * SECOND, source={"lsn": 200, "ts_ms": START + 900}, status="active")
     world.tx(3 * SECOND)
     (outcome,) = world.run()
-    assert [json.loads(alert.value)["rules"] for alert in outcome.alerts] == [["blocked_card"]]
+    assert [json.loads(alert.value)["rules"] for alert in outcome.records["fraud_alerts"]] == [
+        ["blocked_card"]
+    ]
     assert (outcome.counts["ignored_profile_changes"], outcome.counts["profile_changes"]) == (1, 3)
     assert "1 of 3 profile changes" in caplog.text
 
@@ -373,7 +375,9 @@ def test_a_snapshot_of_another_database_blocks_a_card():
     world.profile("r", HOUR, source=later, status="blocked")
     world.tx(2 * HOUR)
     (outcome,) = world.run()
-    assert [json.loads(alert.value)["rules"] for alert in outcome.alerts] == [["blocked_card"]]
+    assert [json.loads(alert.value)["rules"] for alert in outcome.records["fraud_alerts"]] == [
+        ["blocked_card"]
+    ]
     assert outcome.counts["ignored_profile_changes"] == 0
 
 
@@ -462,7 +466,7 @@ def test_each_partition_keeps_its_order():
     for second in range(6):
         world.tx(second * SECOND, card_id=cards[second % 2])
     (outcome,) = world.run()
-    assert [(alert.partition, alert.offset) for alert in outcome.alerts] == [
+    assert [(alert.partition, alert.offset) for alert in outcome.records["fraud_alerts"]] == [
         (0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)
     ]  # fmt: skip
     assert {number: times.max_event_time for number, times in outcome.partitions.items()} == {

@@ -57,10 +57,14 @@ def world(cards: int = 6, n: int = 120, **rollout: object) -> World:
 
 def assert_equal_to_the_oracle(made: World, load_model: Load) -> list[dict[str, object]]:
     """Check that alerts are the same bytes in any batches, and agree with the oracle's; return them."""
-    whole = [alert.value for outcome in made.run(load_model=load_model) for alert in outcome.alerts]
+    whole = [
+        alert.value
+        for outcome in made.run(load_model=load_model)
+        for alert in outcome.records["fraud_alerts"]
+    ]
     for cuts in ((1, 2, 3, 50), tuple(range(0, len(made.transactions), 7))):
         split = made.run(cuts, load_model=load_model, rebuild_each_batch=True)
-        assert [alert.value for outcome in split for alert in outcome.alerts] == whole
+        assert [alert.value for outcome in split for alert in outcome.records["fraud_alerts"]] == whole
     alerts = [json.loads(value) for value in whole]
     wanted = expected_alerts(made.expected(load_model))
     assert len(alerts) == len(wanted)

@@ -206,7 +206,7 @@ def test_a_model_with_lost_files_can_be_withdrawn_before_it_is_needed() -> None:
     del result.rollouts[:6]  # they have been folded
     fold(free, result)
     decide(free, result)
-    assert len(free.outcome.alerts) == 30
+    assert len(free.outcome.records["fraud_alerts"]) == 30
     assert free.outcome.rollout is not None
     assert free.outcome.rollout["rollout_id"] == "r1"
 

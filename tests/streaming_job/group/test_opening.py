@@ -62,10 +62,10 @@ def test_a_group_is_not_opened_on_a_log_that_ends_before_the_output(
     instances(job, instance)
     p, q = p_and_q(job)
     job.log.lose_tail(TX, (p + q) // 2)
-    written = len(job.output.alerts[0])
+    written = len(job.output.values("fraud_alerts"))
     with pytest.raises(LogError, match=rf"transactions-0 was read up to offset {q}, but ends at "):
         job.epoch(looks=2)
-    assert (len(job.output.alerts[0]), job.output.committed[TX]) == (written, q)
+    assert (len(job.output.values("fraud_alerts")), job.output.committed[TX]) == (written, q)
 
 
 @BY
@@ -73,10 +73,10 @@ def test_a_group_is_not_opened_without_its_offsets_and_progress(job: MemoryJob, 
     """The output from P on would be written twice."""
     instances(job, instance)
     job.output.committed, job.output.progress = {}, None
-    written = len(job.output.alerts[0])
+    written = len(job.output.values("fraud_alerts"))
     with pytest.raises(CheckpointError, match="the checkpoint is ahead of the topics"):
         job.epoch(looks=2)
-    assert len(job.output.alerts[0]) == written
+    assert len(job.output.values("fraud_alerts")) == written
 
 
 @BY
@@ -122,9 +122,9 @@ def test_an_end_that_is_too_low_for_a_moment_does_not_end_a_group(
         return dict.fromkeys(answer, wrong_answers.pop() and 0) if wrong_answers else answer
 
     monkeypatch.setattr(MemoryLog, "ends", ends)
-    written = len(job.output.alerts[0])
+    written = len(job.output.values("fraud_alerts"))
     job.epoch(looks=5)
     assert not wrong_answers
     run(job)
     assert job.is_done
-    assert len(job.output.alerts[0]) == written
+    assert len(job.output.values("fraud_alerts")) == written

@@ -49,7 +49,7 @@ def stricter(rules: Rules) -> Rules:
 
 
 def letters(output: Any) -> list[int]:
-    return [orjson.loads(letter)["offset"] for place in output.dead_letters.values() for letter in place]
+    return [orjson.loads(letter)["offset"] for letter in output.values("dead_letters")]
 
 
 def killed_between_p_and_q() -> tuple[MemoryJob, Rules]:

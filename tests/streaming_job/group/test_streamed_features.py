@@ -73,7 +73,7 @@ def test_streamed_features_equal_those_of_the_training_set(seed: int, rebuilt: b
     cuts = np.random.default_rng(seed).choice(len(result.transactions) - 1, 12, replace=False) + 1
     trained = training_set.build(history(result), profiles(result))
     outcomes = result.run(cuts.tolist(), groups=3, rebuild_each_batch=rebuilt)
-    alerts = [json.loads(alert.value) for outcome in outcomes for alert in outcome.alerts]
+    alerts = [json.loads(alert.value) for outcome in outcomes for alert in outcome.records["fraud_alerts"]]
     rows = {(record.partition, record.offset): row for row, record in enumerate(result.transactions)}
     streamed = {rows[place(alert)]: bits(alert["features"]) for alert in alerts}
     decided = np.flatnonzero(~np.isnan(trained).all(axis=1)).tolist()

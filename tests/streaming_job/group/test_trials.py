@@ -61,7 +61,7 @@ def member(card: str, share_bp: int) -> bool:
 def test_a_canary_decides_for_its_cards(cuts: tuple[int, ...]) -> None:
     result = world(challenger(model_ref("2"), policy=ALWAYS))
     outcome = one_pass(result, cuts=cuts)
-    alerts = by_arrival(outcome.alerts)
+    alerts = by_arrival(outcome.records["fraud_alerts"])
     assert len(alerts) == 60
     for second, alert in enumerate(alerts):
         validate(Contract.ALERT, alert)
@@ -94,8 +94,8 @@ def test_differing_verdicts_are_shadow_alerts_and_counted_in_units(cuts: tuple[i
         share_bp=1,
     )
     outcome = one_pass(result, cuts=cuts)
-    assert len(outcome.alerts) == 60
-    shadows = by_arrival(outcome.shadow_alerts)
+    assert len(outcome.records["fraud_alerts"]) == 60
+    shadows = by_arrival(outcome.records["shadow_alerts"])
     named = [alert["challenger"] for alert in shadows]
     assert named.count("b") == 30
     assert named.count("e") == 0
@@ -164,7 +164,10 @@ def test_a_failing_challenger_changes_no_output_of_the_champion(
     alone.rollout("r1", -HOUR, threshold=0.0, max_count_5m=99)
     alone.transactions = result.transactions
     outcome = one_pass(result, load_model, cuts)
-    known, expected = by_arrival(outcome.alerts), by_arrival(one_pass(alone).alerts)
+    known, expected = (
+        by_arrival(outcome.records["fraud_alerts"]),
+        by_arrival(one_pass(alone).records["fraud_alerts"]),
+    )
     failed = [alert for alert in known if alert["challenger_failure"]]
     assert {alert["challenger_failure"] for alert in failed} == {why}
     for alert, other in zip(known, expected, strict=True):
@@ -196,7 +199,10 @@ def test_cooldown_and_escalation_follow_the_cards_own_alerts() -> None:
         result.tx(second * SECOND)
     for cuts in ((), (1, 2, 3)):
         outcome = merged(result.run(cuts, rebuild_each_batch=bool(cuts)))
-        alerts, (held,) = by_arrival(outcome.alerts), by_arrival(outcome.suppressed)
+        alerts, (held,) = (
+            by_arrival(outcome.records["fraud_alerts"]),
+            by_arrival(outcome.records["suppressed_alerts"]),
+        )
         validate(Contract.ALERT, held)
         assert held["suppressed_by"] == {"arrival_time": START}
         assert held["release"] == RELEASE

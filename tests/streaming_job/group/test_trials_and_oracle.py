@@ -14,10 +14,12 @@ from harness.rollout_records import challenger, event, proposed
 
 from loadtests.audit.agreement import different_fields
 from loadtests.audit.trial_audit import trial_counts
-from loadtests.oracle import AcceptanceRules, Kind, Oracle, ProfileLog, RolloutLog
+from loadtests.oracle import AcceptanceRules, Oracle, ProfileLog, RolloutLog
 from models.policy import Policy
 from models.registry import ModelRef
 from models.rollouts.events import Type
+from streaming_job.contracts import Contract, validate
+from streaming_job.contracts.topics import DIGESTED, TABLE
 
 pytestmark = pytest.mark.unit
 
@@ -53,13 +55,15 @@ def place(alert: dict[str, Any]) -> tuple[int, int, str]:
     return alert["source"]["partition"], alert["source"]["offset"], alert.get("challenger", "")
 
 
-def require_same(expected: Iterable[dict[str, Any]], written: Iterable[Any]) -> int:
-    """Compare two sets of alerts; return how many there are."""
+def require_same(field: str, expected: Iterable[dict[str, Any]], written: Iterable[Any]) -> int:
+    """Compare the records of an output; return how many there are."""
     ours = sorted((json.loads(alert.value) for alert in written), key=place)
     theirs = sorted(expected, key=place)
     assert [place(alert) for alert in ours] == [place(alert) for alert in theirs]
     for mine, wanted in zip(ours, theirs, strict=True):
         assert different_fields(wanted, mine) == []
+    for record in ours[:20]:
+        validate(Contract(TABLE[field].contract), record)
     return len(ours)
 
 
@@ -72,14 +76,18 @@ def test_job_and_oracle_agree_on_rollouts(canary: ModelRef) -> None:
     rules = AcceptanceRules(LIMITS.lateness_ms, LIMITS.skew_ms, world.partitions, PARTITIONER.value)
     oracle = Oracle(ProfileLog(), rollouts, lambda scorer: load_any(scorer.model), rules)
     outcomes = list(oracle.judge(world.transactions))
-    alerts = [outcome.alert for outcome in outcomes if outcome.alert and outcome.kind == Kind.ALERT]
-    suppressed = [outcome.alert for outcome in outcomes if outcome.alert and outcome.kind == Kind.SUPPRESSED]
-    shadows = [shadow for outcome in outcomes for shadow in outcome.shadows]
-    assert require_same(alerts, job.alerts) > 100
+    written = [record for outcome in outcomes for record in outcome.records]
+    counts = {
+        field: require_same(
+            field, (record for topic, record in written if topic == field), job.records[field]
+        )
+        for field in DIGESTED
+    }
+    assert counts["fraud_alerts"] > 100
     # only the canary's policy has a cooldown; a canary without scores decides nothing until it is promoted,
     # and its alerts then decline (escalated), which no cooldown suppresses
-    assert require_same(suppressed, job.suppressed) > 10 or canary == NO_NUMBER
-    assert require_same(shadows, job.shadow_alerts) > 10
+    idle = {"suppressed_alerts"} if canary == NO_NUMBER else set()
+    assert {field for field, count in counts.items() if count <= 10} <= idle
     assert trial_counts(json.loads(orjson.dumps(job.trials.to_json()))) == oracle.trials.counts()
     letters = {(letter.offset, letter.reason.value) for letter in job.dead_letters}
     assert {(result.offset, result.reason.value) for result in refused if result.reason} == letters

@@ -12,7 +12,7 @@ from models.registry import ModelRef
 from streaming_job.contracts import Contract, Reason, validate
 from streaming_job.dead_letters.record import DeadLetter
 from streaming_job.log.records import Offsets
-from streaming_job.progress.outcome import LATENCY_MS, LATENESS_MS, Alert, Outcome, PartitionTimes
+from streaming_job.progress.outcome import LATENCY_MS, LATENESS_MS, Outcome, OutputRecord, PartitionTimes
 from streaming_job.progress.totals import HISTOGRAMS
 from streaming_job.progress.writer import GroupProgress
 
@@ -46,13 +46,14 @@ def ends(transactions: int = 0) -> Offsets:
 def outcome(transactions: int = 10, **changes: Any) -> Outcome:
     """An outcome: transactions that arrived 1, 2, 3 ... ms ago, one alert and one dead letter."""
     result = Outcome(
-        alerts=[Alert(1, 4, b"card", b'{"alert": 1}')],
-        dead_letters=[DeadLetter("tx", 1, 5, NOW, b"card", None, Reason.WRONG_PARTITION, "why")],
         arrivals=[NOW - 1 - np.arange(transactions)],
         partitions={1: PartitionTimes(NOW - 20, NOW - 1, np.bincount([2], minlength=len(LATENESS_MS) + 1))},
         rollout={"number": 3, "rollout_id": "r3", "model": MODEL},
         sizes=SIZES,
     )
+    result.records["fraud_alerts"].append(OutputRecord(b"card", b'{"alert": 1}', 1, 4))
+    letter = DeadLetter("tx", 1, 5, NOW, b"card", None, Reason.WRONG_PARTITION, "why")
+    result.records["dead_letters"].append(letter)
     result.counts.update(transactions=transactions, duplicates=2, profile_changes=1, late_table_changes=1)
     result.counts["conflicting_repetition"] = 3
     result.rules["score"] = 1
@@ -90,7 +91,7 @@ def test_a_record_has_the_outcome_of_the_log_between_its_offsets() -> None:
     }  # fmt: skip
     assert fields["dead_letters_by_reason"] == {"wrong_partition": 1}
     assert fields["dead_letters_by_topic"] == {"tx": 1}
-    assert fields["alerts_digest"] == hashlib.sha256(b'{"alert": 1}').hexdigest()
+    assert fields["digests"]["alerts"] == hashlib.sha256(b'{"alert": 1}').hexdigest()
     assert fields["state"] == {**SIZES, "rebuilds": 0}
     assert fields["model"] == {"name": "card-fraud", "version": "1", "digest": "d" * 64}
     partitions = [

@@ -1,0 +1,45 @@
+"""The records of a table keyed by card that belong to one key group: those whose keys name its own cards.
+
+Every group reads all partitions of a table, so exactly one group handles each record.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from streaming_job.log.partitioner import KeyGroups
+from streaming_job.log.records import Records
+
+
+class OwnRecord(NamedTuple):
+    """One record of a table, with its position in the log."""
+
+    topic: str
+    partition: int
+    offset: int
+    arrival: int
+    """Kafka timestamp, ms."""
+    key: bytes | None
+    value: bytes | None
+
+
+def own_records(records: Records, key_groups: KeyGroups, group: int) -> Iterator[OwnRecord]:
+    """Yield the records of one key group, in the records' order.
+
+    Args:
+        records: records of a table whose keys are card ids.
+        key_groups: maps cards to groups.
+        group: the key group.
+    """
+    rows = np.flatnonzero(key_groups.partitions_of(records.keys) % key_groups.groups == group)
+    selected = records.take(rows)
+    for row in zip(
+        selected.partitions.tolist(),
+        selected.offsets.tolist(),
+        selected.arrivals.tolist(),
+        selected.keys.to_pylist(),
+        selected.values.to_pylist(),
+        strict=True,
+    ):
+        yield OwnRecord(records.topic, *row)
