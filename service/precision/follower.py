@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from service.background import Background
 from service.labels.errors import UnreadError
+from service.precision import trial_topics
 from service.precision.trial import LabelCounts, LabelledTrial
-from service.precision.trial_topics import TrialTopics
 from service.settings import ServiceSettings
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class LabelFollower(Background):
 
     def _follow(self, trial: LabelledTrial) -> None:
         """Read until `stop`, until another trial or none is to be followed, or until reading fails."""
-        with TrialTopics(self._settings, trial, int(self._clock() * 1000)) as topics:
+        with trial_topics.opened(self._settings, trial, int(self._clock() * 1000)) as topics:
             while not self._stop.is_set() and self._trial() == trial:
                 topics.read()
                 self._followed = trial.rollout_id, topics.counts()

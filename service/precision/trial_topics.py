@@ -6,9 +6,9 @@ Step 3  labels   read labels and chargebacks, too; `counts` is empty until they 
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
-from types import TracebackType
 
 from confluent_kafka import KafkaException, TopicPartition
 
@@ -20,7 +20,7 @@ from service.precision.labelled_cards import LabelledCards
 from service.precision.trial import LabelCounts, LabelledTrial
 from service.settings import ServiceSettings
 from streaming_job.log import clients, follow, topic_reader
-from streaming_job.log.clients import describe
+from streaming_job.log.clients import Consumer, describe
 
 SILENCE_S = 15.0
 """Seconds without any record after which `read_once` ends, even if a topic has not been read to its end."""
@@ -31,65 +31,54 @@ CLOCK_SKEW_MS = HOUR_MS
 UNREAD = "alerts and labels of the trial have not been read to their ends yet"
 
 
+@contextmanager
+def opened(settings: ServiceSettings, trial: LabelledTrial, now_ms: int) -> Iterator["TrialTopics"]:
+    """Connect, find where a trial's records begin, and yield the reader.
+
+    Args:
+        settings: brokers and topics.
+        trial: the trial.
+        now_ms: the time now, ms since 1970-01-01 UTC, to tell which records retention may have deleted.
+
+    Raises:
+        UnreadError: here or in the block: a topic does not exist, its retention cannot be read, the brokers
+            do not answer, or the client has failed for good.
+    """
+    tuning = {"fetch.wait.max.ms": FETCH_WAIT_MS}
+    try:
+        name = f"{settings.job_id}-precision"
+        with closing(clients.reader(settings, name, tuning=tuning)) as reader:
+            yield TrialTopics(settings, trial, reader, now_ms)
+    except KafkaException as fault:
+        raise UnreadError(f"alerts and labels of the trial cannot be read: {describe(fault)}") from fault
+
+
 class TrialTopics:
-    """A reader of a trial's alerts and labels; a context manager."""
+    """A reader of a trial's alerts and labels; its calls raise KafkaException, which `opened` translates."""
 
-    def __init__(self, settings: ServiceSettings, trial: LabelledTrial, now_ms: int) -> None:
-        """Prepare without connecting.
-
-        Args:
-            settings: brokers and topics.
-            trial: the trial.
-            now_ms: the time now, ms since 1970-01-01 UTC, to tell which records retention may have deleted.
-
-        Raises:
-            UnreadError: the client's settings are invalid.
-        """
-        self._settings, self._trial, self._now_ms = settings, trial, now_ms
-        topics, self._decoder = settings.topics, Decoder(settings.topics)
-        alerts = topics.fraud_alerts, topics.suppressed_alerts, topics.shadow_alerts
-        self._topics = *alerts, *self._decoder.labels
-        self._waiting: list[TopicPartition] = []
-        """Partitions of labels, paused until the alerts have been read to their ends."""
-        self._cards = LabelledCards(trial)
-        tuning = {"fetch.wait.max.ms": FETCH_WAIT_MS}
-        try:
-            self._reader = clients.reader(settings, f"{settings.job_id}-precision", tuning=tuning)
-        except KafkaException as fault:
-            raise self._unread(fault) from fault
-
-    def __enter__(self) -> "TrialTopics":
-        """Find where the records begin.
-
-        Raises:
-            UnreadError: a topic does not exist, its retention cannot be read, or the brokers do not answer.
-        """
-        try:
-            self._begin(self._parts())
-        except KafkaException as fault:
-            self._reader.close()
-            raise self._unread(fault) from fault
-        except UnreadError:
-            self._reader.close()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    def __init__(
+        self, settings: ServiceSettings, trial: LabelledTrial, reader: Consumer, now_ms: int
     ) -> None:
-        """Close the connection."""
-        self._reader.close()
+        topics, self._decoder, self._reader = settings.topics, Decoder(settings.topics), reader
+        alerts = topics.fraud_alerts, topics.suppressed_alerts, topics.shadow_alerts
+        # Step 1
+        ranges: list[PartitionRange] = []
+        for topic in (*alerts, *self._decoder.labels):
+            if not topic_reader.exists(reader, topic):
+                raise UnreadError(f"topic {topic} does not exist; create it with `fraud job topics`")
+            ranges += ranges_since(reader, topic, trial.since - CLOCK_SKEW_MS)
+        since = complete_since(clients.admin(settings), reader, ranges, trial.since, now_ms)
+        self._cards = LabelledCards(replace(trial, since=since))
+        # Step 2
+        starts = [TopicPartition(r.topic, r.partition, r.start) for r in ranges]
+        self._follower = follow.Follower(reader, starts)
+        self._waiting = [start for start in starts if start.topic in self._decoder.labels]
+        """Partitions of labels, paused until the alerts have been read to their ends."""
+        reader.pause(self._waiting)
 
     def read(self) -> bool:
-        """Read the next records; return False if none came within a moment.
-
-        Raises:
-            UnreadError: a topic does not exist, or the client has failed for good.
-        """
-        try:
-            messages = self._follower.poll()
-        except KafkaException as fault:
-            raise self._unread(fault) from fault
+        """Read the next records; return False if none came within a moment."""
+        messages = self._follower.poll()
         for message in messages:
             if (record := self._decoder.read(message)) is not None:
                 self._cards.take(record)
@@ -103,28 +92,6 @@ class TrialTopics:
         """Return the counts; until all ends have been reached, they are empty and `waiting_for` says why."""
         return LabelCounts(waiting_for=UNREAD) if self._follower.behind else self._cards.counts()
 
-    def _parts(self) -> list[PartitionRange]:
-        ranges: list[PartitionRange] = []
-        for topic in self._topics:
-            if not topic_reader.exists(self._reader, topic):
-                raise UnreadError(f"topic {topic} does not exist; create it with `fraud job topics`")
-            ranges += ranges_since(self._reader, topic, self._trial.since - CLOCK_SKEW_MS)
-        return ranges
-
-    def _begin(self, ranges: Sequence[PartitionRange]) -> None:
-        # Step 1
-        admin = clients.admin(self._settings)
-        since = complete_since(admin, self._reader, ranges, self._trial.since, self._now_ms)
-        self._cards = LabelledCards(replace(self._trial, since=since))
-        # Step 2
-        starts = [TopicPartition(r.topic, r.partition, r.start) for r in ranges]
-        self._follower = follow.Follower(self._reader, starts)
-        self._waiting = [r for r in starts if r.topic in self._decoder.labels]
-        self._reader.pause(self._waiting)
-
-    def _unread(self, fault: KafkaException) -> UnreadError:
-        return UnreadError(f"alerts and labels of the trial cannot be read: {describe(fault)}")
-
 
 def read_once(settings: ServiceSettings, trial: LabelledTrial, now_ms: int) -> LabelCounts:
     """Read a trial's alerts and labels to their ends; if that fails, `waiting_for` of the counts says why.
@@ -135,7 +102,7 @@ def read_once(settings: ServiceSettings, trial: LabelledTrial, now_ms: int) -> L
         now_ms: the time now, ms since 1970-01-01 UTC.
     """
     try:
-        with TrialTopics(settings, trial, now_ms) as topics:
+        with opened(settings, trial, now_ms) as topics:
             deadline = time.monotonic() + SILENCE_S
             while topics.counts().waiting_for is not None and time.monotonic() < deadline:
                 if topics.read():
