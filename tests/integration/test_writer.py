@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -29,6 +30,19 @@ IN_TRANSACTION = (Step.BEGUN, Step.SENT, Step.OFFSETS_ADDED)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Raise a limit, so that no transaction counts as slow on a busy machine; `slow` lowers it again."""
     monkeypatch.setattr(producer, "UNDISTURBED_S", 30.0)
+
+
+@pytest.fixture
+def producers(monkeypatch: pytest.MonkeyPatch) -> list[producer.TransactionalProducer]:
+    """The producers that writers have opened: opening one fences the one before it."""
+    opened: list[producer.TransactionalProducer] = []
+
+    def recorded(*given: Any) -> producer.TransactionalProducer:
+        opened.append(producer.TransactionalProducer(*given))
+        return opened[-1]
+
+    monkeypatch.setattr(writer_module, "TransactionalProducer", recorded)
+    return opened
 
 
 def slow(monkeypatch: pytest.MonkeyPatch) -> Callable[[], object]:
@@ -152,7 +166,7 @@ def test_an_instance_fenced_while_it_sends_gets_the_error_of_a_fenced_one(
 
 @pytest.mark.parametrize("successor_wrote", [False, True])
 def test_a_fenced_instance_that_was_cut_off_exits_without_fencing_its_successor(
-    bench: WriterBench, at: At, successor_wrote: bool
+    bench: WriterBench, at: At, successor_wrote: bool, producers: list[producer.TransactionalProducer]
 ) -> None:
     first = bench.writer()
     bench.write(first, 1)
@@ -167,10 +181,10 @@ def test_a_fenced_instance_that_was_cut_off_exits_without_fencing_its_successor(
     at(Step.BEGUN, cut_off)
     with pytest.raises(FencedError):
         bench.write(first, 2)
-    successor_producer = successors[0]._producer
+    opened = len(producers)
     for commit_id in (3, 4) if successor_wrote else (2, 3, 4):
         bench.write(successors[0], commit_id)
-    assert successors[0]._producer is successor_producer  # it is not fenced
+    assert len(producers) == opened  # it is not fenced
     bench.assert_written_once(1, 2, 3, 4)
 
 
@@ -262,14 +276,16 @@ def test_an_older_attempt_of_the_same_instance_ends_without_a_fenced_error(
     bench.assert_written_once(1, 2)
 
 
-def test_a_newer_attempt_of_a_fenced_instance_does_not_fence_its_successor(bench: WriterBench) -> None:
+def test_a_newer_attempt_of_a_fenced_instance_does_not_fence_its_successor(
+    bench: WriterBench, producers: list[producer.TransactionalProducer]
+) -> None:
     bench.write(bench.writer("a"), 1)
     successor = bench.writer("b")
     with pytest.raises(FencedError):
         bench.new("a").take_over(bench.ends(0), from_others=False)
-    successor_producer = successor._producer
+    opened = len(producers)
     bench.write(successor, 2)
-    assert successor._producer is successor_producer
+    assert len(producers) == opened
 
 
 def test_transaction_of_a_dead_process_does_not_block_the_next(bench: WriterBench, at: At) -> None:
@@ -334,16 +350,17 @@ def test_start_without_offsets_waits_for_the_progress_that_another_group_hides(
     assert (written.commit_id, written.offsets, written.unknown) == (2, q(bench, 20), frozenset())
 
 
-def test_the_output_of_another_query_is_not_touched(bench: WriterBench) -> None:
+def test_the_output_of_another_query_is_not_touched(
+    bench: WriterBench, producers: list[producer.TransactionalProducer]
+) -> None:
     running = bench.writer()
     bench.write(running, 1)
     with pytest.raises(
         OtherQueryError, match="last written by query q, but this checkpoint is of query other"
     ):
         bench.writer(query="other")
-    running_producer = running._producer
     bench.write(running, 2)
-    assert running._producer is running_producer
+    assert len(producers) == 1
     bench.assert_written_once(1, 2)
 
 
@@ -466,19 +483,24 @@ def test_heartbeat_moves_no_position(bench: WriterBench) -> None:
 
 
 def test_a_slow_transaction_is_followed_by_a_new_producer(
-    bench: WriterBench, at: At, monkeypatch: pytest.MonkeyPatch
+    bench: WriterBench,
+    at: At,
+    monkeypatch: pytest.MonkeyPatch,
+    producers: list[producer.TransactionalProducer],
 ) -> None:
     writer = bench.writer()
-    used = writer._producer
     at(Step.SENT, slow(monkeypatch))
     bench.write(writer, 1)
     bench.write(writer, 2)
-    assert writer._producer is not used
+    assert len(producers) == 2
     bench.assert_written_once(1, 2)
 
 
 def test_a_fenced_instance_does_not_fence_its_successor_after_a_slow_transaction(
-    bench: WriterBench, at: At, monkeypatch: pytest.MonkeyPatch
+    bench: WriterBench,
+    at: At,
+    monkeypatch: pytest.MonkeyPatch,
+    producers: list[producer.TransactionalProducer],
 ) -> None:
     first = bench.writer()
     at(Step.SENT, slow(monkeypatch))
@@ -487,28 +509,29 @@ def test_a_fenced_instance_does_not_fence_its_successor_after_a_slow_transaction
     successor = bench.writer()
     with pytest.raises(FencedError):
         bench.write(first, 2)
-    successor_producer = successor._producer
+    opened = len(producers)
     bench.write(successor, 2)
-    assert successor._producer is successor_producer
+    assert len(producers) == opened
     bench.assert_written_once(1, 2)
 
 
 def test_a_call_that_never_returns_times_out(
-    bench: WriterBench, at: At, monkeypatch: pytest.MonkeyPatch
+    bench: WriterBench,
+    at: At,
+    monkeypatch: pytest.MonkeyPatch,
+    producers: list[producer.TransactionalProducer],
 ) -> None:
     monkeypatch.setattr(producer, "OFFSETS_TIMEOUT_S", 0.3)
     writer = bench.writer()
-    used = writer._producer
-    assert used is not None
-    hangs = [used]
-    call = used._caller.call
+    hangs = [*producers]
+    call = hangs[0]._caller.call
 
     def never(_call: object, limit_s: float) -> None:
         call(lambda: threading.Event().wait() and None, limit_s)
 
     at(Step.SENT, lambda: monkeypatch.setattr(hangs.pop()._caller, "call", never))
     bench.write(writer, 1)
-    assert writer._producer is not used
+    assert len(producers) == 2
     bench.assert_written_once(1)
 
 
