@@ -26,7 +26,7 @@ setup: preflight ## make or update the virtual environment (the targets that nee
 	@"$(PYTHON)" -m deploy.local.setup_venv
 
 jars: setup
-	@$(BIN)/fraud stack fetch
+	@$(BIN)/fraud stack up --fetch-only
 
 demo: setup ## the whole system, live: transactions in, alerts out, verified at the end
 	@$(BIN)/fraud demo $(ARGS)
@@ -66,7 +66,7 @@ bench: setup ## benchmarks; figures in docs/benchmarks.md
 	@$(BIN)/fraud bench $(ARGS)
 
 loadtest: setup ## open-loop load with locust and an audit of it: make loadtest ARGS="--rate 10000 --for 120s"
-	@$(BIN)/fraud loadtest run $(ARGS)
+	@$(BIN)/fraud loadtest $(ARGS)
 
 docs: setup ## make the pages, dashboards and alert rules that are generated anew
 	@$(BIN)/python -m feature_store.reference docs/features.md

@@ -34,14 +34,14 @@ COMMANDS = {
     "features": Entry("feature_store.commands:app", "Compute point-in-time training sets."),
     "serve": Entry("service.commands:app", "Serve health, metrics and status over HTTP."),
     "tokens": Entry("service.security.token_commands:app", "Add, list and revoke tokens of the sidecar."),
-    "audit": Entry("service.security.audit_commands:app", "List and verify the log of changes."),
+    "audit": Entry("service.security.audit_commands:app", "List or verify the log of changes."),
     "verify": Entry(
         "loadtests.commands:app", "Audit the alerts against the input and an independent oracle."
     ),
     "dead-letters": Entry(
         "streaming_job.dead_letters.commands:app", "List dead letters; send mended ones again."
     ),
-    "labels": Entry("streaming_job.labels.commands:app", "Add, import and show labels of transactions."),
+    "labels": Entry("streaming_job.labels.commands:app", "Add and show labels of transactions."),
     "bench": Entry("loadtests.bench.commands:app", "Measure speed and size; see docs/benchmarks.md."),
     "compare": Entry(
         "loadtests.compare.commands:compare",

@@ -31,7 +31,10 @@ def topics(
     partitions: Annotated[int, typer.Option(min=1, help="Per topic keyed by card.")] = 12,
     replication: Annotated[int, typer.Option(min=1, help="Replicas of each partition.")] = 3,
 ) -> None:
-    """Create the job's missing topics; compare existing ones with the job's needs, and leave them as is."""
+    """Create the job's missing topics; compare existing ones with the job's needs, and leave them as is.
+
+    Example: fraud job topics --partitions 4 --replication 1
+    """
     from deploy.local.topics import create
 
     settings = environment.settings(JobSettings)
@@ -63,7 +66,10 @@ def permissions(
         Component, typer.Option("--of", help="Program that the principal runs.")
     ] = Component.JOB,
 ) -> None:
-    """Print the permissions that a component needs on the brokers, as commands of Kafka's kafka-acls.sh."""
+    """Print the permissions that a component needs on the brokers, as commands of Kafka's kafka-acls.sh.
+
+    Example: fraud job permissions User:card-fraud --of job
+    """
     settings = environment.settings(JobSettings)
     command = ["kafka-acls.sh", "--bootstrap-server", settings.bootstrap_servers, "--add"]
     for permission in needed(component, settings):
@@ -77,6 +83,8 @@ def run(
     """Run the job until SIGTERM or Ctrl-C; settings come from FRAUD_... variables.
 
     A signal ends the running epoch early and saves the state, so the next start has nothing to decide again.
+
+    Example: fraud job run
     """
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"

@@ -60,6 +60,8 @@ def features(
 
     Rows are processed in order of arrival_time (of event_time if there is no such column); rows with equal
     times keep the file's order.
+
+    Example: fraud features --transactions tx.parquet --output features.parquet
     """
     if output.exists() and not force:
         raise OutputError(f"{output} exists; give another name, or --force to replace it")

@@ -64,6 +64,8 @@ def verify(
     duplicated or unexpected, if the progress records contradict the outputs or the oracle, or if the given
     alert differs from its recomputation or was not written exactly once. With --follow, findings are logged
     and exported as metrics.
+
+    Example: fraud verify --report verdict.json
     """
     settings = environment.settings(JobSettings)
     if alert_id is not None and follow:

@@ -46,7 +46,10 @@ def train_command(
     learner: Learner = USUAL,
     name: Annotated[str, typer.Option(help="Name of the registered model")] = "card-fraud",
 ) -> None:
-    """Train a model on labelled history, evaluate it on the history's newest quarter, and register it."""
+    """Train a model on labelled history, evaluate it on the history's newest quarter, and register it.
+
+    Example: fraud models train --transactions tx.parquet --tracking-uri sqlite:///mlflow.db
+    """
     from feature_store.training.parquet_files import parquet_files, read_table
     from feature_store.training.transaction_files import TransactionFiles
     from models.evaluation.report import digest
@@ -93,7 +96,10 @@ def list_command(
     tracking_uri: TrackingUri,
     name: Annotated[str, typer.Option(help="Name of the registered model")] = "card-fraud",
 ) -> None:
-    """List the registered versions, newest first."""
+    """List the registered versions, newest first.
+
+    Example: fraud models list --tracking-uri sqlite:///mlflow.db
+    """
     from models.registry import versions
 
     registered = versions(tracking_uri, name)

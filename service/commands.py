@@ -58,7 +58,10 @@ def serve(
     ] = 60.0,
     kafka: Kafka = "{}",
 ) -> None:
-    """Serve health, metrics, rollouts, labels, precision and the status page until SIGTERM or Ctrl-C."""
+    """Serve health, metrics, rollouts, labels, precision and the status page until SIGTERM or Ctrl-C.
+
+    Example: fraud serve --port 8000
+    """
     import uvicorn
 
     from service import priority

@@ -49,7 +49,10 @@ def explain_card(
         int, typer.Option(envvar="FRAUD_ALLOWED_LATENESS_MS", min=0, help="The job's setting of this name")
     ] = DEFAULT_LATENESS_MS,
 ) -> None:
-    """Show what the job's state contains about a card: windows, profile versions, suspicious_count."""
+    """Show what the job's state contains about a card: windows, profile versions, suspicious_count.
+
+    Example: fraud explain-card card-000001 --checkpoint .fraud/checkpoint
+    """
     view = look_up(card, checkpoint, allowed_lateness_ms)
     if as_json:
         typer.echo(json.dumps(view))

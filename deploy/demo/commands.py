@@ -81,6 +81,8 @@ def demo(
     everything since the beginning. After a finished demo the next call starts from the beginning. The exit
     status is 0 only if the audit finds no output missing, duplicated or unexpected, and no disagreement with
     job-progress.
+
+    Example: fraud demo --for 60s
     """
     from deploy.demo import compromise
     from deploy.demo.run import Demo

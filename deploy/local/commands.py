@@ -35,8 +35,21 @@ def up(
     partitions: Annotated[int, typer.Option(min=1, help="Per new topic keyed by card.")] = 2,
     replay: Annotated[bool, typer.Option(help="Input topics take timestamps from the producer.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the endpoints as JSON.")] = False,
+    fetch_only: Annotated[
+        bool,
+        typer.Option(
+            "--fetch-only",
+            help="Only fetch the Java archives of stack and job, for starts without a network.",
+        ),
+    ] = False,
 ) -> None:
-    """Start the services that do not run yet, and wait until they are ready."""
+    """Start the services that do not run yet, and wait until they are ready.
+
+    Example: fraud stack up --partitions 4
+    """
+    if fetch_only:
+        _fetch()
+        return
     endpoints = stack.up(
         data_dir,
         ports=Ports(
@@ -54,14 +67,20 @@ def up(
 
 @app.command()
 def down(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
-    """Stop the services that `up` started; data is kept."""
+    """Stop the services that `up` started; data is kept.
+
+    Example: fraud stack down
+    """
     stopped = stack.down(data_dir, progress=console.to_stderr())
     typer.echo(f"stopped {', '.join(stopped)}" if stopped else f"nothing was running on {data_dir}")
 
 
 @app.command()
 def status(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
-    """Show every service; exit code 1 if one has died or the connector failed."""
+    """Show every service; exit code 1 if one has died or the connector failed.
+
+    Example: fraud stack status
+    """
     for status in health.status(data_dir):
         details = ""
         if status.pid:
@@ -77,7 +96,10 @@ def logs(
     lines: Annotated[int, typer.Option(min=1, help="How many of the last lines.")] = 100,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until Ctrl-C.")] = False,
 ) -> None:
-    """Show the end of a service's log."""
+    """Show the end of a service's log.
+
+    Example: fraud stack logs kafka --follow
+    """
     log = health.log_file(data_dir, service_named(service))
     if not log.exists():
         raise StackError(f"there is no {log}: {service} was never started with this --data-dir")
@@ -88,9 +110,7 @@ def logs(
             time.sleep(0.2)
 
 
-@app.command()
-def fetch() -> None:
-    """Fetch all Java archives of the stack and the job now, for later starts without a network."""
+def _fetch() -> None:
     progress = console.to_stderr()
     for group in jars.EVERYDAY:
         jars.ensure(group, progress=progress)

@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -17,9 +18,15 @@ from loadtests.durations import seconds
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Measure; see docs/benchmarks.md.")
 
 Report = Annotated[
-    Path | None, typer.Option("--report", help="Write figures, versions and load averages to this JSON file")
+    Path | None,
+    typer.Option(
+        "--report", help="Write figures, versions and load averages to this JSON file, plots beside it"
+    ),
 ]
-
+Beside = Annotated[
+    list[Path] | None,
+    typer.Option(help="With --report: also plot this file of an earlier run; repeatable"),
+]
 
 DataDir = Annotated[Path, typer.Option(help="Directory of servers, checkpoint and logs; emptied first")]
 Profiles = Annotated[bool, typer.Option(help="With profiles, fed through Postgres and Debezium")]
@@ -30,6 +37,14 @@ DATA_DIR = Path(".fraud/bench")
 Say = Callable[[str], None]
 
 
+class Part(StrEnum):
+    """Parts of the job that can be measured without servers."""
+
+    FEATURES = "features"
+    SCORING = "scoring"
+    MERCHANTS = "merchants"
+
+
 @app.callback()
 def _group() -> None:
     """Measure; see docs/benchmarks.md."""
@@ -37,7 +52,11 @@ def _group() -> None:
 
 @app.command()
 def features(
+    parts: Annotated[
+        list[Part] | None, typer.Option("--part", help="What to measure; repeatable; default: features")
+    ] = None,
     to: Report = None,
+    beside: Beside = None,
     cards: Annotated[list[int], typer.Option(help="Numbers of cards to time the kernel with")] = [  # noqa: B006
         1_000,
         100_000,
@@ -47,22 +66,50 @@ def features(
     transactions: Annotated[
         Path | None, typer.Option(help="Parquet file of transactions; also time their training set")
     ] = None,
+    number: Annotated[int, typer.Option("--merchants", min=1, help="Part merchants: how many")] = 1_000_000,
+    per_day: Annotated[float, typer.Option(min=0, help="Part merchants: transactions of one per day")] = 1.0,
+    labels_per_day: Annotated[
+        int, typer.Option(min=0, help="Part merchants: reports of fraud per day")
+    ] = 1_000,
 ) -> None:
-    """Measure the feature engine: kernel, hot card, bytes per card, deltas, snapshots, decoding, drift."""
-    from loadtests.bench import features as bench
+    """Measure parts of the job in one process, without servers.
+
+    Part features is the feature engine: kernel, hot card, bytes per card, deltas, snapshots, decoding, drift.
+    Part scoring scores 100,000 transactions with compiled trees on one core. Part merchants is the table of
+    merchant facts with very many merchants: memory, state, time.
+
+    Example: fraud bench features --part scoring --rounds 3
+    """
+    chosen = parts or [Part.FEATURES]
 
     def measured(say: Say) -> Iterator[Result]:
-        for number in cards:
-            yield bench.kernel(number, rounds)
-        yield bench.hot(rounds)
-        yield from bench.one_busy_card(rounds)
-        yield from bench.persistence(20_000, rounds)
-        yield bench.decoding(rounds)
-        yield bench.counting(rounds)
-        if transactions is not None:
-            yield bench.training_set(transactions, 3)
+        if Part.FEATURES in chosen:
+            yield from _features(cards, rounds, transactions)
+        if Part.SCORING in chosen:
+            from loadtests.bench import scoring
 
-    run("features", measured, to)
+            yield from scoring.measure(rounds)
+        if Part.MERCHANTS in chosen:
+            from loadtests.bench import merchants
+
+            traffic = merchants.Traffic(number, per_day, labels_per_day)
+            yield from merchants.measure(traffic, rounds, say)
+
+    run("features", measured, to, beside)
+
+
+def _features(cards: list[int], rounds: int, transactions: Path | None) -> Iterator[Result]:
+    from loadtests.bench import features as bench
+
+    for number in cards:
+        yield bench.kernel(number, rounds)
+    yield bench.hot(rounds)
+    yield from bench.one_busy_card(rounds)
+    yield from bench.persistence(20_000, rounds)
+    yield bench.decoding(rounds)
+    yield bench.counting(rounds)
+    if transactions is not None:
+        yield bench.training_set(transactions, 3)
 
 
 @app.command()
@@ -70,7 +117,10 @@ def calibrate(
     to: Report = None,
     rounds: Annotated[int, typer.Option(min=3, help="Number of rounds; the median counts")] = 9,
 ) -> None:
-    """Decode and score 100,000 events in one process, without Spark or Kafka, to compare machines."""
+    """Decode and score 100,000 events in one process, without Spark or Kafka, to compare machines.
+
+    Example: fraud bench calibrate --rounds 3
+    """
     from loadtests.bench.calibrate import calibrate as bench
 
     def measured(say: Say) -> Iterator[Result]:
@@ -80,33 +130,9 @@ def calibrate(
 
 
 @app.command()
-def scoring(
-    to: Report = None,
-    rounds: Annotated[int, typer.Option(min=3, help="Number of rounds; the median counts")] = 9,
-) -> None:
-    """Measure scoring 100,000 transactions with compiled trees on one core."""
-    from loadtests.bench.scoring import measure
-
-    run("scoring", lambda say: measure(rounds), to)
-
-
-@app.command()
-def merchants(
-    to: Report = None,
-    number: Annotated[int, typer.Option("--merchants", min=1, help="Number of merchants")] = 1_000_000,
-    per_day: Annotated[float, typer.Option(min=0, help="Transactions of a merchant per day")] = 1.0,
-    labels_per_day: Annotated[int, typer.Option(min=0, help="Reports of fraud per day")] = 1_000,
-    rounds: Annotated[int, typer.Option(min=3, help="Number of rounds; the median counts")] = 15,
-) -> None:
-    """Measure the table of merchant facts with very many merchants: memory, state, time."""
-    from loadtests.bench.merchants import Traffic, measure
-
-    run("merchants", lambda say: measure(Traffic(number, per_day, labels_per_day), rounds, say), to)
-
-
-@app.command()
 def throughput(
     to: Report = None,
+    beside: Beside = None,
     events: Annotated[int, typer.Option(min=1, help="Transactions of the backlog")] = 4_000_000,
     warm_up: Annotated[
         int, typer.Option(min=0, help="Transactions sent before the backlog, at 10,000/s")
@@ -120,7 +146,10 @@ def throughput(
     verify: Annotated[bool, typer.Option(help="Audit the result against the oracle")] = True,
     data_dir: DataDir = DATA_DIR,
 ) -> None:
-    """Measure how fast the job works off a backlog, exactly once; FRAUD_... variables set up the job."""
+    """Measure how fast the job works off a backlog, exactly once; FRAUD_... variables set up the job.
+
+    Example: fraud bench throughput --events 4000000 --warm-up 600000 --report throughput.json
+    """
     from loadtests.bench import throughput as bench
     from loadtests.bench.calibrate import calibrate
     from loadtests.bench.rig import Plan, rig
@@ -141,67 +170,54 @@ def throughput(
                 if figure.name == bench.THROUGHPUT:
                     yield Figure("share of the calibration", figure.value / yardstick.value, "", ())
 
-    run("throughput", measured, to)
+    run("throughput", measured, to, beside)
 
 
 @app.command()
 def latency(
     to: Report = None,
+    beside: Beside = None,
     rate: Annotated[float, typer.Option(min=1, help="Transactions per second")] = 2_000.0,
-    length: Annotated[str, typer.Option("--for", help="Length of the measurement: 60s, 5m")] = "120s",
+    length: Annotated[
+        str,
+        typer.Option("--for", help="Length of the measurement; with --clients, of each stretch: 60s, 5m"),
+    ] = "120s",
     warm_up: Annotated[str, typer.Option(help="Warm-up before the measurement")] = "90s",
     cards: Annotated[int, typer.Option(min=1, help="Number of cards")] = 100_000,
     profiles: Profiles = True,
     shadows: Shadows = 0,
+    clients: Annotated[int, typer.Option(min=0, help="Concurrent clients of the sidecar's API")] = 0,
+    per_minute: Annotated[int, typer.Option(min=1, help="Requests of all clients together")] = 10_000,
+    turns: Annotated[
+        int, typer.Option(min=1, help="Stretches with requests, and as many without; best whole epochs each")
+    ] = 4,
     data_dir: DataDir = DATA_DIR,
 ) -> None:
     """Measure the time from a transaction's arrival to its alert; FRAUD_... variables set up the job.
 
-    The time ends when a consumer receives the alert.
+    The time ends when a consumer receives the alert. With --clients, /metrics and /v1/status are requested in
+    every other stretch: their response times are measured, and how such requests affect the job's latency.
+
+    Example: fraud bench latency --rate 2000 --for 80s --warm-up 110s --report latency.json
     """
     from loadtests.bench import latency as bench
+    from loadtests.bench import sidecar
     from loadtests.bench.rig import Plan, rig
 
-    live = bench.Live(rate, seconds(warm_up), seconds(length))
+    plan = Plan(data_dir.resolve(), cards, rate=rate, profiles=profiles, shadows=shadows)
 
     def measured(say: Say) -> Iterator[Result]:
-        plan = Plan(data_dir.resolve(), cards, rate=rate, profiles=profiles, shadows=shadows)
         with rig(plan, say) as system:
             yield settings_of(system.installed.settings)
-            yield from bench.measure(system, live, say)
+            if clients:
+                stretches = (seconds(warm_up), seconds(length), turns)
+                yield from sidecar.measure(
+                    system, sidecar.RequestLoad(clients, per_minute, rate, *stretches), say
+                )
+            else:
+                yield from bench.measure(system, bench.Live(rate, seconds(warm_up), seconds(length)), say)
 
-    run("latency", measured, to)
-
-
-@app.command()
-def sidecar(
-    to: Report = None,
-    clients: Annotated[int, typer.Option(min=1, help="Number of concurrent clients")] = 50,
-    per_minute: Annotated[int, typer.Option(min=1, help="Requests of all clients together")] = 10_000,
-    rate: Annotated[float, typer.Option(min=1, help="Transactions per second")] = 2_000.0,
-    length: Annotated[
-        str,
-        typer.Option(
-            "--for", help="Length of each stretch (see --turns), best a multiple of an epoch: 60s, 5m"
-        ),
-    ] = "40s",
-    turns: Annotated[int, typer.Option(min=1, help="Stretches with requests, and as many without")] = 4,
-    warm_up: Annotated[str, typer.Option(help="Warm-up before the measurement")] = "110s",
-    profiles: Profiles = True,
-    data_dir: DataDir = DATA_DIR,
-) -> None:
-    """Measure /metrics and /v1/status under load, and how such requests affect the job's latency."""
-    from loadtests.bench import sidecar as bench
-    from loadtests.bench.rig import Plan, rig
-
-    requests = bench.RequestLoad(clients, per_minute, rate, seconds(warm_up), seconds(length), turns)
-
-    def measured(say: Say) -> Iterator[Result]:
-        with rig(Plan(data_dir.resolve(), rate=rate, profiles=profiles), say) as system:
-            yield settings_of(system.installed.settings)
-            yield from bench.measure(system, requests, say)
-
-    run("sidecar", measured, to)
+    run("latency", measured, to, beside)
 
 
 @app.command()
@@ -215,7 +231,10 @@ def restart(
     profiles: Profiles = True,
     data_dir: DataDir = DATA_DIR,
 ) -> None:
-    """Measure the time from a killed job's restart to its first alert; FRAUD_... variables set up the job."""
+    """Measure the time from a killed job's restart to its first alert; FRAUD_... variables set up the job.
+
+    Example: fraud bench restart --cards 100000 --events 400000 --rounds 1
+    """
     from loadtests.bench import history
     from loadtests.bench import restart as bench
     from loadtests.bench.rig import Plan, rig
@@ -241,34 +260,29 @@ def chaos(
     within: Annotated[str, typer.Option(help="Time after which no kill or fault begins: 30m")] = "24h",
     data_dir: DataDir = DATA_DIR,
 ) -> None:
-    """Kill processes, disturb the network, and audit everything at the end: 0 lost, 0 duplicated."""
+    """Kill processes, disturb the network, and audit everything at the end: 0 lost, 0 duplicated.
+
+    Example: fraud bench chaos --kills 50 --faults 30 --report chaos.json
+    """
     from loadtests.bench import chaos as bench
 
     plan = bench.ChaosExtent(data_dir.resolve(), kills, faults, seed, seconds(within))
     bench.require_clean(run("chaos", lambda say: bench.measure(plan, say), to))
 
 
-@app.command()
-def plot(
-    reports: Annotated[list[Path], typer.Argument(help="Files written by --report; plots show their names")],
-    into: Annotated[Path, typer.Option(help="Directory of the SVG files")] = Path(),
-) -> None:
-    """Plot reports: latency distribution, throughput against calibration, cost against cards."""
-    from loadtests.bench.plots import plots
-
-    for name, svg in plots({path.stem: json.loads(path.read_text()) for path in reports}).items():
-        path = into / f"bench-{name}.svg"
-        path.write_text(svg)
-        typer.echo(f"written: {path}")
-
-
-def run(name: str, measured: Callable[[Say], Iterator[Result]], to: Path | None) -> list[Figure]:
+def run(
+    name: str,
+    measured: Callable[[Say], Iterator[Result]],
+    to: Path | None,
+    beside: Sequence[Path] | None = None,
+) -> list[Figure]:
     """Run a benchmark, show its figures, and write the report.
 
     Args:
         name: name of the benchmark.
         measured: yields the results; its argument is a function that prints a status.
         to: file of the report; None: no report.
+        beside: reports of earlier runs, which the plots show, too.
 
     Returns:
         The figures.
@@ -283,6 +297,7 @@ def run(name: str, measured: Callable[[Say], Iterator[Result]], to: Path | None)
     figures = [result for result in results if isinstance(result, Figure)]
     if to is not None:
         to.write_text(json.dumps(summary, indent=2) + "\n")
+        _plot([*(beside or ()), to])
     table = Table("", "median", "elapsed", "unit", "", title=f"fraud bench {name}", title_justify="left")
     for figure in figures:
         elapsed = "" if figure.elapsed is None else f"{figure.elapsed:,.4g}"
@@ -293,3 +308,14 @@ def run(name: str, measured: Callable[[Say], Iterator[Result]], to: Path | None)
     )
     typer.echo(f"load average before {next(loads)}; after {next(loads)}")
     return figures
+
+
+def _plot(reports: Sequence[Path]) -> None:
+    """Write the plots of reports beside the last of them."""
+    from loadtests.bench.plots import plots
+
+    to = reports[-1]
+    for name, svg in plots({path.stem: json.loads(path.read_text()) for path in reports}).items():
+        path = to.with_name(f"{to.stem}-{name}.svg")
+        path.write_text(svg)
+        typer.echo(f"written: {path}")

@@ -55,6 +55,8 @@ def compare(
     """Compare throughput, latency, CPU time and memory of the same job on several engines.
 
     See docs/comparison.md. The exit status is 1 if their alerts differ.
+
+    Example: fraud compare --only ours,streams --rate 500 --for 30s --report compare.json
     """
     variants = engines.chosen(only)
     load = Load(prime, backlog, rate, seconds(warm_up), seconds(length))

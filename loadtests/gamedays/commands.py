@@ -32,6 +32,8 @@ def gameday(
 
     Alerting rules are evaluated if Prometheus is installed. The exit status is 1 if a symptom was not seen, a
     remedy did not help, or an audit found a difference.
+
+    Example: fraud gameday list
     """
     if names == ["list"]:
         for day in DAYS.values():

@@ -18,72 +18,39 @@ from loadtests.bench.saying import saying
 from loadtests.commands import run as verify
 from loadtests.durations import seconds
 from loadtests.locust_run import launch, targets
-from loadtests.locust_run.errors import LoadTestFailed
+from loadtests.locust_run.errors import LoadTestError, LoadTestFailed
+from loadtests.locust_run.peak import Peak
 from loadtests.locust_run.plan import Plan
 from loadtests.locust_run.report import Report
 from loadtests.locust_run.search import Search
 from loadtests.locust_run.targets import Target
-from loadtests.locust_run.verdict import Audit, Bounds, failures
+from loadtests.locust_run.verdict import Audit, Bounds, audited, failures
 
-app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="Load tests with locust; see docs/load-tests.md."
-)
+app = typer.Typer(add_completion=False)
 DATA_DIR = Path(".fraud/loadtest")
-PAUSE_S = 2.0
-_LOAD, _WHERE, _BOUNDS = "Load", "Where", "Bounds"
-
-Workers = Annotated[int, typer.Option(min=1, max=256, help="Locust workers", rich_help_panel=_LOAD)]
-WarmUp = Annotated[str, typer.Option(help="Warm-up before the measurement", rich_help_panel=_LOAD)]
-Cards = Annotated[int, typer.Option(min=100, help="Simulated cards", rich_help_panel=_LOAD)]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of the simulated world", rich_help_panel=_LOAD)]
-Embedded = Annotated[
-    bool,
-    typer.Option(
-        "--embedded/--cluster",
-        help="Own stack and job, or the running job of the FRAUD_... variables",
-        rich_help_panel=_WHERE,
-    ),
-]
-AllowProduction = Annotated[
-    bool,
-    typer.Option("--allow-production", help="Write to topics not named loadtest-...", rich_help_panel=_WHERE),
-]
-Profiles = Annotated[
-    bool, typer.Option(help="Embedded: with profiles, through Postgres and Debezium", rich_help_panel=_WHERE)
-]
-Sidecar = Annotated[
-    str, typer.Option(help="URL of the job's sidecar, with --cluster", rich_help_panel=_WHERE)
-]
-DataDir = Annotated[
-    Path,
-    typer.Option(
-        help="Directory of all data; emptied first (with --cluster only the subdirectory of each run)",
-        rich_help_panel=_WHERE,
-    ),
-]
-Slip = Annotated[str, typer.Option("--max-slip", help="p99 of the sender's delays", rich_help_panel=_BOUNDS)]
-Backlog = Annotated[
-    str,
-    typer.Option(
-        "--max-backlog", help="Lag after sending, in seconds of the offered rate", rich_help_panel=_BOUNDS
-    ),
-]
-Drain = Annotated[
-    str, typer.Option(help="Time limit for the lag to reach 0 after sending", rich_help_panel=_BOUNDS)
-]
-DoAudit = Annotated[
-    bool, typer.Option("--audit/--no-audit", help="Recompute every alert at the end", rich_help_panel=_BOUNDS)
-]
-ReportTo = Annotated[
-    Path | None,
-    typer.Option("--report", help="Write the report to this JSON file, and an HTML file beside it"),
-]
+_LOAD, _PEAK, _WHERE, _BOUNDS = "Load", "Highest rate", "Where", "Bounds"
 
 
 @app.command()
-def run(
-    rate: Annotated[float, typer.Option(help="Transactions a second", rich_help_panel=_LOAD)] = 1_000.0,
-    length: Annotated[str, typer.Option("--for", help="Measured time", rich_help_panel=_LOAD)] = "60s",
+def loadtest(
+    rate: Annotated[
+        float,
+        typer.Option(help="Transactions a second; with --find-peak the first to try", rich_help_panel=_LOAD),
+    ] = 1_000.0,
+    length: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            help="Measured time, with --find-peak of each rate; default: 60s, 30s",
+            rich_help_panel=_LOAD,
+        ),
+    ] = None,
+    warm_up: Annotated[
+        str | None,
+        typer.Option(
+            help="Time before it; default: 30s, with --find-peak 5s before each rate", rich_help_panel=_LOAD
+        ),
+    ] = None,
     shape: Annotated[
         str, typer.Option(help="steady, ramp, spike, soak or replay", rich_help_panel=_LOAD)
     ] = "steady",
@@ -96,36 +63,104 @@ def run(
     speed: Annotated[
         float, typer.Option(help="Speed of a replay; 2 is twice as fast as recorded", rich_help_panel=_LOAD)
     ] = 1.0,
-    warm_up: WarmUp = "30s",
-    workers: Workers = 1,
-    cards: Cards = 50_000,
-    seed: Seed = 1,
-    p99: Annotated[
-        str | None,
-        typer.Option("--p99", help="Bound of the latency's p99, such as 50ms", rich_help_panel=_BOUNDS),
-    ] = None,
-    max_slip: Slip = "5ms",
-    max_backlog: Backlog = "2s",
-    drain: Drain = "60s",
-    with_audit: DoAudit = True,
-    own: Embedded = True,
-    allow_production: AllowProduction = False,
-    profiles: Profiles = True,
-    sidecar: Sidecar = "",
+    workers: Annotated[int, typer.Option(min=1, max=256, help="Locust workers", rich_help_panel=_LOAD)] = 1,
+    cards: Annotated[int, typer.Option(min=100, help="Simulated cards", rich_help_panel=_LOAD)] = 50_000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the simulated world", rich_help_panel=_LOAD)] = 1,
     sidecar_users: Annotated[
         int, typer.Option(min=0, help="Readers of the sidecar's API", rich_help_panel=_LOAD)
     ] = 2,
+    find_peak: Annotated[
+        bool,
+        typer.Option(
+            "--find-peak",
+            help="Find the highest rate with a p99 within --p99 and a stable lag, by bisection",
+            rich_help_panel=_PEAK,
+        ),
+    ] = False,
+    most: Annotated[float, typer.Option(help="Highest rate to try", rich_help_panel=_PEAK)] = 100_000.0,
+    precision: Annotated[
+        float, typer.Option(help="Precision, as a share of the peak", rich_help_panel=_PEAK)
+    ] = 0.05,
+    probes: Annotated[
+        int, typer.Option(min=1, help="Maximum number of rates to try", rich_help_panel=_PEAK)
+    ] = 12,
+    p99: Annotated[
+        str | None,
+        typer.Option(
+            "--p99",
+            help="Bound of the latency's p99; default: none, with --find-peak 100ms",
+            rich_help_panel=_BOUNDS,
+        ),
+    ] = None,
+    max_slip: Annotated[
+        str, typer.Option("--max-slip", help="p99 of the sender's delays", rich_help_panel=_BOUNDS)
+    ] = "5ms",
+    max_backlog: Annotated[
+        str,
+        typer.Option(
+            "--max-backlog", help="Lag after sending, in seconds of the offered rate", rich_help_panel=_BOUNDS
+        ),
+    ] = "2s",
+    drain: Annotated[
+        str, typer.Option(help="Time limit for the lag to reach 0 after sending", rich_help_panel=_BOUNDS)
+    ] = "60s",
+    with_audit: Annotated[
+        bool,
+        typer.Option("--audit/--no-audit", help="Recompute every alert at the end", rich_help_panel=_BOUNDS),
+    ] = True,
+    own: Annotated[
+        bool,
+        typer.Option(
+            "--embedded/--cluster",
+            help="Own stack and job, or the running job of the FRAUD_... variables",
+            rich_help_panel=_WHERE,
+        ),
+    ] = True,
+    allow_production: Annotated[
+        bool,
+        typer.Option(
+            "--allow-production", help="Write to topics not named loadtest-...", rich_help_panel=_WHERE
+        ),
+    ] = False,
+    profiles: Annotated[
+        bool,
+        typer.Option(help="Embedded: with profiles, through Postgres and Debezium", rich_help_panel=_WHERE),
+    ] = True,
+    sidecar: Annotated[
+        str, typer.Option(help="URL of the job's sidecar, with --cluster", rich_help_panel=_WHERE)
+    ] = "",
+    data_dir: Annotated[
+        Path,
+        typer.Option(
+            help="Directory of all data; emptied first (with --cluster only the subdirectory of each run)",
+            rich_help_panel=_WHERE,
+        ),
+    ] = DATA_DIR,
     web_port: Annotated[
         int | None, typer.Option(help="Show locust's web UI on this port of 127.0.0.1")
     ] = None,
-    data_dir: DataDir = DATA_DIR,
-    report: ReportTo = None,
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", help="Write the report to this JSON file, and an HTML file beside it"),
+    ] = None,
 ) -> None:
-    """Run a load test; the exit status is 1 if it fails, and each reason is shown."""
+    """Run a load test, or search for the peak; exit status 1 if it fails, and each reason is shown.
+
+    See docs/load-tests.md.
+
+    Example: fraud loadtest --rate 10000 --for 120s --report out.json
+    """
+    if find_peak and (replay or shape != "steady" or web_port is not None):
+        raise LoadTestError(
+            "--find-peak has a steady load and no web UI; leave out --shape, --replay, --web-port"
+        )
+    if find_peak:
+        length, warm_up, p99 = length or "30s", warm_up or "5s", p99 or "100ms"
     plan = Plan(
-        rate=rate, for_s=seconds(length), warm_up_s=_maybe(warm_up), shape="replay" if replay else shape,
-        factor=factor, cards=cards, seed=seed, replay=str(replay.resolve()) if replay else "", speed=speed,
-        drain_s=seconds(drain), sidecar_users=sidecar_users, directory=str(data_dir.resolve() / "run"),
+        rate=rate, for_s=seconds(length or "60s"), warm_up_s=_maybe(warm_up or "30s"),
+        shape="replay" if replay else shape, factor=factor, cards=cards, seed=seed,
+        replay=str(replay.resolve()) if replay else "", speed=speed, drain_s=seconds(drain),
+        sidecar_users=sidecar_users, directory=str(data_dir.resolve() / "run"),
     )  # fmt: skip
     bounds = _bounds(max_slip, max_backlog, p99)
     before = surroundings()
@@ -133,68 +168,24 @@ def run(
         saying("load test") as say,
         _target(own, plan, data_dir, profiles, allow_production, sidecar, say) as target,
     ):
-        plan = replace(plan, sidecar=target.sidecar if sidecar_users else "")
-        result = launch.run(plan, target.settings, workers=workers, web_port=web_port, say=say)
-        say("auditing")
-        audit = _audit(target) if with_audit else None
-        reasons = failures(result, bounds, audit, own_topics=target.own_topics)
-        _show(Report(_command(), before, result, bounds, audit, tuple(reasons)), report)
-
-
-@app.command("find-peak")
-def find_peak(
-    p99: Annotated[
-        str, typer.Option("--p99", help="Bound of the latency's p99", rich_help_panel=_BOUNDS)
-    ] = "100ms",
-    first: Annotated[
-        float, typer.Option("--from", help="Rate to begin with", rich_help_panel=_LOAD)
-    ] = 1_000.0,
-    most: Annotated[float, typer.Option(help="Highest rate to try", rich_help_panel=_LOAD)] = 100_000.0,
-    length: Annotated[str, typer.Option("--for", help="Time per rate", rich_help_panel=_LOAD)] = "30s",
-    precision: Annotated[
-        float, typer.Option(help="Precision, as a share of the peak", rich_help_panel=_LOAD)
-    ] = 0.05,
-    probes: Annotated[
-        int, typer.Option(min=1, help="Maximum number of rates to try", rich_help_panel=_LOAD)
-    ] = 12,
-    warm_up: WarmUp = "5s",
-    workers: Workers = 1,
-    cards: Cards = 50_000,
-    seed: Seed = 1,
-    max_slip: Slip = "5ms",
-    max_backlog: Backlog = "2s",
-    drain: Drain = "60s",
-    with_audit: DoAudit = True,
-    own: Embedded = True,
-    allow_production: AllowProduction = False,
-    profiles: Profiles = True,
-    data_dir: DataDir = DATA_DIR,
-    report: ReportTo = None,
-) -> None:
-    """Find the highest rate with a p99 within its bound and a stable lag, by bisection."""
-    plan = Plan(
-        rate=first, for_s=seconds(length), warm_up_s=_maybe(warm_up), cards=cards, seed=seed,
-        drain_s=seconds(drain), directory=str(data_dir.resolve() / "run"),
-    )  # fmt: skip
-    bounds = _bounds(max_slip, max_backlog, p99)
-    before = surroundings()
-    with (
-        saying("load test") as say,
-        _target(own, plan, data_dir, profiles, allow_production, "", say) as target,
-    ):
-        search = Search(plan, target, bounds, workers, say)
-        peak = search.find(first, most, precision, probes)
-        say("auditing")
-        audit = _audit(target) if with_audit else None
-    best = search.results[peak.rate if peak.rate is not None else peak.probes[-1].rate]
-    reasons = [] if peak.rate is not None else [f"no rate passed: {peak.limited_by}"]
-    if audit is not None:
-        sent, seen = search.totals
-        everything = replace(best, acknowledged=sent, alerts_seen=seen)
-        known_reasons = set(failures(best, bounds))
-        all_reasons = failures(everything, bounds, audit, own_topics=target.own_topics)
-        reasons += [line for line in all_reasons if line not in known_reasons]
-    _show(Report(_command(), before, best, bounds, audit, tuple(reasons), peak), report)
+        peak: Peak | None = None
+        if find_peak:
+            search = Search(plan, target, bounds, workers, say)
+            peak = search.find(rate, most, precision, probes)
+            result = search.results[peak.rate if peak.rate is not None else peak.probes[-1].rate]
+            reasons = [] if peak.rate is not None else [f"no rate passed: {peak.limited_by}"]
+            sent, seen = search.totals
+            everything = replace(result, acknowledged=sent, alerts_seen=seen)
+        else:
+            plan = replace(plan, sidecar=target.sidecar if sidecar_users else "")
+            result = launch.run(plan, target.settings, workers=workers, web_port=web_port, say=say)
+            reasons, everything = failures(result, bounds), result
+        audit = None
+        if with_audit:
+            say("auditing")
+            audit = Audit.of(verify(target.settings), target.sent_before, target.alerts_before)
+            reasons += audited(everything, audit, own_topics=target.own_topics)
+    _show(Report(_command(), before, result, bounds, audit, tuple(reasons), peak), report)
 
 
 @contextmanager
@@ -216,10 +207,6 @@ def _target(
     else:
         with nullcontext(targets.cluster(allow_production=allow_production, sidecar=sidecar)) as target:
             yield target
-
-
-def _audit(target: Target) -> Audit:
-    return Audit.of(verify(target.settings), target.sent_before, target.alerts_before)
 
 
 def _bounds(slip: str, backlog: str, p99: str | None) -> Bounds:

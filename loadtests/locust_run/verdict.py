@@ -77,7 +77,7 @@ def failures(
     reasons += _generator(result, bounds)
     reasons += _job(result, bounds)
     if audit is not None:
-        reasons += _audited(result, audit, own_topics=own_topics)
+        reasons += audited(result, audit, own_topics=own_topics)
     return reasons
 
 
@@ -123,7 +123,8 @@ def _job(result: Result, bounds: Bounds) -> list[str]:
     return reasons
 
 
-def _audited(result: Result, audit: Audit, *, own_topics: bool) -> list[str]:
+def audited(result: Result, audit: Audit, *, own_topics: bool) -> list[str]:
+    """Return the reasons of `failures` that the audit gives; of several runs, `result` has the totals."""
     reasons = []
     for name in ("missing", "duplicated", "unexpected"):
         if count := getattr(audit, name):

@@ -83,7 +83,10 @@ def simulate(
         float, typer.Option(help="Sent twice.", rich_help_panel=_FAULTS)
     ] = _USUAL.duplicated,
 ) -> None:
-    """Send labelled card traffic to Kafka, simulated or replayed, or write simulated traffic to Parquet."""
+    """Send labelled card traffic to Kafka, simulated or replayed, or write simulated traffic to Parquet.
+
+    Example: fraud simulate --rate 100 --for 30s --output tx.parquet
+    """
     limits = Limits(seconds(length) if length is not None else None, events)
     factor = _speed(speed)
     if replay is not None:

@@ -43,6 +43,8 @@ def evaluate_command(
 
     Between training and test lie the days whose labels are not known yet. A test day excludes the cards that
     are known as compromised before it. See docs/model-quality.md.
+
+    Example: fraud models evaluate --transactions tx.parquet --train-start 2026-01-01 --report report.json
     """
     from feature_store.training.merchant_payments import MerchantLabels
     from feature_store.training.parquet_files import parquet_files, read_table

@@ -90,7 +90,7 @@ def require_allowed(line: Line, event: Event) -> None:
         return
     if trial is None:
         raise ConflictError(
-            f"there is no rollout {event.rollout_id} before this event; see `fraud rollouts list`",
+            f"there is no rollout {event.rollout_id} before this event; see `fraud rollouts show`",
             Reason.UNKNOWN_ROLLOUT,
         )
     _require_next(trial, event)

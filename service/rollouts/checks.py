@@ -135,7 +135,8 @@ def require_judged(trial: Trial, assessment: Assessment, challenger: str) -> Non
         raise RefusedError(
             "guards_data",
             f"the guards {', '.join(missing)} have no data on {challenger} in {trial.rollout_id}; "
-            f"leave it in shadow while transactions come; see `fraud rollouts verdict {trial.rollout_id}`",
+            "leave it in shadow while transactions come; see "
+            f"`fraud rollouts show {trial.rollout_id} --verdict`",
         )
 
 

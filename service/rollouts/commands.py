@@ -32,10 +32,42 @@ from service.rollouts.options import (
 app = typer.Typer(help="Propose, watch and steer rollouts of models.", no_args_is_help=True)
 
 
-@app.command("list")
+@app.command("show")
 @takes_connection
-def list_command(connection: Connection, as_json: Json = False) -> None:
-    """List the rollouts, newest first, and the champion."""
+def show_command(
+    connection: Connection,
+    rollout_id: Annotated[str, typer.Argument(help="A rollout; default: list all, and the champion")] = "",
+    verdict: Annotated[
+        bool,
+        typer.Option(
+            "--verdict",
+            help="Show the guards' verdict instead, from the job's newest progress and, if needed, labels",
+        ),
+    ] = False,
+    evidence: Annotated[
+        Path | None, typer.Option(help="JSON file of a verdict: recompute it from its counts, and compare")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the rollouts, newest first; or show one's events, whether and from which offsets they are applied.
+
+    Example: fraud rollouts show march --verdict
+    """
+    if evidence is not None:
+        from service.rollouts import verdicts
+
+        typer.echo(verdicts.recompute(evidence))
+    elif verdict:
+        if not rollout_id:
+            raise typer.BadParameter("a verdict is of one rollout; give its id")
+        _show_verdict(rollout_id, connection, as_json)
+    elif rollout_id:
+        _show_one(rollout_id, connection, as_json)
+    else:
+        _show_all(connection, as_json)
+
+
+def _show_all(connection: Connection, as_json: bool) -> None:
     from service.rollouts import views
 
     desk = connection.desk()
@@ -60,10 +92,7 @@ def list_command(connection: Connection, as_json: Json = False) -> None:
     )
 
 
-@app.command("show")
-@takes_connection
-def show_command(rollout_id: RolloutId, connection: Connection, as_json: Json = False) -> None:
-    """Show a rollout: its events, whether they are applied, and the offsets from which they are in force."""
+def _show_one(rollout_id: str, connection: Connection, as_json: bool) -> None:
     from service.rollouts import drawing, views
 
     desk = connection.desk()
@@ -103,7 +132,10 @@ def propose_command(
     line: Annotated[str, typer.Option(help="Model line; default: the model's name")] = "",
     reason: Reason = "proposed from the command line", key: KeyOption = "", as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Check models and propose them as challengers of the champion; they decide nothing yet."""
+    """Check models and propose them as challengers of the champion; they decide nothing yet.
+
+    Example: fraud rollouts propose card-fraud/2 --threshold 0.6 --rollout-id march --share 5
+    """
     from service.rollouts.requests import Proposal
 
     drafts, guards = drafts_of(models, policy or (), simple_policy, role, round(share * 100))
@@ -117,7 +149,10 @@ def shadow_command(
     rollout_id: RolloutId, connection: Connection, reason: Reason = "shadow", key: KeyOption = "",
     at_seq: At = None, as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Let the challengers score everything beside the champion; none decides."""
+    """Let the challengers score everything beside the champion; none decides.
+
+    Example: fraud rollouts shadow march
+    """
     _step("shadow_started", rollout_id, connection, reason, key, at_seq, as_json)
 
 
@@ -131,7 +166,10 @@ def canary_command(
     challenger: Challenger = "", reason: Reason = "canary", key: KeyOption = "", at_seq: At = None,
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Let a challenger decide for its share of the cards; a larger share only adds cards."""
+    """Let a challenger decide for its share of the cards; a larger share only adds cards.
+
+    Example: fraud rollouts canary march --share 5
+    """
     more: dict[str, Any] = {"challenger": challenger, "share_bp": round((share or 0) * 100)}
     _step("canary_set", rollout_id, connection, reason, key, at_seq, as_json, **more)
 
@@ -142,7 +180,10 @@ def pause_command(
     rollout_id: RolloutId, connection: Connection, reason: Reason = "paused", key: KeyOption = "",
     at_seq: At = None, as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Give every card back to the champion; challengers still score every transaction."""
+    """Give every card back to the champion; challengers still score every transaction.
+
+    Example: fraud rollouts pause march --reason "too many alerts"
+    """
     _step("paused", rollout_id, connection, reason, key, at_seq, as_json)
 
 
@@ -152,7 +193,10 @@ def resume_command(
     rollout_id: RolloutId, connection: Connection, reason: Reason = "resumed", key: KeyOption = "",
     at_seq: At = None, as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Go on with the phase and the share from before a pause."""
+    """Go on with the phase and the share from before a pause.
+
+    Example: fraud rollouts resume march
+    """
     _step("resumed", rollout_id, connection, reason, key, at_seq, as_json)
 
 
@@ -162,7 +206,10 @@ def rollback_command(
     rollout_id: RolloutId, connection: Connection, reason: Reason = "rolled back", key: KeyOption = "",
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """End an open rollout in any phase: the champion decides for every card."""
+    """End an open rollout in any phase: the champion decides for every card.
+
+    Example: fraud rollouts rollback march
+    """
     _step("rolled_back", rollout_id, connection, reason, key, None, as_json)
 
 
@@ -179,7 +226,10 @@ def promote_command(
     challenger: Challenger = "", reason: Reason = "promoted", key: KeyOption = "", at_seq: At = None,
     as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Let a challenger decide for every card from now on."""
+    """Let a challenger decide for every card from now on.
+
+    Example: fraud rollouts promote march
+    """
     if "/" not in what:
         if rollout_id or policy is not None or simple_policy.is_given:
             raise typer.BadParameter(
@@ -214,25 +264,17 @@ def withdraw_command(
     ] = False,
     key: KeyOption = "", at_seq: At = None, as_json: Json = False,
 ) -> None:  # fmt: skip
-    """Withdraw a promotion: the previous champion decides again."""
+    """Withdraw a promotion: the previous champion decides again.
+
+    Example: fraud rollouts withdraw march --reason "the model raises"
+    """
     more: dict[str, Any] = {"from_the_beginning": from_the_beginning}
     _step("withdrawn", rollout_id, connection, reason, key, at_seq, as_json, **more)
 
 
-@app.command("verdict")
-@takes_connection
-def verdict_command(
-    rollout_id: RolloutId, connection: Connection, as_json: Json = False,
-    evidence: Annotated[
-        Path | None, typer.Option(help="JSON file of a verdict: recompute it from its counts, and compare")
-    ] = None,
-) -> None:  # fmt: skip
-    """Show the guards' verdict on a rollout, from the job's newest progress and, if needed, labels."""
+def _show_verdict(rollout_id: str, connection: Connection, as_json: bool) -> None:
     from service.rollouts import verdicts
 
-    if evidence is not None:
-        typer.echo(verdicts.recompute(evidence))
-        return
     assessment = connection.desk().assess(rollout_id)
     if as_json:
         typer.echo(json.dumps(assessment.to_json()))

@@ -194,7 +194,7 @@ def find_trial(line: Line, rollout_id: str) -> Trial:
     trial = line.trials.get(rollout_id)
     if trial is None:
         raise UnknownError(
-            Reason.UNKNOWN_ROLLOUT.value, f"there is no rollout {rollout_id}; see `fraud rollouts list`"
+            Reason.UNKNOWN_ROLLOUT.value, f"there is no rollout {rollout_id}; see `fraud rollouts show`"
         )
     return trial
 

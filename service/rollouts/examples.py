@@ -77,7 +77,7 @@ DECISION: dict[str, Any] = {
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {}
 for refusal in (
-    Problem(404, "unknown_rollout", "there is no rollout x; see `fraud rollouts list`"),
+    Problem(404, "unknown_rollout", "there is no rollout x; see `fraud rollouts show`"),
     Problem(409, "seq", "card-fraud-7 stands at event 4 (canary), not 3; read it again"),
     Problem(412, "if_match_unknown", "If-Match is no seq of a rollout"),
     Problem(422, "golden", "model card-fraud 7 does not reproduce its golden scores"),

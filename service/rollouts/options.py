@@ -29,7 +29,7 @@ Kafka = Annotated[
         callback=from_environment("FRAUD_KAFKA", in_client_settings),
     ),
 ]
-RolloutId = Annotated[str, typer.Argument(help="Id as in `fraud rollouts list` and in every alert")]
+RolloutId = Annotated[str, typer.Argument(help="Id as in `fraud rollouts show` and in every alert")]
 PolicyFile = Annotated[Path | None, typer.Option(help="policy.yaml: thresholds, rules and guards")]
 Models = Annotated[list[str], typer.Argument(help="NAME/VERSION; all but the first get the role shadow")]
 PolicyFiles = Annotated[

@@ -59,8 +59,8 @@ class RolloutParts:
         if is_watched(trial):
             return LabelCounts(waiting_for=UNREAD)
         return LabelCounts(
-            waiting_for="labels are followed only while challengers score; `fraud rollouts verdict "
-            f"{trial.rollout_id}` counts them"
+            waiting_for="labels are followed only while challengers score; `fraud rollouts show "
+            f"{trial.rollout_id} --verdict` counts them"
         )
 
     def findings(self) -> Iterator[tuple[str, str, str, str]]:

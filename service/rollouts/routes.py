@@ -108,7 +108,7 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
     def verdict(_: Viewer, rollout_id: Id) -> dict[str, Any]:
         """Return the guards' current verdict with all counts.
 
-        `fraud rollouts verdict --evidence FILE` recomputes the verdict from a file that holds this answer.
+        `fraud rollouts show --evidence FILE` recomputes the verdict from a file that holds this answer.
         """
         trial = trial_of(rollout_id)
         labels = parts.label_counts(trial)

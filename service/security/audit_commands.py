@@ -1,4 +1,4 @@
-"""`fraud audit`: list and verify the audit log of changes."""
+"""`fraud audit`: list or verify the audit log of changes."""
 
 import json
 from collections import defaultdict
@@ -21,19 +21,33 @@ from streaming_job.masking import safe
 SHOWN = 5
 """Maximum number of findings in an error text."""
 
-app = typer.Typer(no_args_is_help=True, help="List and verify the audit log of changes.")
+app = typer.Typer(add_completion=False)
 
 
-@app.command("list")
-def list_records(
+@app.command()
+def audit_log(
     limit: Annotated[int, typer.Option(min=1, help="Number of newest records")] = 50,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the stored JSON, one record per line")
     ] = False,
     refused: Annotated[bool, typer.Option("--refused", help="List refused requests instead")] = False,
+    check: Annotated[
+        bool,
+        typer.Option("--verify", help="Check the whole log instead, and print its head, the newest digest"),
+    ] = False,
+    head: Annotated[
+        str | None,
+        typer.Option(help="Head printed by an earlier --verify: reveals a log that was cut since then"),
+    ] = None,
 ) -> None:
-    """List the changes and their authors, newest first."""
+    """List the changes and their authors, newest first; or verify that no record was changed or removed.
+
+    Example: fraud audit --limit 20
+    """
     settings = environment.settings(ServiceSettings)
+    if check or head is not None:
+        _verify(settings, head)
+        return
     try:
         log = AuditLog(settings, settings.topics.audit_refusals if refused else "")
         records = log.newest(limit)
@@ -43,14 +57,8 @@ def list_records(
         typer.echo(safe(stored.value) if as_json else _line(stored))
 
 
-@app.command("verify")
-def verify_log(
-    head: Annotated[
-        str | None, typer.Option(help="Head printed by an earlier run: reveals a log that was cut since then")
-    ] = None,
-) -> None:
-    """Check that no record was changed, removed, inserted or moved; print the head: the newest digest."""
-    settings = environment.settings(ServiceSettings)
+def _verify(settings: ServiceSettings, head: str | None) -> None:
+    """Check that no record was changed, removed, inserted or moved; print the head."""
     topics = settings.topics
     try:
         stored = list(AuditLog(settings).all())

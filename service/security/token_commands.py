@@ -31,7 +31,10 @@ def add(
     role: Annotated[str, typer.Option(help="viewer, operator or admin")],
     expires: Annotated[str | None, typer.Option(help="Lifetime: 90d, 12h, 30m; default: unlimited")] = None,
 ) -> None:
-    """Create a token and print it once."""
+    """Create a token and print it once.
+
+    Example: fraud tokens add ada --role operator --expires 90d --file tokens.json
+    """
     os.umask(OWN_FILES_ONLY)
     now_ms = _now_ms()
     expires_at = None if expires is None else now_ms + _duration_ms(expires)
@@ -42,7 +45,10 @@ def add(
 
 @app.command("list")
 def list_tokens(file: TheFile) -> None:
-    """List the tokens with role, state, creation and expiry."""
+    """List the tokens with role, state, creation and expiry.
+
+    Example: fraud tokens list --file tokens.json
+    """
     now_ms = _now_ms()
     for token in tokens.read(file):
         until = "never expires" if token.expires_at is None else f"expires {_day(token.expires_at)}"
@@ -56,7 +62,10 @@ def list_tokens(file: TheFile) -> None:
 
 @app.command("revoke")
 def revoke(name: Name, file: TheFile) -> None:
-    """Revoke a token, from the next request on."""
+    """Revoke a token, from the next request on.
+
+    Example: fraud tokens revoke ada --file tokens.json
+    """
     os.umask(OWN_FILES_ONLY)
     tokens.revoke(file, name, getpass.getuser(), _now_ms())
     typer.echo(f"the token of {name} is revoked")

@@ -52,6 +52,8 @@ def list_letters(
 
     A --raw file contains the records whole and unmasked. If a key or value is too large for a dead letter, it
     is fetched from the log.
+
+    Example: fraud dead-letters list --reason malformed_json --raw letters.jsonl
     """
     settings = environment.settings(LetterSettings)
     letters_found = find(settings, _filter(reason, topic, since, until, offsets))
@@ -95,6 +97,8 @@ def replay(
 
     All of them are sent, or none. Letters that have been sent before are left out, unless --again is given.
     If a key or value is too large for a dead letter, it is fetched from the log.
+
+    Example: fraud dead-letters replay letters.jsonl
     """
     settings = environment.settings(LetterSettings)
     selection = (reason, topic, since, until, offsets)

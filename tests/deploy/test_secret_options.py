@@ -20,7 +20,7 @@ SECRET = "hunter2"
             "FRAUD_KAFKA instead",
         ),
         (
-            ["rollouts", "list", "--bootstrap-servers", "none", "--kafka", f'{{"ssl.key.pem": "{SECRET}"}}'],
+            ["rollouts", "show", "--bootstrap-servers", "none", "--kafka", f'{{"ssl.key.pem": "{SECRET}"}}'],
             "--kafka with ssl.key.pem",
         ),
         (["models", "list", "--tracking-uri", f"https://ada:{SECRET}@mlflow"], "FRAUD_MLFLOW_TRACKING_URI"),
@@ -39,7 +39,7 @@ def test_a_password_on_the_command_line_is_refused(arguments: list[str], message
 
 def test_a_password_in_the_environment_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FRAUD_KAFKA", f'{{"sasl.password": "{SECRET}", "socket.timeout.ms": "no number"}}')
-    done = CliRunner().invoke(app, ["rollouts", "list", "--bootstrap-servers", "127.0.0.1:9"])
+    done = CliRunner().invoke(app, ["rollouts", "show", "--bootstrap-servers", "127.0.0.1:9"])
     assert not isinstance(done.exception, SecretOptionError)
 
 

@@ -84,7 +84,7 @@ def replay(path: Path) -> dict[str, list[Any]]:
 
 
 def imported(path: Path) -> dict[str, list[Any]]:
-    """What `fraud labels import` writes."""
+    """What `fraud labels add --file` writes."""
     records = ledger.labels(label_commands.rows(path))
     return {name: [record[name] for record in records] for name in LABEL}
 

@@ -611,7 +611,7 @@ def test_the_tool_of_rollouts_works_with_its_own_permissions(
     installed: Installation, permitted_rollout: str
 ) -> None:
     owner = logged_in(installed, Component.ROLLOUTS).variables()
-    assert permitted_rollout in fraud(owner, "rollouts", "verdict", permitted_rollout)
+    assert permitted_rollout in fraud(owner, "rollouts", "show", permitted_rollout, "--verdict")
 
 
 def test_the_tool_of_labels_works_with_its_own_permissions(installed: Installation, job: JobProcess) -> None:

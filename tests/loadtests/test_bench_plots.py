@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from loadtests.bench.plots import plots
-from loadtests.bench.rig import BenchError
 from loadtests.rig import histograms
 
 pytestmark = pytest.mark.unit
@@ -27,6 +26,5 @@ def test_each_plot_shows_the_reports_that_have_its_figures_by_name() -> None:
     assert "<!-- today -->" in drawn["cards"]
 
 
-def test_reports_without_figures_to_plot_are_refused() -> None:
-    with pytest.raises(BenchError, match="nothing to plot: give reports of fraud bench latency"):
-        plots({"chaos": report(jobs=1.0)})
+def test_reports_without_figures_to_plot_have_no_plot() -> None:
+    assert plots({"chaos": report(jobs=1.0)}) == {}

@@ -76,7 +76,7 @@ def test_transactions_of_a_lost_worker_count_as_unsent(tmp_path: Path) -> None:
 
 
 def report_of(result: Result, **change: Any) -> Report:
-    report = Report("fraud loadtest run", {"machine": {}}, result, Bounds(), Audit(220, 240, 0, 0, 0), ())
+    report = Report("fraud loadtest", {"machine": {}}, result, Bounds(), Audit(220, 240, 0, 0, 0), ())
     return replace(report, **change)
 
 

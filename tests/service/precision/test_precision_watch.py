@@ -137,7 +137,7 @@ def test_a_challenger_whose_alerts_are_mostly_genuine_is_stopped_by_its_labels(
 
     wait_for(lambda: counted() == (1, 10, 5, 0), what="labels and alerts")
     # the command line, without a sidecar, counts the same from the topics
-    of_shell = json.loads(shell(bank, "verdict", "r2", "--json"))
+    of_shell = json.loads(shell(bank, "show", "r2", "--verdict", "--json"))
     assert of_shell["challengers"] == verdict_of(sidecar)["challengers"]
     assert of_shell["verdict"] == "insufficient"
     sample = 'fraud_trial_labelled_cards{challenger="b",outcome="genuine",role="challenger",rollout_id="r2"}'
@@ -162,8 +162,8 @@ def test_a_challenger_whose_alerts_are_mostly_genuine_is_stopped_by_its_labels(
     assert {**recomputed(evidence).to_json(), "commits": evidence["commits"]} == evidence
     file = tmp_path / "evidence.json"
     file.write_text(json.dumps(evidence))
-    assert shell(bank, "verdict", "r2", "--evidence", str(file)) == "recomputed, same verdict: breach\n"
+    assert shell(bank, "show", "r2", "--evidence", str(file)) == "recomputed, same verdict: breach\n"
     # the command line still counts every label of the finished rollout, with the same verdict
-    over = json.loads(shell(bank, "verdict", "r2", "--json"))
+    over = json.loads(shell(bank, "show", "r2", "--verdict", "--json"))
     assert over["challengers"]["b"]["counts"]["labelled"] == {"fraud": 1, "genuine": 58}
     assert over["verdict"] == "breach"

@@ -109,12 +109,12 @@ def test_one_model_is_promoted_at_once_and_the_next_step_by_step(
     assert shell.refused("canary", "r2").check == "guards_data"
     shell.tell_progress("r2", f"v{second.version}")
     assert shell.run("canary", "r2", "--share", "25").endswith("now canary, seq 3\n")
-    assert "insufficient" in shell.run("verdict", "r2")
+    assert "insufficient" in shell.run("show", "r2", "--verdict")
     assert shell.refused("pause", "r2", "--at", "2").check == "seq"
     shell.run("pause", "r2")
     shell.run("resume", "r2")
     shell.run("promote", "r2")
-    assert shell.run("list").splitlines()[0].startswith("r2  promoted  seq 6")
+    assert shell.run("show").splitlines()[0].startswith("r2  promoted  seq 6")
     assert "canary_set v" in shell.run("show", "r2")
     line = reading.history(shell.settings, {}).line
     assert [(champion.model, champion.policy) for champion in line.champions] == [

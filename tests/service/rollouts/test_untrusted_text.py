@@ -37,7 +37,7 @@ def test_a_terminal_gets_no_control_characters_of_an_event(monkeypatch: pytest.M
     desk_of(log).propose(proposal(), ADA)
     log.put(replace(event(Type.SHADOW_STARTED, "r2", 2), reason=EVIL, actor=EVIL[:20]))
     monkeypatch.setattr(Connection, "desk", lambda _: desk_of(log))
-    for command in (["show", "r2"], ["list"], ["verdict", "r2"]):
+    for command in (["show", "r2"], ["show"], ["show", "r2", "--verdict"]):
         shown = CliRunner().invoke(commands.app, [*command, "--bootstrap-servers", "none"])
         assert shown.exit_code == 0, shown.output
         assert shown.stdout.replace("\n", "").isprintable(), shown.stdout

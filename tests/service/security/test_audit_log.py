@@ -64,20 +64,20 @@ def test_records_are_read_listed_and_verified(
     monkeypatch.setenv("FRAUD_BOOTSTRAP_SERVERS", stack.bootstrap_servers)
     monkeypatch.setenv("FRAUD_TOPICS__AUDIT_LOG", topics.audit_log)
     run = CliRunner()
-    listed = run.invoke(cli.app, ["audit", "list", "--limit", "3"]).stdout.splitlines()
+    listed = run.invoke(cli.app, ["audit", "--limit", "3"]).stdout.splitlines()
     assert [f"r-{RECORDS - 1 - row}" in line for row, line in enumerate(listed)] == [True] * 3
-    verified = run.invoke(cli.app, ["audit", "verify"])
+    verified = run.invoke(cli.app, ["audit", "--verify"])
     assert f"{RECORDS} records" in verified.stdout
     head = verified.stdout.split("head ")[1].split()[0]
     write(RECORDS)
-    assert run.invoke(cli.app, ["audit", "verify", "--head", head]).exit_code == 0
-    cut = run.invoke(cli.app, ["audit", "verify", "--head", "0" * 64]).exception
+    assert run.invoke(cli.app, ["audit", "--verify", "--head", head]).exit_code == 0
+    cut = run.invoke(cli.app, ["audit", "--verify", "--head", "0" * 64]).exception
     assert isinstance(cut, AuditError)
     # a stray record claims to follow a record in the middle of the log
     stray = Producer({"bootstrap.servers": stack.bootstrap_servers})
     stray.produce(topics.audit_log, audit.next_record(log.newest(9)[-1].value, entry(7)))
     assert stray.flush(30) == 0
-    exception = run.invoke(cli.app, ["audit", "verify"]).exception
+    exception = run.invoke(cli.app, ["audit", "--verify"]).exception
     assert isinstance(exception, AuditError)
     assert "inserted" in str(exception)
-    assert run.invoke(cli.app, ["audit", "list", "--limit", "1", "--json"]).stdout.startswith("{")
+    assert run.invoke(cli.app, ["audit", "--limit", "1", "--json"]).stdout.startswith("{")
