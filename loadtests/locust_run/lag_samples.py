@@ -10,7 +10,6 @@ from streaming_job.log import clients, topic_reader
 from streaming_job.settings import JobSettings
 
 INTERVAL_S = 0.5
-TIMEOUT_S = 10.0
 
 
 class LagSamples:
@@ -25,7 +24,7 @@ class LagSamples:
         self._consumer = clients.reader(settings, settings.job_id)
         topic = settings.topics.transactions
         try:
-            partitions = topic_reader.partitions(self._consumer, topic, TIMEOUT_S)
+            partitions = topic_reader.partitions(self._consumer, topic)
         except KafkaException as fault:
             raise LoadTestError(f"topic {topic} cannot be read: {fault}; check topic and brokers") from fault
         self._partitions = [TopicPartition(topic, partition) for partition in partitions]
@@ -59,10 +58,10 @@ class LagSamples:
         # committed offsets first, the partitions' ends afterwards, so that the lag is never too small
         committed = {
             partition.partition: partition.offset
-            for partition in self._consumer.committed(self._partitions, TIMEOUT_S)
+            for partition in self._consumer.committed(self._partitions, topic_reader.TIMEOUT_S)
         }
         behind = 0
         for partition in self._partitions:
-            low, high = self._consumer.get_watermark_offsets(partition, TIMEOUT_S)
-            behind += max(0, high - max(low, committed[partition.partition]))
+            first, end = topic_reader.offsets(self._consumer, partition)
+            behind += max(0, end - max(first, committed[partition.partition]))
         return behind

@@ -20,7 +20,6 @@ from loadtests.rig.native import NativeThread, sleep
 from streaming_job.log import clients, topic_reader
 from streaming_job.log.clients import Brokers
 
-TIMEOUT_S = 10.0
 POLL_S = 0.1
 JOIN_S = 0.01
 FATAL = (KafkaError._AUTO_OFFSET_RESET, KafkaError.UNKNOWN_TOPIC_OR_PART)
@@ -68,12 +67,14 @@ class AlertWatch:
         self._clock_ns = clock_ns
         self._consumer = clients.reader(brokers, "fraud-watch", fixed=clients.MEASURING)
         try:
-            assigned = []
-            for partition in topic_reader.partitions(self._consumer, topic, TIMEOUT_S):
-                # read the offsets now: "latest" would be resolved later and skip alerts in between
-                low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)
-                assigned.append(TopicPartition(topic, partition, low if from_beginning else high))
-            self._consumer.assign(assigned)
+            # read the offsets now: "latest" would be resolved later and skip alerts in between
+            bounds = topic_reader.bounds(self._consumer, topic)
+            self._consumer.assign(
+                [
+                    TopicPartition(topic, partition, first if from_beginning else end)
+                    for partition, (first, end) in bounds.items()
+                ]
+            )
         except KafkaException as fault:
             self._consumer.close()
             raise WatchError(
