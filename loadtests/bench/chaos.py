@@ -5,7 +5,7 @@ import random
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -22,11 +22,11 @@ from loadtests.faults.errors import FaultError
 from loadtests.faults.installation import Installation
 from loadtests.faults.proxy import HOST, Fault, Proxy
 from loadtests.faults.relay import Relay
+from loadtests.rig.report import Say
 from loadtests.simulator.profiles import ProfileLoader
 from loadtests.simulator.world import World
 from streaming_job.contracts.topics import Topics
 
-Say = Callable[[str], None]
 CARDS = 2_000
 """Number of cards: few, so that each is used often, but enough that none gets hot. A hot card's windows are
 approximate; only exact windows show every lost or repeated transaction."""

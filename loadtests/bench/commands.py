@@ -1,19 +1,18 @@
 """`fraud bench`: the benchmarks' command line."""
 
 import json
-import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from loadtests.bench.measure import Figure, Result, report, settings_of, surroundings
-from loadtests.bench.saying import saying
+from loadtests.bench.measure import Circumstance, Figure, Result, settings_of
 from loadtests.durations import seconds
+from loadtests.rig import report
+from loadtests.rig.report import Say, saying
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Measure; see docs/benchmarks.md.")
 
@@ -34,7 +33,6 @@ Shadows = Annotated[
     int, typer.Option(min=0, max=4, help="Number of challengers in shadow, each with its own model")
 ]
 DATA_DIR = Path(".fraud/bench")
-Say = Callable[[str], None]
 
 
 class Part(StrEnum):
@@ -287,22 +285,30 @@ def run(
     Returns:
         The figures.
     """
-    before = surroundings()
+    begun = report.Report()
     results: list[Result] = []
     with saying(name) as say:
         for result in measured(say):
             results.append(result)
             say(f"measured: {result.name}")
-    summary = report(" ".join(["fraud", *sys.argv[1:]]), before, results)
     figures = [result for result in results if isinstance(result, Figure)]
-    if to is not None:
-        to.write_text(json.dumps(summary, indent=2) + "\n")
-        _plot([*(beside or ()), to])
-    table = Table("", "median", "elapsed", "unit", "", title=f"fraud bench {name}", title_justify="left")
-    for figure in figures:
-        elapsed = "" if figure.elapsed is None else f"{figure.elapsed:,.4g}"
-        table.add_row(figure.name, f"{figure.value:,.4g}", elapsed, figure.unit, figure.detail)
-    Console().print(table)
+    notes = {result.name: result.value for result in results if isinstance(result, Circumstance)}
+    summary = begun.of({**notes, "figures": [asdict(figure) for figure in figures]})
+    report.write(to, summary, _plots({**_read(beside or ()), to.stem: summary}) if to is not None else None)
+    report.show(
+        f"fraud bench {name}",
+        (
+            (
+                figure.name,
+                f"{figure.value:,.4g}",
+                "" if figure.elapsed is None else f"{figure.elapsed:,.4g}",
+                figure.unit,
+                figure.detail,
+            )
+            for figure in figures
+        ),
+        ("", "median", "elapsed", "unit", ""),
+    )
     loads = (
         ", ".join(f"{load:.1f}" for load in summary[when]) for when in ("load_average", "load_average_after")
     )
@@ -310,12 +316,12 @@ def run(
     return figures
 
 
-def _plot(reports: Sequence[Path]) -> None:
-    """Write the plots of reports beside the last of them."""
+def _read(reports: Sequence[Path]) -> dict[str, Any]:
+    return {path.stem: json.loads(path.read_text()) for path in reports}
+
+
+def _plots(reports: dict[str, Any]) -> dict[str, str]:
+    """Return the plots of reports by the end of their files' names."""
     from loadtests.bench.plots import plots
 
-    to = reports[-1]
-    for name, svg in plots({path.stem: json.loads(path.read_text()) for path in reports}).items():
-        path = to.with_name(f"{to.stem}-{name}.svg")
-        path.write_text(svg)
-        typer.echo(f"written: {path}")
+    return {f"-{name}.svg": svg for name, svg in plots(reports).items()}

@@ -8,8 +8,9 @@ import numpy as np
 
 from loadtests.bench.job_usage import JobUsage
 from loadtests.bench.measure import Circumstance, Figure, Result
-from loadtests.bench.rig import BenchError, Rig, Say
+from loadtests.bench.rig import BenchError, Rig
 from loadtests.rig import histograms
+from loadtests.rig.report import Say
 from loadtests.rig.watch import AlertWatch, Seen, arrival_latencies_us
 from streaming_job.log.clients import Address
 

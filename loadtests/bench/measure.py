@@ -1,18 +1,12 @@
-"""Measurement in rounds, and the report with versions, machine and load average."""
+"""Figures of a benchmark, and their measurement in rounds."""
 
-import os
-import platform
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from importlib.metadata import version
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic_settings import BaseSettings
-
-PACKAGES = ("numpy", "numba", "pyarrow", "pyspark", "scikit-learn", "confluent-kafka")
 
 
 @dataclass(frozen=True)
@@ -79,37 +73,3 @@ def per_item(
     return Figure(
         name, statistics.median(used), unit, tuple(used), detail, elapsed=statistics.median(elapsed)
     )
-
-
-def surroundings() -> dict[str, Any]:
-    """Return machine, versions and load average for a report."""
-    return {
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
-        "machine": {"cpu": _cpu(), "cores": os.cpu_count(), "system": platform.platform()},
-        "load_average": list(os.getloadavg()),
-    }
-
-
-def report(command: str, before: dict[str, Any], results: list[Result]) -> dict[str, Any]:
-    """Build a report as JSON values.
-
-    Args:
-        command: the command line.
-        before: `surroundings` at the start.
-        results: figures and circumstances.
-    """
-    return {
-        "command": command,
-        **before,
-        **{result.name: result.value for result in results if isinstance(result, Circumstance)},
-        "load_average_after": list(os.getloadavg()),
-        "figures": [asdict(figure) for figure in results if isinstance(figure, Figure)],
-    }
-
-
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown")

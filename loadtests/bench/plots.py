@@ -6,7 +6,7 @@ from typing import Any
 
 from loadtests.bench.calibrate import CALIBRATION
 from loadtests.bench.throughput import THROUGHPUT
-from loadtests.plotting import latency_plot
+from loadtests.rig.plot import latency_plot
 from models.plots import BLUE, GREEN, GREY, ORANGE, RED, figure
 
 COLOURS = (BLUE, RED, GREEN, ORANGE, GREY)

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from deploy.local.waiting import Patience
 from loadtests.bench.history import History
 from loadtests.bench.measure import Figure
-from loadtests.bench.rig import BenchError, Rig, Say
+from loadtests.bench.rig import BenchError, Rig
 from loadtests.faults.job_process import PATIENCE_S
+from loadtests.rig.report import Say
 from loadtests.rig.watch import AlertWatch
 from streaming_job.log.clients import Address
 

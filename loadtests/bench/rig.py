@@ -4,7 +4,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +23,7 @@ from feature_store.errors import FraudError
 from loadtests.bench.history import SPAN_S
 from loadtests.faults.installation import POLL_S, UNDISTURBED, Installation
 from loadtests.faults.job_process import PATIENCE_S, JobProcess
+from loadtests.rig.report import Say
 from loadtests.simulator.profiles import ProfileLoader
 from loadtests.simulator.rollouts import publish
 from loadtests.simulator.world import World
@@ -31,7 +32,6 @@ from models.rollouts.events import SHADOW, Challenger, Event, Type, installation
 from streaming_job.contracts.topics import Topics
 from streaming_job.settings import Arrival
 
-Say = Callable[[str], None]
 PAST_S = 3_600.0
 """Minimal length of the training history in event time, seconds; FEWEST_CARDS takes precedence."""
 FEWEST_CARDS = 200

@@ -12,9 +12,10 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from loadtests.bench.measure import Figure
-from loadtests.bench.rig import BenchError, Rig, Say
+from loadtests.bench.rig import BenchError, Rig
 from loadtests.faults import http_servers
 from loadtests.rig import histograms
+from loadtests.rig.report import Say
 from loadtests.rig.watch import AlertWatch, arrival_latencies_us
 from service import priority
 from streaming_job.log.clients import Address

@@ -10,7 +10,8 @@ from loadtests import commands as audit
 from loadtests.bench import history
 from loadtests.bench.latency import PHASES
 from loadtests.bench.measure import Figure
-from loadtests.bench.rig import BenchError, Commit, Rig, Say
+from loadtests.bench.rig import BenchError, Commit, Rig
+from loadtests.rig.report import Say
 
 THROUGHPUT = "throughput"
 WARM_UP_RATE = 10_000.0

@@ -1,8 +1,6 @@
 """`fraud compare`: runs engines one after the other on the same input and broker."""
 
 import gc
-import json
-import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -13,9 +11,7 @@ import typer
 from rich.console import Console
 from rich.markdown import Markdown
 
-from loadtests.bench.measure import surroundings
 from loadtests.bench.rig import Plan, Rig, rig
-from loadtests.bench.saying import saying
 from loadtests.compare import engines, plots, report
 from loadtests.compare.engines import Deployment, Variant
 from loadtests.compare.errors import CompareError
@@ -23,6 +19,8 @@ from loadtests.compare.exported import exported
 from loadtests.compare.measure import Run, measure, topics_of
 from loadtests.compare.tape import Load, Tape, record
 from loadtests.durations import seconds
+from loadtests.rig import report as reporting
+from loadtests.rig.report import saying
 from models import loading
 from models.policy import Policy
 
@@ -60,11 +58,11 @@ def compare(
     """
     variants = engines.chosen(only)
     load = Load(prime, backlog, rate, seconds(warm_up), seconds(length))
-    results: dict[str, Any] = {
-        "command": " ".join(["fraud", *sys.argv[1:]]),
-        **surroundings(),
-        "load": asdict(load),
-    }
+    begun = reporting.Report()
+
+    def results(runs: list[Run], tape: Tape) -> dict[str, Any]:
+        return begun.of({"load": asdict(load), "transactions": len(tape), "engines": report.rows(runs)})
+
     with saying("compare") as say, rig(Plan(data_dir.resolve(), cards, seed, rate, profiles), say) as system:
         say("recording the input")
         start = time.time() - (prime + backlog) / rate
@@ -74,18 +72,10 @@ def compare(
         runs: list[Run] = []
         for variant in variants:
             runs.append(measure(variant, _deployment(variant, system, model), system, tape, load, say))
-            _write(to, results | _measured(runs, tape))
-    all_results = results | _measured(runs, tape)
+            _write(to, results(runs, tape))
+    all_results = results(runs, tape)
     Console().print(Markdown(report.markdown(all_results)))
     _require_agreement(all_results["engines"])
-
-
-def _measured(runs: list[Run], tape: Tape) -> dict[str, Any]:
-    return {
-        "transactions": len(tape),
-        "engines": report.rows(runs),
-        "load_average_after": surroundings()["load_average"],
-    }
 
 
 def _export(system: Rig) -> Path:
@@ -115,12 +105,8 @@ def _deployment(variant: Variant, system: Rig, model: Path) -> Deployment:
 
 def _write(to: Path | None, results: dict[str, Any]) -> None:
     """Write the results so far; they remain if a later engine fails."""
-    if to is None:
-        return
-    to.write_text(json.dumps(results, indent=2) + "\n")
-    to.with_suffix(".md").write_text(report.markdown(results))
-    for plot in (plots.latency, plots.throughput):
-        to.with_name(f"{to.stem}-{plot.__name__}.svg").write_text(plot(results["engines"]) + "\n")
+    drawn = {f"-{plot.__name__}.svg": plot(results["engines"]) for plot in (plots.latency, plots.throughput)}
+    reporting.write(to, results, {".md": report.markdown(results), **drawn})
 
 
 def _require_agreement(rows: list[dict[str, Any]]) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,10 @@ from deploy.local.child import Child
 from loadtests.compare.errors import CompareError
 from loadtests.compare.kafka_streams.build import build
 from loadtests.compare.quix import venv
+from loadtests.rig.report import Say
 from streaming_job.contracts.topics import Topics
 from streaming_job.settings import Arrival, JobSettings
 
-Say = Callable[[str], None]
 THREADS = 2
 """Parallelism of every engine: key groups, stream threads or processes."""
 HEAP = "-Xmx1g"

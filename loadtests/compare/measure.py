@@ -12,13 +12,14 @@ from deploy.local import topics as broker
 from deploy.local.child import Child
 from deploy.local.waiting import Patience
 from loadtests.bench.job_usage import JobUsage
-from loadtests.bench.rig import Rig, Say
+from loadtests.bench.rig import Rig
 from loadtests.compare.alerts import Alerts
 from loadtests.compare.engines import Deployment, Variant, launch
 from loadtests.compare.errors import CompareError
 from loadtests.compare.position import Position
 from loadtests.compare.tape import Load, Tape
 from loadtests.rig.pace import Pace, SteadyClock
+from loadtests.rig.report import Say
 from loadtests.rig.send import Sender
 from loadtests.rig.watch import AlertWatch
 from streaming_job.contracts.topics import Topics

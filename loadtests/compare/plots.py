@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from loadtests.plotting import latency_plot
+from loadtests.rig.plot import latency_plot
 from models.plots import BLUE, GREEN, RED, figure
 
 COLOURS = {"ours": BLUE, "streams": RED, "quix": GREEN}

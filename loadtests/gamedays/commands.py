@@ -9,13 +9,13 @@ import typer
 
 from deploy.demo.environment import forget_callers_settings
 from deploy.local.errors import ProcessError
-from loadtests.bench.saying import stop_on_signals
 from loadtests.faults.errors import FaultError
 from loadtests.gamedays import page, run
 from loadtests.gamedays.catalogue import DAYS
 from loadtests.gamedays.day import Gameday
 from loadtests.gamedays.journal import Journal
 from loadtests.gamedays.scene import Scene, scene, servers
+from loadtests.rig.report import stop_on_signals
 from streaming_job.contracts.topics import Topics
 
 app = typer.Typer(add_completion=False)

@@ -1,20 +1,14 @@
 """`fraud loadtest`: open-loop load tests with locust, and an audit of every run."""
 
-import json
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from loadtests.bench.measure import surroundings
 from loadtests.bench.rig import Plan as RigPlan
-from loadtests.bench.saying import saying
 from loadtests.commands import run as verify
 from loadtests.durations import seconds
 from loadtests.locust_run import launch, targets
@@ -25,6 +19,8 @@ from loadtests.locust_run.report import Report
 from loadtests.locust_run.search import Search
 from loadtests.locust_run.targets import Target
 from loadtests.locust_run.verdict import Audit, Bounds, audited, failures
+from loadtests.rig import report as reporting
+from loadtests.rig.report import Say, saying
 
 app = typer.Typer(add_completion=False)
 DATA_DIR = Path(".fraud/loadtest")
@@ -163,7 +159,7 @@ def loadtest(
         sidecar_users=sidecar_users, directory=str(data_dir.resolve() / "run"),
     )  # fmt: skip
     bounds = _bounds(max_slip, max_backlog, p99)
-    before = surroundings()
+    begun = reporting.Report()
     with (
         saying("load test") as say,
         _target(own, plan, data_dir, profiles, allow_production, sidecar, say) as target,
@@ -185,7 +181,7 @@ def loadtest(
             say("auditing")
             audit = Audit.of(verify(target.settings), target.sent_before, target.alerts_before)
             reasons += audited(everything, audit, own_topics=target.own_topics)
-    _show(Report(_command(), before, result, bounds, audit, tuple(reasons), peak), report)
+    _show(Report(begun, result, bounds, audit, tuple(reasons), peak), report)
 
 
 @contextmanager
@@ -196,7 +192,7 @@ def _target(
     profiles: bool,
     allow_production: bool,
     sidecar: str,
-    say: Callable[[str], None],
+    say: Say,
 ) -> Iterator[Target]:
     if own:
         rig_plan = RigPlan(
@@ -222,23 +218,14 @@ def _maybe(text: str) -> float:
     return 0.0 if text.strip() in ("0", "0s") else seconds(text)
 
 
-def _command() -> str:
-    return " ".join(["fraud", *sys.argv[1:]])
-
-
 def _show(report: Report, to: Path | None) -> None:
     """Show and write a report.
 
     Raises:
         LoadTestFailed: the report has failures.
     """
-    if to is not None:
-        to.write_text(json.dumps(report.as_json(), indent=2) + "\n")
-        to.with_suffix(".html").write_text(report.as_html())
-    table = Table("", "", title=f"load test {report.verdict}", title_justify="left", show_header=False)
-    for row in report.rows():
-        table.add_row(*row)
-    Console().print(table)
+    reporting.write(to, report.as_json(), {".html": report.as_html()})
+    reporting.show(f"load test {report.verdict}", report.rows())
     for line in report.failures:
         typer.echo(f"failed: {line}", err=True)
     if report.failures:

@@ -3,7 +3,6 @@
 import json
 import shutil
 import sys
-from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,13 @@ from loadtests.locust_run.conductor import PROGRESS, TAPING_S
 from loadtests.locust_run.errors import LoadTestError
 from loadtests.locust_run.plan import Plan
 from loadtests.locust_run.result import FILE, Result
+from loadtests.rig.report import Say
 from streaming_job.settings import JobSettings
 
 LOCUSTFILE = Path(__file__).parents[1] / "locustfile.py"
 POLL_S = 0.25
 STOP_S = 15.0
 SLACK_S = 120.0
-Say = Callable[[str], None]
 
 
 class LocustProcesses:

@@ -5,7 +5,7 @@ from typing import Any
 
 from loadtests.locust_run.peak import Probe
 from loadtests.locust_run.result import Result
-from loadtests.plotting import latency_plot
+from loadtests.rig.plot import latency_plot
 from models.plots import BLUE, GREY, RED, figure
 
 

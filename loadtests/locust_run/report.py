@@ -1,7 +1,7 @@
 """The report of a load test, as JSON and as one HTML file with plots."""
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -9,6 +9,7 @@ from loadtests.locust_run import plots
 from loadtests.locust_run.peak import Peak
 from loadtests.locust_run.result import Result
 from loadtests.locust_run.verdict import Audit, Bounds
+from loadtests.rig import report as reporting
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222; }
@@ -23,9 +24,8 @@ li { color: #c0392b; } footer { color: #777; margin-top: 2em; }
 class Report:
     """The complete report of a run or search."""
 
-    command: str
-    surroundings: Mapping[str, Any]
-    """Machine, versions, load average."""
+    begun: reporting.Report
+    """Command, machine, versions, load average."""
     result: Result
     bounds: Bounds
     audit: Audit | None
@@ -40,16 +40,16 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values; `audit` is null without an audit."""
-        return {
-            "command": self.command,
-            "verdict": self.verdict,
-            "failures": list(self.failures),
-            "bounds": asdict(self.bounds),
-            **({"peak": asdict(self.peak)} if self.peak else {}),
-            **asdict(self.result),
-            "audit": None if self.audit is None else asdict(self.audit),
-            **self.surroundings,
-        }
+        return self.begun.of(
+            {
+                "verdict": self.verdict,
+                "failures": list(self.failures),
+                "bounds": asdict(self.bounds),
+                **({"peak": asdict(self.peak)} if self.peak else {}),
+                **asdict(self.result),
+                "audit": None if self.audit is None else asdict(self.audit),
+            }
+        )
 
     def as_html(self) -> str:
         """Return the report as one self-contained HTML file."""
@@ -64,7 +64,7 @@ class Report:
             '<!doctype html><html lang="en"><meta charset="utf-8"><title>Load test</title>'
             f"<style>{STYLE}</style>"
             f'<h1>Load test: <span class="{self.verdict}">{self.verdict}</span></h1><ul>{reasons}</ul>'
-            f"{_table(self.rows())}{sections}<footer>{html.escape(self.command)}</footer></html>\n"
+            f"{_table(self.rows())}{sections}<footer>{html.escape(self.begun.command)}</footer></html>\n"
         )
 
     def rows(self) -> list[tuple[str, str]]:

@@ -1,6 +1,5 @@
 """Search for the highest rate at which a running job keeps the latency's bound and a stable lag."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,10 +9,10 @@ from loadtests.locust_run.plan import Plan
 from loadtests.locust_run.result import Result
 from loadtests.locust_run.targets import Target
 from loadtests.locust_run.verdict import Bounds, failures
+from loadtests.rig.report import Say
 
 OF_GENERATOR = ("generator's slip", "unsent", "achieved rate", "worker lost")
 """Prefixes of the failure messages that concern the generator and say nothing about the job."""
-Say = Callable[[str], None]
 
 
 class Search:

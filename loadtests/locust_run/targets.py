@@ -1,18 +1,18 @@
 """Targets of a load test: a stack and job of its own, or the cluster that the job's settings name."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from loadtests.bench import rig as bench
 from loadtests.faults import http_servers
 from loadtests.locust_run.errors import LoadTestError
+from loadtests.rig.report import Say
 from streaming_job import environment
 from streaming_job.settings import JobSettings
 
 OWN = "loadtest"
 """Prefix of topics that may be written to without --allow-production."""
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)

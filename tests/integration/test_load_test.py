@@ -27,6 +27,7 @@ from loadtests.locust_run.report import Report
 from loadtests.locust_run.search import Search
 from loadtests.locust_run.targets import Target
 from loadtests.locust_run.verdict import Bounds, failures
+from loadtests.rig import report as reporting
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 WaitFor = Callable[..., object]
@@ -104,7 +105,7 @@ def test_a_search_for_the_peak_tries_rates_until_one_fails(
     failed = impossible.find(300.0, 600.0, 0.05, 1)
     assert (failed.rate, failed.probes[0].generator_limited) == (None, False)
     assert "latency: p99" in failed.limited_by
-    report = Report("fraud loadtest --find-peak", {}, search.results[600.0], bounds, None, (), search_result)
+    report = Report(reporting.Report(), search.results[600.0], bounds, None, (), search_result)
     assert report.as_html().count("<svg") == 6
 
 

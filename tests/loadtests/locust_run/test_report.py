@@ -15,6 +15,7 @@ from loadtests.locust_run.report import Report
 from loadtests.locust_run.result import HISTOGRAMS, Result
 from loadtests.locust_run.verdict import Audit, Bounds
 from loadtests.rig import histograms
+from loadtests.rig import report as reporting
 
 pytestmark = pytest.mark.unit
 
@@ -76,7 +77,7 @@ def test_transactions_of_a_lost_worker_count_as_unsent(tmp_path: Path) -> None:
 
 
 def report_of(result: Result, **change: Any) -> Report:
-    report = Report("fraud loadtest", {"machine": {}}, result, Bounds(), Audit(220, 240, 0, 0, 0), ())
+    report = Report(reporting.Report(), result, Bounds(), Audit(220, 240, 0, 0, 0), ())
     return replace(report, **change)
 
 
