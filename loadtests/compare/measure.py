@@ -3,6 +3,7 @@
 import time
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,12 +12,12 @@ from deploy.local import state
 from deploy.local import topics as broker
 from deploy.local.child import Child
 from deploy.local.waiting import Patience
+from loadtests.audit.topic_log import TopicLog
 from loadtests.bench.job_usage import JobUsage
 from loadtests.bench.rig import Rig
 from loadtests.compare.alerts import Alerts
 from loadtests.compare.engines import Deployment, Variant, launch
 from loadtests.compare.errors import CompareError
-from loadtests.compare.position import Position
 from loadtests.compare.tape import Load, Tape
 from loadtests.rig.pace import Pace, SteadyClock
 from loadtests.rig.report import Say
@@ -82,7 +83,7 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
     at_once.send([tape.records(topic, 0, load.prime)], Pace.at_once())
     watch = AlertWatch(brokers, topics.fraud_alerts, clock_ns=clock.now_ns)
     watch.start()
-    position = Position(servers, deployment.group, topic)
+    position = Position(TopicLog(servers), deployment.group, topic)
     kafka = state.load(rig.plan.data_dir).servers["kafka"]
     with launch(variant, deployment, say) as engine:
         _wait_until_committed(
@@ -112,7 +113,6 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
         _wait_until_committed(engine, position, targets, f"{variant.title}: the rest", say)
         live.engine_usage.measure_memory()
         engine.terminate(STOP_S)
-    position.close()
     alerts = Alerts.of(watch.finish())
     due = start_ms + alerts.arrivals - tape.live_start_ms
     measured = due >= start_ms + load.warm_up_s * 1_000
@@ -132,6 +132,31 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
         behind,
         float(np.percentile(np.concatenate(slips_us)[round(load.warm_up_s * load.rate) :], 99) / 1_000),
     )
+
+
+class Position(NamedTuple):
+    """Committed offsets of an engine's consumer group on the topic of transactions."""
+
+    log: TopicLog
+    group: str
+    topic: str
+
+    def targets(self, *, marked: bool) -> dict[int, int]:
+        """Read the offset after the last record of each partition.
+
+        Args:
+            marked: whether the last record is a transaction marker; it is then left out, because not every
+                client commits it.
+        """
+        return {partition: max(0, end - marked) for partition, end in self.log.ends(self.topic).items()}
+
+    def behind(self, targets: dict[int, int]) -> int:
+        """Count the uncommitted records before `targets`."""
+        committed = self.log.committed(self.group, (self.topic,))
+        return sum(
+            max(0, target - committed.get((self.topic, partition), 0))
+            for partition, target in targets.items()
+        )
 
 
 class _Live:
@@ -160,14 +185,14 @@ class _Live:
 
 
 def _wait_until_committed(
-    engine: Child, position: Position, targets: list[int], subject: str, say: Say
+    engine: Child, position: Position, targets: dict[int, int], subject: str, say: Say
 ) -> None:
     """Wait until the engine has committed everything up to `targets`.
 
     Raises:
         FraudError: it ended, or makes no progress.
     """
-    patience, least, last_report = Patience(PATIENCE_S, POLL_S), sum(targets) + 1, 0.0
+    patience, least, last_report = Patience(PATIENCE_S, POLL_S), sum(targets.values()) + 1, 0.0
     while remaining := position.behind(targets):
         now = time.monotonic()
         least = min(least, remaining)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -24,113 +25,56 @@ from loadtests.rig.report import Say, saying
 
 app = typer.Typer(add_completion=False)
 DATA_DIR = Path(".fraud/loadtest")
-_LOAD, _PEAK, _WHERE, _BOUNDS = "Load", "Highest rate", "Where", "Bounds"
+_load, _peak, _where, _bound = (
+    partial(typer.Option, rich_help_panel=panel) for panel in ("Load", "Highest rate", "Where", "Bounds")
+)
 
 
 @app.command()
 def loadtest(
-    rate: Annotated[
-        float,
-        typer.Option(help="Transactions a second; with --find-peak the first to try", rich_help_panel=_LOAD),
-    ] = 1_000.0,
+    rate: Annotated[float, _load(help="Transactions a second; with --find-peak the first to try")] = 1_000.0,
     length: Annotated[
-        str | None,
-        typer.Option(
-            "--for",
-            help="Measured time, with --find-peak of each rate; default: 60s, 30s",
-            rich_help_panel=_LOAD,
-        ),
+        str | None, _load("--for", help="Measured time, with --find-peak of each rate; default: 60s, 30s")
     ] = None,
     warm_up: Annotated[
-        str | None,
-        typer.Option(
-            help="Time before it; default: 30s, with --find-peak 5s before each rate", rich_help_panel=_LOAD
-        ),
+        str | None, _load(help="Time before it; default: 30s, with --find-peak 5s before each rate")
     ] = None,
-    shape: Annotated[
-        str, typer.Option(help="steady, ramp, spike, soak or replay", rich_help_panel=_LOAD)
-    ] = "steady",
-    factor: Annotated[
-        float, typer.Option(help="Rate of a spike, as a multiple of --rate", rich_help_panel=_LOAD)
-    ] = 5.0,
-    replay: Annotated[
-        Path | None, typer.Option(help="Parquet file to send; sets --shape replay", rich_help_panel=_LOAD)
-    ] = None,
-    speed: Annotated[
-        float, typer.Option(help="Speed of a replay; 2 is twice as fast as recorded", rich_help_panel=_LOAD)
-    ] = 1.0,
-    workers: Annotated[int, typer.Option(min=1, max=256, help="Locust workers", rich_help_panel=_LOAD)] = 1,
-    cards: Annotated[int, typer.Option(min=100, help="Simulated cards", rich_help_panel=_LOAD)] = 50_000,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the simulated world", rich_help_panel=_LOAD)] = 1,
-    sidecar_users: Annotated[
-        int, typer.Option(min=0, help="Readers of the sidecar's API", rich_help_panel=_LOAD)
-    ] = 2,
+    shape: Annotated[str, _load(help="steady, ramp, spike, soak or replay")] = "steady",
+    factor: Annotated[float, _load(help="Rate of a spike, as a multiple of --rate")] = 5.0,
+    replay: Annotated[Path | None, _load(help="Parquet file to send; sets --shape replay")] = None,
+    speed: Annotated[float, _load(help="Speed of a replay; 2 is twice as fast as recorded")] = 1.0,
+    workers: Annotated[int, _load(min=1, max=256, help="Locust workers")] = 1,
+    cards: Annotated[int, _load(min=100, help="Simulated cards")] = 50_000,
+    seed: Annotated[int, _load(min=0, help="Seed of the simulated world")] = 1,
+    sidecar_users: Annotated[int, _load(min=0, help="Readers of the sidecar's API")] = 2,
     find_peak: Annotated[
-        bool,
-        typer.Option(
-            "--find-peak",
-            help="Find the highest rate with a p99 within --p99 and a stable lag, by bisection",
-            rich_help_panel=_PEAK,
-        ),
+        bool, _peak("--find-peak", help="Find the highest rate with a p99 within --p99 and a stable lag")
     ] = False,
-    most: Annotated[float, typer.Option(help="Highest rate to try", rich_help_panel=_PEAK)] = 100_000.0,
-    precision: Annotated[
-        float, typer.Option(help="Precision, as a share of the peak", rich_help_panel=_PEAK)
-    ] = 0.05,
-    probes: Annotated[
-        int, typer.Option(min=1, help="Maximum number of rates to try", rich_help_panel=_PEAK)
-    ] = 12,
+    most: Annotated[float, _peak(help="Highest rate to try")] = 100_000.0,
+    precision: Annotated[float, _peak(help="Precision, as a share of the peak")] = 0.05,
+    probes: Annotated[int, _peak(min=1, help="Maximum number of rates to try")] = 12,
     p99: Annotated[
         str | None,
-        typer.Option(
-            "--p99",
-            help="Bound of the latency's p99; default: none, with --find-peak 100ms",
-            rich_help_panel=_BOUNDS,
-        ),
+        _bound("--p99", help="Bound of the latency's p99; default: none, with --find-peak 100ms"),
     ] = None,
-    max_slip: Annotated[
-        str, typer.Option("--max-slip", help="p99 of the sender's delays", rich_help_panel=_BOUNDS)
-    ] = "5ms",
-    max_backlog: Annotated[
-        str,
-        typer.Option(
-            "--max-backlog", help="Lag after sending, in seconds of the offered rate", rich_help_panel=_BOUNDS
-        ),
-    ] = "2s",
-    drain: Annotated[
-        str, typer.Option(help="Time limit for the lag to reach 0 after sending", rich_help_panel=_BOUNDS)
-    ] = "60s",
-    with_audit: Annotated[
-        bool,
-        typer.Option("--audit/--no-audit", help="Recompute every alert at the end", rich_help_panel=_BOUNDS),
-    ] = True,
+    max_slip: Annotated[str, _bound(help="p99 of the sender's delays")] = "5ms",
+    max_backlog: Annotated[str, _bound(help="Lag after sending, in seconds of the offered rate")] = "2s",
+    drain: Annotated[str, _bound(help="Time limit for the lag to reach 0 after sending")] = "60s",
+    with_audit: Annotated[bool, _bound("--audit/--no-audit", help="Recompute every alert at the end")] = True,
     own: Annotated[
         bool,
-        typer.Option(
-            "--embedded/--cluster",
-            help="Own stack and job, or the running job of the FRAUD_... variables",
-            rich_help_panel=_WHERE,
+        _where(
+            "--embedded/--cluster", help="Own stack and job, or the running job of the FRAUD_... variables"
         ),
     ] = True,
     allow_production: Annotated[
-        bool,
-        typer.Option(
-            "--allow-production", help="Write to topics not named loadtest-...", rich_help_panel=_WHERE
-        ),
+        bool, _where("--allow-production", help="Write to topics not named loadtest-...")
     ] = False,
-    profiles: Annotated[
-        bool,
-        typer.Option(help="Embedded: with profiles, through Postgres and Debezium", rich_help_panel=_WHERE),
-    ] = True,
-    sidecar: Annotated[
-        str, typer.Option(help="URL of the job's sidecar, with --cluster", rich_help_panel=_WHERE)
-    ] = "",
+    profiles: Annotated[bool, _where(help="Embedded: with profiles, through Postgres and Debezium")] = True,
+    sidecar: Annotated[str, _where(help="URL of the job's sidecar, with --cluster")] = "",
     data_dir: Annotated[
         Path,
-        typer.Option(
-            help="Directory of all data; emptied first (with --cluster only the subdirectory of each run)",
-            rich_help_panel=_WHERE,
-        ),
+        _where(help="Directory of all data; emptied first (with --cluster only that of each run)"),
     ] = DATA_DIR,
     web_port: Annotated[
         int | None, typer.Option(help="Show locust's web UI on this port of 127.0.0.1")

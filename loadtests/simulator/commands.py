@@ -1,6 +1,7 @@
 """`fraud simulate`: send simulated or replayed traffic to Kafka, or write simulated traffic to Parquet."""
 
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -17,71 +18,57 @@ from loadtests.simulator.scenarios import FraudMix
 
 app = typer.Typer(add_completion=False)
 _USUAL = Disturbances()
-_FEEDS = "Source and destination"
-_WORLD = "The simulated world"
-_FAULTS = "Shares of disturbed transactions, 0 to 1"
+_feed, _world, _fault = (
+    partial(typer.Option, rich_help_panel=panel)
+    for panel in ("Source and destination", "The simulated world", "Shares of disturbed transactions, 0 to 1")
+)
+_START = datetime(2026, 1, 1)  # fixed, so that the same command gives the same file
 _LIVE_DELAY, _REPLAY_DELAY = "2m", "7d"
 
 
 @app.command()
 def simulate(
-    seed: Annotated[int, typer.Option(help="Same seed, same traffic.", rich_help_panel=_WORLD)] = 0,
-    rate: Annotated[float, typer.Option(help="Transactions per second.", rich_help_panel=_WORLD)] = 500.0,
-    cards: Annotated[int, typer.Option(help="Number of cards.", rich_help_panel=_WORLD)] = 50_000,
-    merchants: Annotated[int, typer.Option(help="Number of merchants.", rich_help_panel=_WORLD)] = 5_000,
-    fraud_share: Annotated[float, typer.Option(help="Share of fraud.", rich_help_panel=_WORLD)] = 0.01,
-    start: Annotated[
-        datetime, typer.Option(help="Time of the first transaction in a file, UTC.", rich_help_panel=_WORLD)
-    ] = datetime(2026, 1, 1),  # fixed, so that the same command gives the same file
+    seed: Annotated[int, _world(help="Same seed, same traffic.")] = 0,
+    rate: Annotated[float, _world(help="Transactions per second.")] = 500.0,
+    cards: Annotated[int, _world(help="Number of cards.")] = 50_000,
+    merchants: Annotated[int, _world(help="Number of merchants.")] = 5_000,
+    fraud_share: Annotated[float, _world(help="Share of fraud.")] = 0.01,
+    start: Annotated[datetime, _world(help="Time of the first transaction in a file, UTC.")] = _START,
     length: Annotated[str | None, typer.Option("--for", help="Stop after this time: 60s, 5m, 2h.")] = None,
     events: Annotated[int | None, typer.Option(min=1, help="Stop after this many transactions.")] = None,
     speed: Annotated[
         str, typer.Option(help="Multiple of real time, or max; without --replay only 1 or max.")
     ] = "1",
-    output: Annotated[Path | None, typer.Option(help="Write a Parquet file.", rich_help_panel=_FEEDS)] = None,
+    output: Annotated[Path | None, _feed(help="Write a Parquet file.")] = None,
     replay: Annotated[
         Path | None,
-        typer.Option(
-            help="Stream this Parquet file (columns: transaction contract or Fraud Detection Handbook).",
-            rich_help_panel=_FEEDS,
-        ),
+        _feed(help="Stream this Parquet file (columns: transaction contract or Fraud Detection Handbook)."),
     ] = None,
     bootstrap_servers: Annotated[
         str | None,
-        typer.Option(envvar="FRAUD_BOOTSTRAP_SERVERS", help="Send to these brokers.", rich_help_panel=_FEEDS),
+        _feed(envvar="FRAUD_BOOTSTRAP_SERVERS", help="Send to these brokers."),
     ] = None,
     postgres_dsn: Annotated[
         str | None,
-        typer.Option(
+        _feed(
             envvar="FRAUD_POSTGRES_DSN",
             help="Load and change profiles in this Postgres.",
             callback=from_environment("FRAUD_POSTGRES_DSN", in_address),
-            rich_help_panel=_FEEDS,
         ),
     ] = None,
     profile_changes: Annotated[
         float,
-        typer.Option(min=0, help="Profile changes per second; none at --speed max.", rich_help_panel=_FEEDS),
+        _feed(min=0, help="Profile changes per second; none at --speed max."),
     ] = 2.0,
     chargeback_delay: Annotated[
         str | None,
-        typer.Option(help="Time from payment to label; default 2m, in a replay 7d.", rich_help_panel=_FEEDS),
+        _feed(help="Time from payment to label; default 2m, in a replay 7d."),
     ] = None,
-    late: Annotated[
-        float, typer.Option(help="Minutes to weeks late.", rich_help_panel=_FAULTS)
-    ] = _USUAL.late,
-    out_of_order: Annotated[
-        float, typer.Option(help="Up to 30 s late.", rich_help_panel=_FAULTS)
-    ] = _USUAL.out_of_order,
-    future: Annotated[
-        float, typer.Option(help="Event time minutes to hours ahead.", rich_help_panel=_FAULTS)
-    ] = _USUAL.future,
-    malformed: Annotated[
-        float, typer.Option(help="Malformed in one of 13 ways.", rich_help_panel=_FAULTS)
-    ] = _USUAL.malformed,
-    duplicated: Annotated[
-        float, typer.Option(help="Sent twice.", rich_help_panel=_FAULTS)
-    ] = _USUAL.duplicated,
+    late: Annotated[float, _fault(help="Minutes to weeks late.")] = _USUAL.late,
+    out_of_order: Annotated[float, _fault(help="Up to 30 s late.")] = _USUAL.out_of_order,
+    future: Annotated[float, _fault(help="Event time minutes to hours ahead.")] = _USUAL.future,
+    malformed: Annotated[float, _fault(help="Malformed in one of 13 ways.")] = _USUAL.malformed,
+    duplicated: Annotated[float, _fault(help="Sent twice.")] = _USUAL.duplicated,
 ) -> None:
     """Send labelled card traffic to Kafka, simulated or replayed, or write simulated traffic to Parquet.
 
