@@ -23,6 +23,7 @@ from loadtests.audit import endless, one_alert
 from loadtests.audit import verify as audit
 from loadtests.audit.judging import from_registry, in_processes, partition_ends
 from loadtests.audit.topic_log import TopicLog
+from loadtests.rig import report as reporting
 from models import loading
 from streaming_job import environment
 from streaming_job.settings import JobSettings
@@ -89,8 +90,7 @@ def verify(
 def _audit_all(settings: JobSettings, report: Path | None) -> None:
     verdict = run(settings)
     result = verdict.report()
-    if report is not None:
-        report.write_text(json.dumps(result, indent=2) + "\n")
+    reporting.write(report, result)
     typer.echo(json.dumps({name: result[name] for name in list(result)[:7]}))
     for line in (*verdict.findings.examples, *verdict.problems):
         typer.echo(line, err=True)
@@ -106,10 +106,9 @@ def _audit_alert(settings: JobSettings, alert_id: str, report: Path | None) -> N
         lambda ref: loading.load(ref, settings.mlflow_tracking_uri, directory),
         alert_id,
     )
-    text = json.dumps(rebuilt.report(), indent=2)
-    if report is not None:
-        report.write_text(text + "\n")
-    typer.echo(text)
+    result = rebuilt.report()
+    reporting.write(report, result)
+    typer.echo(json.dumps(result, indent=2))
     if not rebuilt.is_clean:
         sys.exit(1)
 
