@@ -123,7 +123,7 @@ class Lane:
         """Return the lane's state and totals, and measurements since the last report, in msgpack's types."""
         self.check()
         self.take_alerts()
-        self._take_slips()
+        self._sending.slips.record_into(self._since_report.slip)
         measured, self._since_report = self._since_report, SinceReport()
         sending = self._sending
         return {
@@ -144,14 +144,6 @@ class Lane:
             "arrival": measured.arrival.encode(),
             "slip": measured.slip.encode(),
         }
-
-    def _take_slips(self) -> None:
-        slips = []
-        while self._sending.slips:
-            slips.append(self._sending.slips.popleft())
-        if slips:
-            # ten microseconds are precise enough, and few distinct values are fast to record
-            histograms.record(self._since_report.slip, np.concatenate(slips) // 10 * 10)
 
     def stop(self) -> None:
         """Stop the threads and the tape; returns at once."""

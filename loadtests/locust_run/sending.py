@@ -1,7 +1,6 @@
 """The sending of one worker's transactions, by the common sender in an operating system thread."""
 
 import time
-from collections import deque
 from typing import Any
 
 import numpy as np
@@ -9,6 +8,7 @@ import numpy.typing as npt
 
 from loadtests.locust_run.errors import LoadTestError
 from loadtests.locust_run.tape import Tape
+from loadtests.rig.histograms import Slips
 from loadtests.rig.native import NativeThread, sleep
 from loadtests.rig.pace import Pace, SteadyClock
 from loadtests.rig.send import Sender
@@ -64,8 +64,7 @@ class Sending:
         """Time at which `acknowledged_at_end` was read, seconds from the start."""
         self.unsent = 0
         """Records not sent, not delivered or not acknowledged at the end."""
-        self.slips: deque[npt.NDArray[np.int64]] = deque()
-        """Microseconds from intended to actual sending, one array per chunk; the reader removes them."""
+        self.slips = Slips()
 
     @property
     def sent(self) -> int:
@@ -121,4 +120,4 @@ class Sending:
 
     def _count(self, at_ms: npt.NDArray[Any], slips_us: npt.NDArray[np.int64]) -> None:
         self.sent_measured += int(np.count_nonzero(at_ms >= self._measured_from_ms))
-        self.slips.append(slips_us)
+        self.slips.add(at_ms, slips_us)

@@ -1,7 +1,8 @@
 """Histograms of microseconds (HdrHistogram, three digits): bulk recording, merging, and a log file."""
 
 import time
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,23 @@ def record(histogram: HdrHistogram, microseconds: npt.NDArray[np.int64]) -> None
         histogram.record_value(value, count)
 
 
+class Slips:
+    """Slips of a sender, whose thread only collects them; another thread, or it later, records them."""
+
+    def __init__(self) -> None:
+        self._arrays: deque[npt.NDArray[np.int64]] = deque()
+
+    def add(self, at_ms: npt.NDArray[Any], slips_us: npt.NDArray[np.int64]) -> None:
+        """Collect the slips of records that were just sent."""
+        self._arrays.append(slips_us)
+
+    def record_into(self, histogram: HdrHistogram) -> None:
+        """Record what was collected since the last call."""
+        if arrays := [self._arrays.popleft() for _ in range(len(self._arrays))]:
+            # ten microseconds are precise enough, and few distinct values are fast to record
+            record(histogram, np.concatenate(arrays) // 10 * 10)
+
+
 def merged(encoded: Iterable[bytes | str]) -> HdrHistogram:
     """Decode and add up histograms encoded by `HdrHistogram.encode`."""
     total = empty()
@@ -43,11 +61,11 @@ def merged(encoded: Iterable[bytes | str]) -> HdrHistogram:
     return total
 
 
-def percentiles_ms(histogram: HdrHistogram) -> dict[str, float]:
+def percentiles_ms(histogram: HdrHistogram, which: Sequence[float] = PERCENTILES) -> dict[str, float]:
     """Return p50, p90, ..., p100 in ms; empty if nothing was recorded."""
     if not histogram.get_total_count():
         return {}
-    return {f"p{at:g}": histogram.get_value_at_percentile(at) / _MICROSECONDS for at in PERCENTILES}
+    return {f"p{at:g}": histogram.get_value_at_percentile(at) / _MICROSECONDS for at in which}
 
 
 def percentile_ms(histogram: HdrHistogram, at: float) -> float | None:

@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from feature_store.errors import FraudError
+from loadtests.rig import histograms
+from loadtests.rig.histograms import Slips
 from loadtests.rig.pace import Pace
 from loadtests.rig.send import Sender
 from loadtests.simulator import destination, parquet
@@ -184,7 +186,7 @@ def _send(
     changing: ProfileFeed | None,
 ) -> None:
     """Send until the records end, its time is over, or SIGINT or SIGTERM arrives, with a progress line."""
-    started = time.monotonic()
+    started, slips, slip = time.monotonic(), Slips(), histograms.empty()
     handlers = {
         number: signal.signal(number, lambda *_: sender.stop()) for number in (signal.SIGINT, signal.SIGTERM)
     }
@@ -195,6 +197,7 @@ def _send(
             task = bar.add_task("sending", total=limits.events)
 
             def show() -> None:
+                slips.record_into(slip)
                 behind = f", {sender.slip_ms / 1_000:.1f} s behind" if sender.slip_ms > 1_000 else ""
                 sent = sender.sent[settings.topics.transactions]
                 bar.update(task, completed=sent, description=f"sending{behind}")
@@ -202,7 +205,7 @@ def _send(
                     changing.check()
 
             until_ms = sender.clock.now_ms() + 1_000 * (limits.seconds or float("inf"))
-            sent = sender.send(records, pace, until_ms=until_ms, meanwhile=show)
+            sent = sender.send(records, pace, until_ms=until_ms, meanwhile=show, on_sent=slips.add)
         if changing is not None:
             changing.stop()
     finally:
@@ -210,7 +213,13 @@ def _send(
             signal.signal(number, handler)
     elapsed = time.monotonic() - started
     parts = ", ".join(f"{topic} {count:,}" for topic, count in sorted(sent.items()))
-    _out.print(f"sent {sent.total():,} records in {elapsed:.1f} s ({sent.total() / elapsed:,.0f}/s): {parts}")
+    slips.record_into(slip)
+    late = "".join(
+        f"; {name} {ms:,.1f} ms late" for name, ms in histograms.percentiles_ms(slip, (50.0, 99.0)).items()
+    )
+    _out.print(
+        f"sent {sent.total():,} records in {elapsed:.1f} s ({sent.total() / elapsed:,.0f}/s): {parts}{late}"
+    )
     if changing is not None:
         _out.print(f"profile changes {changing.applied:,}")
 

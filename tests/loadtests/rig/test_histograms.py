@@ -50,6 +50,19 @@ def test_an_empty_histogram_has_no_percentiles() -> None:
     assert histograms.curve(histograms.empty()) == []
 
 
+def test_slips_are_recorded_once_to_ten_microseconds() -> None:
+    slips, histogram = histograms.Slips(), histograms.empty()
+    for values in ([1_004, 2_000], [3_009]):
+        slips.add(np.zeros(len(values)), np.array(values))
+    for _ in range(2):
+        slips.record_into(histogram)
+    assert histogram.get_total_count() == 3
+    assert histograms.percentiles_ms(histogram, (1.0, 100.0)) == {
+        "p1": 1.0,
+        "p100": pytest.approx(3.0, rel=1e-3),
+    }
+
+
 def test_the_log_keeps_every_interval(tmp_path: Path) -> None:
     path = tmp_path / "latency.hlog"
     log = histograms.HistogramLog(path)
