@@ -20,6 +20,7 @@ from thoroughness import only_thorough
 
 from deploy.demo import state
 from deploy.grafana import pictures
+from deploy.local.child import Child
 from loadtests.simulator import parquet
 from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
@@ -29,28 +30,21 @@ ROOT = Path(__file__).resolve().parents[2]
 DEADLINE_S = 420.0
 
 
-class Demo:
+class Demo(Child):
     """A demo in its own process, its output in a file."""
 
     def __init__(self, data_dir: Path, *arguments: str) -> None:
         self.data_dir = data_dir
-        self._log = data_dir.with_suffix(".log")
         command = [sys.executable, "-m", "deploy.cli", "demo", "--data-dir", str(data_dir), *arguments]
-        with self._log.open("wb") as log:
-            self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True)
-
-    @property
-    def output(self) -> str:
-        return self._log.read_text()
+        log = data_dir.with_suffix(".log")
+        log.unlink(missing_ok=True)  # that of an earlier run on this directory
+        super().__init__("the demo", command, log, cwd=ROOT)
 
     @property
     def decided(self) -> int:
         """The last printed count of decided transactions."""
-        counts = re.findall(r"decided ([\d,]+) ", self.output)
+        counts = re.findall(r"decided ([\d,]+) ", self.log)
         return int(counts[-1].replace(",", "")) if counts else 0
-
-    def end(self) -> int:
-        return self.process.wait(DEADLINE_S)
 
     def listens_on(self) -> list[tuple[str, str]]:
         """(address, program) of each TCP port that the demo's processes and servers have open."""
@@ -83,10 +77,9 @@ def demo(tmp_path: Path) -> Iterator[Callable[..., Demo]]:
 
     yield start
     for running in started:
-        if running.process.poll() is None:
-            running.process.send_signal(signal.SIGTERM)
-            running.process.send_signal(signal.SIGTERM)
-            running.process.wait(60)
+        if running.runs:
+            running.ask_to_end()
+            running.terminate(60)
     subprocess.run(
         [sys.executable, "-m", "deploy.cli", "stack", "down", "--data-dir", str(tmp_path / "demo")],
         cwd=ROOT,
@@ -106,12 +99,12 @@ SMALL = ("--cards", "2000", "--rate", "300")
 def test_transactions_become_verified_alerts(demo, tmp_path, wait_for):
     report = tmp_path / "out.json"
     run = demo(*SMALL, "--report", str(report), "--for", "8s")
-    wait_for(lambda: run.decided > 500 or run.process.poll() is not None, deadline_s=DEADLINE_S)
-    assert run.process.poll() is None, run.output
+    wait_for(lambda: run.decided > 500 or not run.runs, deadline_s=DEADLINE_S)
+    assert run.runs, run.log
     ports = run.listens_on()
     assert len(ports) >= 5, ports  # the broker and its controller, Postgres, Connect, Spark, the sidecar
     assert {address.removeprefix("::ffff:") for address, _ in ports} <= {"127.0.0.1", "::1"}, ports
-    assert run.end() == 0, run.output
+    assert run.exit_code(DEADLINE_S) == 0, run.log
     assert_complete(json.loads(report.read_text()))
 
 
@@ -129,17 +122,17 @@ def test_a_dead_job_ends_the_demo_and_the_next_demo_continues(demo, tmp_path, wa
     report = tmp_path / "out.json"
     small = (*SMALL, "--report", str(report))
     first = demo(*small)
-    wait_for(lambda: first.decided > 500 or first.process.poll() is not None, deadline_s=DEADLINE_S)
-    assert first.process.poll() is None, first.output
+    wait_for(lambda: first.decided > 500 or not first.runs, deadline_s=DEADLINE_S)
+    assert first.runs, first.log
     decided = first.decided
     first.kill_job()
-    assert first.end() == 1
-    assert "the job ended unexpectedly" in first.output
-    assert "job.log ends with" in first.output
+    assert first.exit_code(DEADLINE_S) == 1
+    assert "the job ended unexpectedly" in first.log
+    assert "job.log ends with" in first.log
 
     second = demo(*small, "--for", "15s")
-    assert second.end() == 0, second.output
-    assert "continuing it" in second.output
+    assert second.exit_code(DEADLINE_S) == 0, second.log
+    assert "continuing it" in second.log
     result = json.loads(report.read_text())
     assert_complete(result)
     assert result["restarts"] == 1
@@ -156,7 +149,7 @@ def test_a_demo_over_a_file_is_verified(demo, tmp_path):
     parquet.write(stream.blocks(events=60_000), path)
     report = tmp_path / "out.json"
     run = demo("--replay", str(path), "--for", "120s", "--report", str(report))
-    assert run.end() == 0, run.output
+    assert run.exit_code(DEADLINE_S) == 0, run.log
     result = json.loads(report.read_text())
     assert_right(result)
     # records that break the contract have no columns and are not in the file
@@ -170,7 +163,7 @@ def assert_labels_show_compromised_merchants(run: Demo, found: dict[str, Any]) -
     counts = found["merchants"]["all"]
     assert counts["alerted_before"] < 0.1 * counts["before"]
     assert counts["alerted_after"] > 0.8 * counts["after"] > 400
-    assert f"first label of a fraud at {found['merchants']['followed']['merchant_id']}" in run.output
+    assert f"first label of a fraud at {found['merchants']['followed']['merchant_id']}" in run.log
 
 
 MOST_CARD_HOURS = 200
@@ -183,18 +176,16 @@ def test_tour_of_rollouts_with_every_dashboard_full(demo, tmp_path, wait_for):
     """A better model is promoted, a bad one is stopped by its guard; meanwhile every panel has data."""
     report = tmp_path / "out.json"
     run = demo("--rollouts", "--with-prometheus", "--for", "600s", "--report", str(report))
-    wait_for(
-        lambda: "is rolled back after" in run.output or run.process.poll() is not None, deadline_s=DEADLINE_S
-    )
-    assert run.process.poll() is None, run.output
-    links = dict(re.findall(r"^ {4}(\w+) +(http://\S+)$", run.output, re.MULTILINE))
+    wait_for(lambda: "is rolled back after" in run.log or not run.runs, deadline_s=DEADLINE_S)
+    assert run.runs, run.log
+    links = dict(re.findall(r"^ {4}(\w+) +(http://\S+)$", run.log, re.MULTILINE))
     label_some(links["sidecar"])
     home = Path(os.environ.get("DASHBOARD_PICTURES", tmp_path))
     wait_for(
         lambda: pictures.draw_all(links["Prometheus"], home) == [], deadline_s=120, what="data for each panel"
     )
-    run.process.send_signal(signal.SIGINT)
-    assert run.end() == 0, run.output
+    os.kill(run.pid, signal.SIGINT)
+    assert run.exit_code(DEADLINE_S) == 0, run.log
     result = json.loads(report.read_text())
     assert_right(result)
     assert result["shadow_alerts"] > 0
@@ -231,7 +222,7 @@ def test_labels_show_a_compromised_merchant(demo, tmp_path):
     """Of the frauds at a merchant, few are alerted before the merchant's first label, and most after it."""
     report = tmp_path / "out.json"
     run = demo("--merchant-labels", "--report", str(report))
-    assert run.end() == 0, run.output
+    assert run.exit_code(DEADLINE_S) == 0, run.log
     assert_labels_show_compromised_merchants(run, json.loads(report.read_text()))
 
 
@@ -239,20 +230,20 @@ def test_labels_show_a_compromised_merchant(demo, tmp_path):
 def test_demo_of_compromised_merchants_continues_after_its_job_died(demo, tmp_path, wait_for):
     report = tmp_path / "out.json"
     first = demo("--merchant-labels", "--with-mlflow-ui")
-    wait_for(lambda: first.decided > 20_000 or first.process.poll() is not None, deadline_s=DEADLINE_S)
-    assert first.process.poll() is None, first.output
-    page = re.search(r"MLflow +(http://\S+)", first.output)
-    assert page is not None, first.output
+    wait_for(lambda: first.decided > 20_000 or not first.runs, deadline_s=DEADLINE_S)
+    assert first.runs, first.log
+    page = re.search(r"MLflow +(http://\S+)", first.log)
+    assert page is not None, first.log
     with urlopen(
         f"{page[1]}api/2.0/mlflow/model-versions/get?name=card-fraud&version=1", timeout=30
     ) as answer:
         version = json.loads(answer.read())["model_version"]
     assert "## Intended use" in version["description"]
     first.kill_job()
-    assert first.end() == 1
+    assert first.exit_code(DEADLINE_S) == 1
     second = demo("--merchant-labels", "--report", str(report))
-    assert second.end() == 0, second.output
-    assert "continuing it" in second.output
+    assert second.exit_code(DEADLINE_S) == 0, second.log
+    assert "continuing it" in second.log
     result = json.loads(report.read_text())
     assert result["restarts"] == 1
     assert_labels_show_compromised_merchants(second, result)

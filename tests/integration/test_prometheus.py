@@ -1,7 +1,6 @@
 """A real Prometheus with the shipped configuration: panels have data, no rule fails, no metric is missing."""
 
 import json
-import subprocess
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -15,6 +14,7 @@ from harness.tools import needs
 
 from deploy.grafana import HOME
 from deploy.grafana.queries import filled
+from deploy.local.child import Child
 from deploy.local.ports import free_port
 from deploy.prometheus import server
 from deploy.prometheus.absence import used
@@ -47,13 +47,9 @@ def ask(tmp_path_factory) -> Iterator[Ask]:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/{path}?{query}", timeout=10) as answer:
             return json.load(answer)["data"]
 
-    with served(page), (home / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
-        try:
-            yield asked
-        finally:
-            process.terminate()
-            process.wait(20)
+    with served(page), Child("Prometheus", command, home / "log") as prometheus:
+        yield asked
+        prometheus.terminate(20)
 
 
 @pytest.fixture(scope="module")
