@@ -37,7 +37,8 @@ PAST_S = 3_600.0
 FEWEST_CARDS = 200
 """Minimal number of cards in the training history."""
 BURST = 2_000
-"""Transactions of a burst that lets a job compile its kernels."""
+"""Transactions that a job decides before it is measured: it loads the model, and all code that they use."""
+WARM_POLL_S = 1.0
 ACTOR = "fraud bench"
 FEED_TIMEOUT_S = 60.0
 """Time limit for the simulator's first transactions and for its end, seconds."""
@@ -108,21 +109,23 @@ class Rig:
         self._job = self.installed.start()
 
     def start_warm_job(self, say: Say) -> None:
-        """Start the job, and let it decide two bursts of transactions, so that its kernels are compiled.
+        """Start the job, let it decide some transactions, and wait until its epochs have their full length.
 
-        Where no job of this release has run yet, each group compiles about 30 of them for the first
-        transactions, which takes both cores for half a minute: as long as a load test's warm-up. The second
-        burst is decided only after the first one's delta has been written, which compiles the rest.
+        Its first epochs are short (`JobSettings.warm_up_epochs`), with a pause after each of up to half a
+        second. They take a minute or more, longest where no job has run before.
 
         Raises:
-            FaultError: it ended, or makes no progress.
+            FraudError: it ended, or makes no progress.
         """
         self.start_job()
         self.catch_up(say)
-        for _ in range(2):
-            say(f"deciding {BURST:,} transactions, so that nothing is compiled later")
-            self.installed.send(BURST, **UNDISTURBED)
-            self.catch_up(say)
+        self.installed.send(BURST, **UNDISTURBED)
+        wanted, patience = self.installed.settings.warm_up_epochs, Patience(PATIENCE_S, WARM_POLL_S)
+        while (ended := self.job.epochs()) < wanted:
+            say(f"{ended} of the job's {wanted} short first epochs have ended")
+            self.check()
+            patience.wait(lambda: BenchError(f"no epoch ends; see {self.job.log_file}"), ended)
+        self.catch_up(say)
 
     def stop_job(self) -> None:
         """Stop the job gracefully."""
