@@ -21,7 +21,8 @@ CLEAN = Audit(60_000, 600, 0, 0, 0)
 
 
 def test_transactions_before_the_load_test_are_audited_but_not_counted() -> None:
-    verdict = AuditResult(Findings(), Counter({Kind.PASSED: 63_360, Kind.ALERT: 640}))
+    kinds = Counter({Kind.PASSED: 63_360, Kind.ALERT: 640})
+    verdict = AuditResult(Findings(), kinds, records=Counter(fraud_alerts=640))
     assert Audit.of(verdict, 4_000, 40) == CLEAN
 
 
