@@ -13,6 +13,7 @@ from models.rollouts.events import Type
 from service.progress_reader import ProgressReader
 from service.rollouts import examples
 from service.rollouts.desk import Desk
+from service.rollouts.guard_watch import GuardWatch
 from service.rollouts.history import History
 from service.rollouts.parts import RolloutParts
 from service.rollouts.reader import RolloutReader
@@ -228,7 +229,9 @@ def test_the_verdict_follows_from_the_progress_and_is_repeatable(api: Api) -> No
     api.event("shadow_started", 1)
     result = api.client.get("/v1/rollouts/r2/verdict").json()
     assert (result["verdict"], result["commits"], result["since"]) == ("insufficient", {"0": 7}, None)
-    api.parts.guards._history, api.parts.guards._groups = api.log.history, lambda: api.progress.given
+    api.parts.guards = GuardWatch(
+        api.log.history, lambda: api.progress.given, api.parts.desk, labels=api.parts.label_counts
+    )
     api.parts.guards.look()
     assert api.client.get("/v1/rollouts/r2/verdict").json() == result | {"since": START}
     verdicts = {(rollout, challenger, verdict) for rollout, challenger, _, verdict in api.parts.findings()}

@@ -24,6 +24,7 @@ from models.rollouts.events import Type
 from service import app as application
 from service.labels.routes import LABEL_EXAMPLE
 from service.problem_codes import TABLE
+from service.progress_reader import ProgressReader
 from service.rollouts import decisions
 from service.rollouts.bodies import EVENT_EXAMPLE, PROPOSAL_EXAMPLE, ProposalBody
 from service.rollouts.desk import Desk
@@ -141,7 +142,6 @@ class KnownParts(RolloutParts):
         self.desk.propose(ProposalBody(**PROPOSAL_EXAMPLE, rollout_id="r2").proposal("p"), ADA)
         self.desk.take(Step("r2", Type.SHADOW_STARTED, "because", "s"), ADA)
         KnownParts.begun = tuple(self.log.records)
-        self.reader._behind, self.progress._groups = set(), {0: progress()}
 
 
 @pytest.fixture(scope="module")
@@ -153,6 +153,8 @@ def working(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClie
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(application, "RolloutParts", KnownParts)
         patch.setattr(RolloutReader, "history", property(lambda _: KnownParts.log.history()))
+        patch.setattr(RolloutReader, "waiting_for", None)
+        patch.setattr(ProgressReader, "groups", {0: progress()})
         patch.setattr(application.Ledger, "_open", Mock())
         patch.setattr(decisions.topic_reader, "partitions", lambda *_: [0])
         patch.setattr(decisions._Search, "records", lambda _, topic, __: found.get(topic, []))

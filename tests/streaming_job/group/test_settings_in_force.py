@@ -36,12 +36,12 @@ def test_each_setting_either_decides_or_does_not() -> None:
     assert sorted(kinds) == sorted(JobSettings.model_fields)
 
 
-def job(limit: int) -> MemoryJob:
+def job(limit: int, fate: Fate | None = None) -> MemoryJob:
     """A job whose transactions are all two hours late, after at most `limit` transactions were written."""
     world = World()
     for number in range(TRANSACTIONS):
         world.tx(number * SECOND - 2 * HOUR, arrival=number * SECOND)
-    return MemoryJob(0, world.rules(), as_written(world)[: len(world.rollouts) + limit], Fate(1))
+    return MemoryJob(0, world.rules(), as_written(world)[: len(world.rollouts) + limit], fate or Fate(1))
 
 
 def stricter(rules: Rules) -> Rules:
@@ -159,17 +159,18 @@ def test_a_checkpoint_that_is_gone_begins_again_only_with_the_same_settings() ->
 
 @pytest.mark.parametrize("calls", range(0, 40, 3))
 def test_a_kill_during_the_change_leaves_one_of_the_two(calls: int) -> None:
-    memory, rules = job(TRANSACTIONS), World().rules()
+    fate = Fate(1)
+    memory, rules = job(TRANSACTIONS, fate), World().rules()
     memory.epoch(1)
     memory.epoch(2)
     memory.restart(stricter(rules))
-    memory._fate.left = calls
+    fate.left = calls
     try:
         for _ in range(3):
             memory.epoch(3)
     except KilledError:
         pass
-    memory._fate.left = None
+    fate.left = None
     memory.restart(stricter(rules))
     while not memory.is_done:
         memory.epoch(20)
