@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from harness.newcomer import ROOT, Change, passed
+from harness.newcomer import A_FEATURE, ROOT, Change, passed
 from thoroughness import only_thorough
 
 pytestmark = [pytest.mark.unit, pytest.mark.without_stack, pytest.mark.timeout(900)]
@@ -209,10 +209,81 @@ def decode(records, key_groups, group):
         "test_every_topic_is_retained_on_purpose_and_described[watched_cards]",
     ),
 )  # fmt: skip
-RECIPES = {"an output topic": OUTPUT, "an input topic": INPUT}
+RULE = Recipe(
+    4,
+    Change(
+        [
+            ("models/policy.py", "        MissingProfile(),\n", """        MissingProfile(),
+        LargeAmount(),
+"""),
+            ("models/policy.py", "from models.rules.missing_profile", """\
+from models.rules.large_amount import LargeAmount
+from models.rules.missing_profile"""),
+            ("models/policy.py", "    blocked: Annotated[", """\
+    max_amount: Annotated[int | None, Limit()] = None
+    blocked: Annotated["""),
+            ("streaming_job/contracts/policy.json", """        "missing_profile",
+        "escalated"
+""", """        "missing_profile",
+        "large_amount",
+        "escalated"
+"""),
+            ("streaming_job/contracts/policy.json", """        "max_count_1h": {
+""", """        "max_amount": {
+          "type": ["integer", "null"],
+          "minimum": 1
+        },
+        "max_count_1h": {
+"""),
+            ("loadtests/oracle/policies.py", '"max_count_1h", "escalate_after")',
+             '"max_count_1h", "max_amount", "escalate_after")'),
+            ("loadtests/oracle/policies.py", "        or policy.cooldown_s >",
+             "        or is_laxer(policy.max_amount, than.max_amount)\n        or policy.cooldown_s >"),
+        ],
+        {
+            "models/rules/large_amount.py": """from models.rules.rule import Rule
+from models.sentences.quantities import money
 
 
-@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
+class LargeAmount(Rule):
+    name = "large_amount"
+
+    def fires(self, policy, known):
+        return policy.max_amount is not None and known.features["amount"] > policy.max_amount
+
+    def rows(self, policy, scores, known):
+        return None if policy.max_amount is None else known.feature("amount") > policy.max_amount
+
+    def sentence(self, alert):
+        return f"{money(alert['amount'], alert['currency'])}, more than the policy allows"
+"""
+        },
+    ),
+    ("tests/streaming_job/decide/test_policy_rules.py",),
+    (
+        "test_the_two_forms_of_the_rules_agree",
+        "test_job_and_oracle_read_policies_alike_and_agree_on_which_is_weaker",
+        "test_both_readers_refuse_a_value_that_makes_no_sense[max_amount]",
+        "test_a_rule_has_a_sentence[large_amount]",
+    ),
+)  # fmt: skip
+FEATURE = Recipe(
+    4,
+    A_FEATURE,
+    ("tests/models/test_sentences.py", "tests/streaming_job/group/test_trials_and_oracle.py"),
+    ("test_job_and_oracle_agree_on_rollouts",),
+)
+RECIPES = {"an output topic": OUTPUT, "an input topic": INPUT, "a rule": RULE, "a feature": FEATURE}
+
+
+def compiles(recipe: Recipe) -> list[pytest.MarkDecorator]:
+    """The marks of a recipe: those that change kernels have to compile them."""
+    return [only_thorough] if recipe is FEATURE else []
+
+
+@pytest.mark.parametrize(
+    "recipe", [pytest.param(recipe, id=name, marks=compiles(recipe)) for name, recipe in RECIPES.items()]
+)
 def test_an_addition_touches_few_files_and_is_checked(recipe: Recipe, tmp_path: Path) -> None:
     assert len(recipe.change.files) == recipe.files
     recipe.change.apply(tmp_path)

@@ -10,7 +10,8 @@ from loadtests.oracle.rollouts import Plan, Scorer
 from loadtests.oracle.scoring import Score, json_number
 from loadtests.oracle.tables import BEGINNING
 from loadtests.oracle.trials import Run, Vote
-from models.policy import Decision, VelocityCounts, alert_id, decide
+from models.policy import Decision, alert_id, decide
+from models.rules.rule import Known
 
 
 class Pending(NamedTuple):
@@ -68,15 +69,8 @@ class ModelDecision(NamedTuple):
 
 def verdict(item: Pending, scorer: Scorer, score: Score) -> ModelDecision:
     """Apply a scorer's policy, given the card's alerts so far."""
-    names = ("count_1m", "count_5m", "count_1h", "arrivals_1m", "arrivals_5m", "arrivals_1h")
-    decision = decide(
-        scorer.policy,
-        score.value,
-        VelocityCounts(*(int(item.features[name]) for name in names)),
-        item.status,
-        item.profile is not None,
-        item.card.suspicious_count(item.tx.arrival)["day"],
-    )
+    known = Known(score.value, item.features, item.status, item.profile is not None)
+    decision = decide(scorer.policy, known, item.card.suspicious_count(item.tx.arrival)["day"])
     return ModelDecision(scorer, score, decision)
 
 

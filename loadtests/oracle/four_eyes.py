@@ -9,10 +9,6 @@ from dataclasses import dataclass, replace
 from loadtests.oracle.rollout_events import Event
 from models.errors import GuardError
 from models.guards import policy as guards
-from models.policy import Policy
-
-ACTIONS = ["ignore", "review", "decline"]
-"""What a policy does about blocked and closed cards, from the weakest to the strongest."""
 
 
 @dataclass(frozen=True)
@@ -36,25 +32,6 @@ class Demands:
         both, share_bp = proposal.demands
         after = self if both is None else replace(self, four_eyes=both)
         return after if share_bp is None else replace(after, most_share_bp=share_bp)
-
-
-def lets_more_through(policy: Policy, than: Policy) -> bool:
-    """Return whether a policy may decide no alert, or no decline, where another one does."""
-
-    def is_laxer(limit: int | None, before: int | None) -> bool:
-        return before is not None and (limit is None or limit > before)
-
-    return (
-        policy.threshold > than.threshold
-        or is_laxer(policy.max_count_1m, than.max_count_1m)
-        or is_laxer(policy.max_count_5m, than.max_count_5m)
-        or is_laxer(policy.max_count_1h, than.max_count_1h)
-        or is_laxer(policy.escalate_after, than.escalate_after)
-        or policy.cooldown_s > than.cooldown_s
-        or ACTIONS.index(policy.blocked) < ACTIONS.index(than.blocked)
-        or ACTIONS.index(policy.closed) < ACTIONS.index(than.closed)
-        or (policy.missing_profile == "score" and than.missing_profile == "review")
-    )
 
 
 def has_weak_guards(proposal: Event) -> bool:

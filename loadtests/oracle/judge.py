@@ -21,7 +21,7 @@ from loadtests.oracle.scoring import Model, Score, percentile, reasons, scores
 from loadtests.oracle.tables import ProfileLog, dead_letter
 from loadtests.oracle.trials import Trials
 from loadtests.oracle.view import View
-from models.policy import REVIEW
+from models.parameters import REVIEW
 from models.registry import ModelRef
 
 CHUNK = 10_000

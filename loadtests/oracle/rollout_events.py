@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from loadtests.oracle import policies
+from loadtests.oracle.fields import require, text, whole
 from models.errors import ModelError
 from models.policy import Policy
 from models.registry import ModelRef
 
-MOST_WHOLE = 2**53 - 1
 MOST_TIME = 99_999_999_999_999
 MOST_CHALLENGERS = 4
 SCHEMA_VERSION = 2
@@ -22,7 +23,6 @@ TYPES = {
     "proposed", "shadow_started", "canary_set", "paused", "resumed", "breached", "rolled_back", "promoted",
     "withdrawn",
 }  # fmt: skip
-OPTIONAL_COUNTS = ("max_count_1m", "max_count_1h", "escalate_after")
 _DIGEST = re.compile("[0-9a-f]{64}")
 _FEATURE = re.compile("[^:,]+:[0-9]+")
 
@@ -80,7 +80,7 @@ def read(value: bytes) -> Event:
     """
     try:
         row = json.loads(value.decode())
-        _require(isinstance(row, dict))
+        require(isinstance(row, dict))
         event = _event(row)
         # refuse lone surrogates and integers over 64 bits: Python reads them, but no output can contain them
         orjson.dumps(_written(event))
@@ -99,18 +99,18 @@ def _written(event: Event) -> list[Any]:
 
 def _event(row: dict[str, Any]) -> Event:
     version = row["schema_version"]
-    _require(not isinstance(version, bool) and version == SCHEMA_VERSION)
-    _require(isinstance(row["type"], str) and row["type"] in TYPES)
-    kind, seq = row["type"], _whole(row["seq"], 1)
-    _require(_whole(row["expected_seq"], 0) == seq - 1)
+    require(not isinstance(version, bool) and version == SCHEMA_VERSION)
+    require(isinstance(row["type"], str) and row["type"] in TYPES)
+    kind, seq = row["type"], whole(row["seq"], 1)
+    require(whole(row["expected_seq"], 0) == seq - 1)
     approved_by = row["approved_by"]
     attribution = (
-        _text(row["actor"], 1, 200),
-        approved_by if approved_by is None else _text(approved_by, 1, 200),
-        _text(row["reason"], 0, 1000),
+        text(row["actor"], 1, 200),
+        approved_by if approved_by is None else text(approved_by, 1, 200),
+        text(row["reason"], 0, 1000),
     )
-    _whole(row["created_at"], 0, MOST_TIME)
-    event = Event(kind, _text(row["rollout_id"]), seq, _text(row["idempotency_key"]), attribution)
+    whole(row["created_at"], 0, MOST_TIME)
+    event = Event(kind, text(row["rollout_id"]), seq, text(row["idempotency_key"]), attribution)
     # every field present is checked; only those of the event's type count
     fields = _fields(row)
     fields_of_type = {
@@ -126,8 +126,8 @@ def _event(row: dict[str, Any]) -> Event:
             any_champion=fields.get("any_champion", False), demands=fields.get("demands", (None, None))
         )
         names = [candidate.name for candidate in event.candidates]
-        _require(len(set(names)) == len(names))
-        _require(sum(candidate.role == "canary" for candidate in event.candidates) <= 1)
+        require(len(set(names)) == len(names))
+        require(sum(candidate.role == "canary" for candidate in event.candidates) <= 1)
     return event
 
 
@@ -137,85 +137,48 @@ def _fields(row: dict[str, Any]) -> dict[str, Any]:
         fields["champion"] = None if row["champion"] is None else _model(row["champion"]).digest
     if "challengers" in row:
         challengers = row["challengers"]
-        _require(isinstance(challengers, list) and 1 <= len(challengers) <= MOST_CHALLENGERS)
+        require(isinstance(challengers, list) and 1 <= len(challengers) <= MOST_CHALLENGERS)
         fields["candidates"] = tuple(map(_candidate, challengers))
     if "guards" in row:
-        _require(row["guards"] is None or isinstance(row["guards"], dict))
+        require(row["guards"] is None or isinstance(row["guards"], dict))
         fields["guards"] = row["guards"]
     for name in ("line", "challenger", "guard"):
         if name in row:
-            fields[name] = _text(row[name])
+            fields[name] = text(row[name])
     if "share_bp" in row:
-        fields["share_bp"] = _whole(row["share_bp"], 1, 10_000)
+        fields["share_bp"] = whole(row["share_bp"], 1, 10_000)
     if "demands" in row:
         demands = row["demands"]
-        _require(isinstance(demands, dict))
+        require(isinstance(demands, dict))
         both, share = demands.get("four_eyes"), demands.get("operator_max_share_bp")
-        _require(both is None or isinstance(both, bool))
-        fields["demands"] = both, None if share is None else _whole(share, 0, 10_000)
+        require(both is None or isinstance(both, bool))
+        fields["demands"] = both, None if share is None else whole(share, 0, 10_000)
     if "verdict" in row:
-        _require(isinstance(row["verdict"], dict))
+        require(isinstance(row["verdict"], dict))
     if "guard" in row and "verdict" in row:
         fields["evidence"] = (fields["guard"], row["verdict"])
     for name in ("any_champion", "from_the_beginning"):
         if name in row:
-            _require(isinstance(row[name], bool))
+            require(isinstance(row[name], bool))
             fields[name] = row[name]
     return fields
 
 
 def _candidate(row: Any) -> Candidate:
-    _require(isinstance(row, dict) and row["role"] in ("shadow", "canary"))
+    require(isinstance(row, dict) and row["role"] in ("shadow", "canary"))
     return Candidate(
-        _text(row["name"]), row["role"], _whole(row["share_bp"], 0, 10_000), _model(row["model"]),
-        _policy(row["policy"]),
+        text(row["name"]), row["role"], whole(row["share_bp"], 0, 10_000), _model(row["model"]),
+        policies.read(row["policy"]),
     )  # fmt: skip
 
 
 def _model(row: Any) -> ModelRef:
-    _require(isinstance(row, dict))
+    require(isinstance(row, dict))
     texts = {name: row[name] for name in ("name", "version", "uri", "digest")}
     features = row["features"]
-    _require(all(isinstance(text, str) for text in texts.values()))
-    _require(_DIGEST.fullmatch(texts["digest"]) is not None)
-    _require(isinstance(features, list) and len(features) > 0)
-    _require(all(isinstance(feature, str) and _FEATURE.fullmatch(feature) for feature in features))
-    _require(len(set(features)) == len(features))
+    require(all(isinstance(text, str) for text in texts.values()))
+    require(_DIGEST.fullmatch(texts["digest"]) is not None)
+    require(isinstance(features, list) and len(features) > 0)
+    require(all(isinstance(feature, str) and _FEATURE.fullmatch(feature) for feature in features))
+    require(len(set(features)) == len(features))
     return ModelRef(**texts, features=tuple(features))
-
-
-def _policy(row: Any) -> Policy:
-    _require(isinstance(row, dict))
-    threshold = row["threshold"]
-    _require(isinstance(threshold, int | float) and not isinstance(threshold, bool))
-    fields: dict[str, Any] = {
-        "threshold": float(threshold),
-        "max_count_5m": _whole(row["max_count_5m"], 1),
-    }
-    for name in OPTIONAL_COUNTS:
-        if row.get(name) is not None:
-            fields[name] = _whole(row[name], 1)
-    if "cooldown_s" in row:
-        fields["cooldown_s"] = _whole(row["cooldown_s"], 0)
-    for name in ("missing_profile", "blocked", "closed"):
-        if name in row:
-            fields[name] = _text(row[name])
-    return Policy(**fields)
-
-
-def _require(condition: bool) -> None:
-    if not condition:
-        raise ValueError
-
-
-def _text(value: Any, least: int = 1, most: int = 64) -> str:
-    _require(isinstance(value, str) and least <= len(value) <= most)
-    text: str = value
-    return text
-
-
-def _whole(value: Any, least: int, most: int = MOST_WHOLE) -> int:
-    """Return a whole number, which JSON may also write as 6.0; booleans are refused."""
-    _require(isinstance(value, int | float) and not isinstance(value, bool) and value == int(value))
-    _require(least <= value <= most)
-    return int(value)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from loadtests.oracle import four_eyes
+from loadtests.oracle import four_eyes, policies
 from loadtests.oracle.membership import salt_of
 from loadtests.oracle.rollout_events import Candidate, Event
 from models.policy import Policy
@@ -149,7 +149,7 @@ class State:
             left = [c for c in self.champions if c.rollout_id != event.rollout_id]
             if left and left[-1] != self.champions[-1]:
                 proposal = self.rollouts[left[-1].rollout_id].proposal
-                promotes = four_eyes.lets_more_through(left[-1].policy, self.champions[-1].policy)
+                promotes = policies.lets_more_through(left[-1].policy, self.champions[-1].policy)
         elif event.type == "canary_set":
             promotes = self._is_great(rollout, event.challenger, event.share_bp)
         elif event.type == "resumed" and rollout.before_pause == "canary":
@@ -163,7 +163,7 @@ class State:
         if share_bp > self.demands.most_share_bp or four_eyes.has_weak_guards(rollout.proposal):
             return True
         policy = next(candidate.policy for candidate in rollout.candidates if candidate.name == name)
-        return any(four_eyes.lets_more_through(policy, champion.policy) for champion in self.champions[-1:])
+        return any(policies.lets_more_through(policy, champion.policy) for champion in self.champions[-1:])
 
     @staticmethod
     def _conflicts(event: Event, rollout: _Rollout) -> bool:

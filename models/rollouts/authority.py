@@ -5,42 +5,18 @@ than the champion's, under guards that would end the rollout. Each event that go
 promotion: it needs the role admin and, if the log demands it (`Demands.four_eyes`), a second person.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from models.errors import GuardError
 from models.guards import floor
 from models.guards import policy as guards_policy
-from models.policy import DECLINE, IGNORE, REVIEW, SCORE, Policy
+from models.policy import PARAMETERS, Policy
 from models.rollouts.events import Challenger, Event, Type
 from models.rollouts.state import Line, Phase, Trial
 
 GIVING = frozenset({Type.CANARY_SET, Type.RESUMED, Type.PROMOTED, Type.WITHDRAWN})
 """Types of events that may let another model decide."""
-_FOUND = {DECLINE: 2, REVIEW: 1, IGNORE: 0, SCORE: 0}
-"""What a policy does about a status, or about a missing profile -> how much that finds."""
-
-
-def _at_most(value: float) -> float:
-    return -value
-
-
-def _limit(value: int | None) -> float:
-    return float("-inf") if value is None else -value
-
-
-STRENGTH: Mapping[str, Callable[[Any], float]] = {
-    "threshold": _at_most,
-    "max_count_1m": _limit,
-    "max_count_5m": _limit,
-    "max_count_1h": _limit,
-    "missing_profile": _FOUND.__getitem__,
-    "blocked": _FOUND.__getitem__,
-    "closed": _FOUND.__getitem__,
-    "escalate_after": _limit,
-    "cooldown_s": _at_most,
-}
-"""Field of a policy -> function that orders its values: the greater its result, the less gets through."""
 
 
 def promotion(line: Line, event: Event, operator_max_share_bp: int) -> tuple[str, ...]:
@@ -93,8 +69,8 @@ def weaker(policy: Policy, than: Policy) -> tuple[str, ...]:
     """List the fields by which a policy lets more through than another: decides fewer alerts or declines."""
     return tuple(
         f"{name} {getattr(policy, name)} is weaker than {getattr(than, name)}"
-        for name, strength in STRENGTH.items()
-        if strength(getattr(policy, name)) < strength(getattr(than, name))
+        for name, parameter in PARAMETERS.items()
+        if parameter.strength(getattr(policy, name)) < parameter.strength(getattr(than, name))
     )
 
 

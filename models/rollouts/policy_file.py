@@ -14,16 +14,17 @@ within `guards`; `models.guards.policy.read` checks the rest.
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
 from models.errors import ModelError
-from models.policy import COUNTS, Policy
+from models.policy import PARAMETERS, Policy
 
 POLICY, GUARDS = "policy", "guards"
-REQUIRED = ("threshold", "max_count_5m")
-NAMES = tuple(parameter.name for parameter in fields(Policy))
+NAMES = tuple(PARAMETERS)
+REQUIRED = tuple(field.name for field in fields(Policy) if field.default is MISSING)
+MAY_BE_NULL = frozenset(field.name for field in fields(Policy) if field.default is None)
 LARGEST = 64 * 1024
 """Largest file, bytes: no larger policy can be reviewed."""
 
@@ -99,9 +100,8 @@ def _value(path: Path, name: str, node: Any) -> object:
                 path, _line(node), f"threshold {value!r} is no number; give one from 0 to 1"
             )
         return float(value)
-    if name in COUNTS:
-        may_be_null = name not in ("max_count_5m", "cooldown_s")
-        if type(value) is not int and not (value is None and may_be_null):
+    if PARAMETERS[name].is_whole:
+        if type(value) is not int and not (value is None and name in MAY_BE_NULL):
             raise PolicyFileError(path, _line(node), f"{name} {value!r} is no whole number; give one")
         return value
     if type(value) is not str:

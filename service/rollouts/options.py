@@ -123,7 +123,8 @@ def draft_of(
             policy, these give an invalid policy, or the role is unknown.
         PolicyFileError: the file is invalid.
     """
-    from models.policy import SCORE, Policy
+    from models.parameters import SCORE
+    from models.policy import Policy
     from models.rollouts import policy_file as files
     from service.rollouts.requests import Draft
 

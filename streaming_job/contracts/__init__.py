@@ -11,11 +11,12 @@ from importlib.resources import files
 from typing import Any
 
 import jsonschema
+from referencing import Registry, Resource
 
 from feature_store.errors import FraudError
 from streaming_job.contracts.topics import Contract
 
-__all__ = ["Contract", "ContractError", "Reason", "schema", "validate"]
+__all__ = ["Contract", "ContractError", "Reason", "schema", "shared", "validate"]
 
 
 class ContractError(FraudError):
@@ -54,8 +55,17 @@ class Reason(StrEnum):
 @cache
 def schema(contract: Contract) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a record type."""
-    text = files(__name__).joinpath(f"{contract.value}.json").read_text()
-    loaded: dict[str, Any] = json.loads(text)
+    return _loaded(f"{contract.value}.json")
+
+
+@cache
+def shared() -> dict[str, Any]:
+    """Return the definitions that several schemas refer to."""
+    return _loaded("policy.json")
+
+
+def _loaded(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(files(__name__).joinpath(name).read_text())
     return loaded
 
 
@@ -71,7 +81,8 @@ _STRICT = jsonschema.validators.extend(
 
 @cache
 def _validator(contract: Contract) -> Any:
-    return _STRICT(schema(contract), format_checker=_BASE.FORMAT_CHECKER)
+    registry = Registry().with_resource("policy.json", Resource.from_contents(shared()))
+    return _STRICT(schema(contract), registry=registry, format_checker=_BASE.FORMAT_CHECKER)
 
 
 def _rank(error: jsonschema.ValidationError) -> tuple[Any, ...]:

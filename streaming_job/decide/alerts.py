@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from feature_store.layout import BEGINNING, STATUSES, UNITS_PER_CURRENCY
 from feature_store.merchants.catalogue import ALL_NAMES
-from models.policy import DECLINE, REVIEW, alert_id
+from models.parameters import DECLINE, REVIEW
+from models.policy import alert_id
 from models.rollouts.state import Decides
 from streaming_job.decide.ruling import Ruling, digest_of
 from streaming_job.progress.outcome import OutputRecord

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from feature_store.catalogue import FEATURES
 from feature_store.merchants.catalogue import MERCHANT_FEATURES
 from feature_store.state.group_state import BatchFeatures, GroupState
+from models.rules.rule import KnownBlock
 from streaming_job.decide.alerting import alert
 from streaming_job.decide.comparison import compare, count_units
 from streaming_job.decide.feature_counts import FeatureCounts
@@ -22,7 +23,6 @@ from streaming_job.decide.rollout_history import RolloutHistory
 from streaming_job.decide.ruling import Ruling, rule
 from streaming_job.decide.scoring import Challengers, LoadModel
 from streaming_job.decide.trial_units import TrialUnits
-from streaming_job.decide.verdicts import Facts
 from streaming_job.progress.outcome import SCORES, Outcome, histogram
 
 Lookup = Callable[[NDArray[np.uint64], NDArray[np.int64]], NDArray[np.float64]]
@@ -162,7 +162,8 @@ class Decider:
             selection = slice(None) if rows.size == block.size else rows
             ruling = rule(
                 plans[number], rows, features,
-                Facts(features, applied.standing[selection], applied.version[selection]), hashes[selection],
+                KnownBlock(features, applied.standing[selection], applied.version[selection] < 0),
+                hashes[selection],
                 deciders.load_model, deciders.challengers,
             )  # fmt: skip
             rulings.append(ruling)

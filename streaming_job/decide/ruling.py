@@ -12,8 +12,9 @@ from models import guarded
 from models.policy import Policy
 from models.rollouts import membership
 from models.rollouts.state import Decides, Plan
+from models.rules.rule import KnownBlock
 from streaming_job.decide.scoring import UNAVAILABLE, Answer, Challengers, LoadModel, explain, score_batch
-from streaming_job.decide.verdicts import Facts, Verdicts, verdicts
+from streaming_job.decide.verdicts import Verdicts, verdicts
 
 T = TypeVar("T", bound=np.generic)
 
@@ -168,7 +169,7 @@ def rule(
     plan: Plan,
     rows: NDArray[np.int64],
     features: NDArray[np.float64],
-    facts: Facts,
+    known: KnownBlock,
     card_hashes: NDArray[np.uint64],
     load_model: LoadModel,
     challengers: Challengers,
@@ -179,7 +180,7 @@ def rule(
         plan: the plan that was in force when they arrived.
         rows: rows of the transactions in the block, ascending, shape (m,).
         features: features of the transactions, shape (m, c).
-        facts: other inputs of the rules, m rows.
+        known: other inputs of the rules, m rows.
         card_hashes: low halves of the cards' hashes, shape (m,).
         load_model: returns the champion's scorer.
         challengers: the challengers' models.
@@ -187,9 +188,9 @@ def rule(
     Raises:
         ModelError: the champion's model cannot be loaded, or cannot run on this machine.
     """
-    champion = _evaluate(plan.champion, score_batch(load_model(plan.champion.model), features), facts)
+    champion = _evaluate(plan.champion, score_batch(load_model(plan.champion.model), features), known)
     others = tuple(
-        _evaluate(challenger, challengers.score_batch(challenger.model, features), facts)
+        _evaluate(challenger, challengers.score_batch(challenger.model, features), known)
         for challenger in plan.challengers
     )
     canary = by_canary = buckets = None
@@ -202,8 +203,8 @@ def rule(
     return Ruling(plan, rows, features, champion, others, canary, by_canary, buckets)
 
 
-def _evaluate(decider: Decides, answer: Answer, facts: Facts) -> ModelResult:
-    return ModelResult(decider, answer, verdicts(decider.policy, answer.scores, facts))
+def _evaluate(decider: Decides, answer: Answer, known: KnownBlock) -> ModelResult:
+    return ModelResult(decider, answer, verdicts(decider.policy, answer.scores, known))
 
 
 @lru_cache(maxsize=256)

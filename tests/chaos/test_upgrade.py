@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from harness.newcomer import A_FEATURE, ROOT
 from thoroughness import only_thorough
 
 from loadtests.faults.installation import Installation, world
@@ -25,34 +26,8 @@ from loadtests.simulator.transactions import Stream
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200), only_thorough]
 
-ROOT = Path(__file__).parents[2]
 PACKAGES = ("deploy", "feature_store", "loadtests", "models", "service", "streaming_job")
 FEATURE = "minute_of_hour"
-CHANGES = (
-    (
-        "feature_store/catalogue.py",
-        "    *_windowed(),\n",
-        f'    Feature("{FEATURE}", Key.TRANSACTION, "min", "Minute of t within its hour, 0..59"),\n'
-        "    *_windowed(),\n",
-    ),
-    (
-        "feature_store/kernels/card_features.py",
-        "C_HOUR, C_NIGHT",
-        f'C_MINUTE = COLUMN["{FEATURE}"]\nC_HOUR, C_NIGHT',
-    ),
-    (
-        "feature_store/kernels/card_features.py",
-        "    out[C_HOUR] = hour\n",
-        "    out[C_HOUR] = hour\n    out[C_MINUTE] = time // 60_000 % 60\n",
-    ),
-    (
-        "loadtests/oracle/features.py",
-        '@feature("hour_of_day")\n',
-        f'@feature("{FEATURE}")\ndef _minute_of_hour(view: View) -> float:\n'
-        '    return view.tx.event_time // 60_000 % 60\n\n\n@feature("hour_of_day")\n',
-    ),
-)
-"""(file, text, its replacement)."""
 MODEL = "next"
 PACE_S = 0.2
 EVENTS = 60
@@ -65,10 +40,7 @@ def release(tmp_path: Path) -> Path:
     result = tmp_path / "release"
     for package in PACKAGES:
         shutil.copytree(ROOT / package, result / package, ignore=shutil.ignore_patterns("__pycache__"))
-    for name, before, after in CHANGES:
-        text = (result / name).read_text()
-        assert text.count(before) == 1, name
-        (result / name).write_text(text.replace(before, after))
+    A_FEATURE.edit(result)
     return result
 
 

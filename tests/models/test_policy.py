@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from models.errors import ModelError
-from models.policy import ALERT_NAMESPACE, Decision, Policy, VelocityCounts, alert_id, decide
+from models.policy import ALERT_NAMESPACE, Decision, Policy, alert_id, decide
+from models.rules.rule import Known
 
 pytestmark = pytest.mark.unit
 POLICY = Policy(threshold=0.8, max_count_5m=5)
@@ -25,10 +26,10 @@ def decided(
     **counts: int,
 ) -> Decision | None:
     """The decision on a transaction, None without alert; counts that are not given are 1."""
-    quiet = dict.fromkeys(VelocityCounts.__dataclass_fields__, 1)
-    known = VelocityCounts(**{**quiet, "count_5m": count_5m, "arrivals_5m": arrivals_5m, **counts})
+    quiet = {f"{kind}_{window}": 1 for kind in ("count", "arrivals") for window in ("1m", "5m", "1h")}
+    features = {**quiet, "count_5m": count_5m, "arrivals_5m": arrivals_5m, **counts}
     there = status is not None if has_profile is None else has_profile
-    return decide(policy, score, known, status, there, day)
+    return decide(policy, Known(score, features, status, there), day)
 
 
 @pytest.mark.parametrize(

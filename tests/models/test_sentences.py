@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from feature_store.catalogue import FEATURES, NAMES, WINDOWS, Feature
 from feature_store.merchants.catalogue import MERCHANT_FEATURES, MERCHANT_NAMES
-from models.policy import RULES
+from models.policy import ESCALATED, RULES
 from models.sentences.alerts import of_alert, of_rule
 from models.sentences.features import SENTENCES, UNKNOWN, of_feature
 from models.sentences.merchants import MERCHANT_SENTENCES, MERCHANT_UNKNOWN
@@ -220,7 +220,7 @@ def test_a_feature_of_another_release_is_shown_by_its_name() -> None:
     assert of_feature("moon_phase", None, {}, "EUR") == "moon_phase is not known"
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", [*RULES, ESCALATED])
 def test_every_rule_of_the_policy_has_a_sentence(rule: str) -> None:
     assert of_rule(rule, alert(1, 10**12)) != rule
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from models.policy import RULES
 from models.rollouts.events import Type
 from streaming_job.contracts import Contract, Reason, schema
 
@@ -17,7 +16,6 @@ pytestmark = pytest.mark.unit
     [
         (Contract.DEAD_LETTER, ("reason",), Reason),
         (Contract.JOB_PROGRESS, ("dead_letters_by_reason", "propertyNames"), Reason),
-        (Contract.ALERT, ("rules", "items"), RULES),
         (Contract.MODEL_ROLLOUT, ("type",), Type),
     ],
 )

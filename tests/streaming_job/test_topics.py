@@ -127,6 +127,7 @@ def test_a_topic_without_count_digest_or_contract_says_why(row: Topic) -> None:
 def test_each_contract_is_a_file_of_a_row() -> None:
     schemas = {path.name for path in files(contracts).iterdir() if path.name.endswith(".json")}
     named = {row.contract for row in TABLE.values() if not isinstance(row.contract, Without)}
+    schemas -= {"policy.json"}  # what several schemas share
     assert schemas == {f"{contract}.json" for contract in named} == {f"{c.value}.json" for c in Contract}
 
 

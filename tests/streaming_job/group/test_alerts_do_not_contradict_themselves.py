@@ -22,7 +22,8 @@ from thoroughness import examples
 
 from feature_store.catalogue import NAMES
 from feature_store.release import RELEASE
-from models.policy import DECLINE, ESCALATED, MISSING_PROFILE, REVIEW, RULES, SCORE, Policy
+from models.parameters import DECLINE, REVIEW, SCORE
+from models.policy import ESCALATED, RULES, Policy
 from models.scoring import Projection, Scorer
 from models.sentences.alerts import of_alert
 from models.trees import Trees
@@ -77,7 +78,7 @@ def base_of(model: Scorer) -> float:
 
 def check_rules(alert: Mapping[str, Any], policy: Policy) -> None:
     rules, score, values = alert["rules"], alert["score"], alert["features"]
-    assert rules == [rule for rule in RULES if rule in rules] != []
+    assert rules == [rule for rule in (*RULES, ESCALATED) if rule in rules] != []
     assert alert["release"] == RELEASE
     assert alert["threshold"] == policy.threshold
     assert (SCORE in rules) == (score is not None and score >= alert["threshold"])
@@ -87,7 +88,7 @@ def check_rules(alert: Mapping[str, Any], policy: Policy) -> None:
         assert (f"velocity_{window}" in rules) == (most is not None and count > most)
     has_profile = alert["profile"] is not None
     assert has_profile == bool(values["has_profile"])
-    assert (MISSING_PROFILE in rules) == (not has_profile and policy.missing_profile == REVIEW)
+    assert ("missing_profile" in rules) == (not has_profile and policy.missing_profile == REVIEW)
     if has_profile:
         for rule, status in STATUS_OF.items():
             asks = getattr(policy, status) != "ignore"
@@ -184,7 +185,7 @@ def test_reasons_threshold_and_decision_never_contradict_each_other(seed: int) -
 def test_the_alerts_cover_every_rule_and_outcome() -> None:
     alerts = [alert for seed in range(12) for alert in check(random_world(seed, trials=True))]
     assert len(alerts) > 200
-    assert {rule for alert in alerts for rule in alert["rules"]} == set(RULES)
+    assert {rule for alert in alerts for rule in alert["rules"]} == {*RULES, ESCALATED}
     assert {alert["decision"] for alert in alerts} == {REVIEW, DECLINE}
     assert {alert["role"] for alert in alerts} == {"champion", "canary"}
     assert {alert["score"] is None for alert in alerts} == {True, False}

@@ -16,10 +16,11 @@ from harness.rollout_records import challenger, event, proposed
 
 from feature_store.kernels.hashing import hash_string
 from feature_store.release import RELEASE
-from models.policy import Policy, VelocityCounts, decide
+from models.policy import Policy, decide
 from models.registry import ModelRef
 from models.rollouts.events import Challenger, Type
 from models.rollouts.membership import bucket
+from models.rules.rule import Known
 from models.scoring import Scorer
 from streaming_job.contracts import Contract, validate
 from streaming_job.group.rules import Rules
@@ -106,9 +107,9 @@ def test_differing_verdicts_are_shadow_alerts_and_counted_in_units(cuts: tuple[i
         assert not shadow["alerts"]
         assert shadow["champion"]["alerts"]
         assert shadow["champion"]["rules"] == ["score"]
-        quiet = VelocityCounts(1, 1, 1, 1, 1, 1)
+        quiet = {"count_5m": 1, "arrivals_5m": 1}
         if shadow["challenger"] == "d":
-            assert decide(policy, shadow["score"], quiet, None, False, 0) is None
+            assert decide(policy, Known(shadow["score"], quiet, None, False), 0) is None
     trial = outcome.trials.by_rollout["r2"].challengers
     assert trial["d"].numbers["only_champion"] == named.count("d") < 30
     assert +trial["b"].cards == {"only_champion": 20}
