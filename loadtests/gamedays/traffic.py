@@ -3,14 +3,14 @@
 from collections.abc import Callable
 
 from loadtests.faults.installation import UNDISTURBED, Installation
-from loadtests.faults.sender import Sender
+from loadtests.faults.repeater import Repeater
 
 EVERY_S = 0.25
 EVENTS = 20
 """Transactions sent every EVERY_S."""
 
 
-class Traffic(Sender):
+class Traffic(Repeater):
     """Sends simulated transactions all the time; a context manager.
 
     Args:

@@ -20,7 +20,7 @@ from thoroughness import only_thorough
 
 from loadtests.faults.installation import Installation, world
 from loadtests.faults.relay import Relay
-from loadtests.faults.sender import Sender
+from loadtests.faults.repeater import Repeater
 from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.transactions import Stream
 
@@ -55,9 +55,9 @@ def run(release: Path, installed: Installation, *command: str, exit_code: int = 
     return done.stdout
 
 
-def transactions(installed: Installation) -> Sender:
+def transactions(installed: Installation) -> Repeater:
     """Return a context manager that sends transactions until it is left."""
-    return Sender(lambda: installed.send(EVENTS, late=0.02, duplicated=0.03), PACE_S)
+    return Repeater(lambda: installed.send(EVENTS, late=0.02, duplicated=0.03), PACE_S)
 
 
 def newest_alert(installed: Installation) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from feature_store import catalogue
 from feature_store.training import training_set
 from loadtests.faults.installation import UNDISTURBED, Installation
 from loadtests.faults.job_process import PATIENCE_S, JobProcess
-from loadtests.faults.sender import Sender
+from loadtests.faults.repeater import Repeater
 from loadtests.oracle.membership import is_member, salt_of
 from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.transactions import Stream
@@ -181,9 +181,9 @@ def decoded(installed: Installation, topic: str) -> list[dict[str, Any]]:
     return [json.loads(record.value or b"") for record in installed.read(topic)]
 
 
-def streaming(story: Story) -> Sender:
+def streaming(story: Story) -> Repeater:
     """Return a context manager that sends transactions until it is left."""
-    return Sender(lambda: story.send(TRICKLE), PACE_S)
+    return Repeater(lambda: story.send(TRICKLE), PACE_S)
 
 
 def history(cards: World) -> pa.Table:

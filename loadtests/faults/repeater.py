@@ -1,4 +1,4 @@
-"""Background sender of transactions."""
+"""Background thread that sends a few transactions again and again, without a schedule."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ from typing import Self
 from loadtests.faults.errors import FaultError
 
 
-class Sender:
+class Repeater:
     """Thread that sends transactions repeatedly; a context manager that raises if sending failed."""
 
     def __init__(self, send: Callable[[], None], every_s: float) -> None:
