@@ -273,12 +273,56 @@ FEATURE = Recipe(
     ("tests/models/test_sentences.py", "tests/streaming_job/group/test_trials_and_oracle.py"),
     ("test_job_and_oracle_agree_on_rollouts",),
 )
-RECIPES = {"an output topic": OUTPUT, "an input topic": INPUT, "a rule": RULE, "a feature": FEATURE}
+ON_A_HOT_CARD = "test_oracle_and_kernels_agree_on_a_hot_card"
+WINDOWED_FEATURE = Recipe(
+    4,
+    Change(
+        [
+            ("feature_store/catalogue.py", """\
+            ("countries", "1", f"Distinct countries among them in {w}"),
+""", """\
+            ("countries", "1", f"Distinct countries among them in {w}"),
+            ("top", "1", f"Greatest of their amounts in {w}, divided by their sum; 0 if that is 0"),
+"""),
+            ("feature_store/kernels/windows.py", '"""Columns of the first window."""\n', """\
+"\""Columns of the first window.""\"
+C_TOP = COLUMN["top_1m"]
+"""),
+            ("feature_store/kernels/windows.py", "    out[offset + C_MERCHANTS] = merchants\n", """\
+    out[offset + C_TOP] = greatest / total if total else 0.0
+    out[offset + C_MERCHANTS] = merchants
+"""),
+            ("models/sentences/features.py", """\
+    if window in ARRIVAL_WINDOWS:
+        yield (""", """\
+    yield f"top_{window}", lambda value, _, __: f"one payment is {value:.0%} of the sum in {within}"
+    if window in ARRIVAL_WINDOWS:
+        yield ("""),
+            ("loadtests/oracle/features.py", '@feature("time_since_previous")\n', """\
+@per_window("top")
+def _top(window: Window) -> float:
+    return window.greatest / window.total if window.total else 0.0
+
+
+@feature("time_since_previous")
+"""),
+        ]
+    ),
+    (*FEATURE.tests, f"tests/feature_store/test_hot_cards.py::{ON_A_HOT_CARD}"),
+    (*FEATURE.seen, ON_A_HOT_CARD),
+)  # fmt: skip
+RECIPES = {
+    "an output topic": OUTPUT,
+    "an input topic": INPUT,
+    "a rule": RULE,
+    "a feature": FEATURE,
+    "a windowed feature": WINDOWED_FEATURE,
+}
 
 
 def compiles(recipe: Recipe) -> list[pytest.MarkDecorator]:
     """The marks of a recipe: those that change kernels have to compile them."""
-    return [only_thorough] if recipe is FEATURE else []
+    return [only_thorough] if recipe in (FEATURE, WINDOWED_FEATURE) else []
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 
 from loadtests.oracle.card import ARRIVAL_WINDOWS, DAY_MS, HOUR_MS, WINDOWS
 from loadtests.oracle.geography import kilometres
+from loadtests.oracle.hot import Window
 from loadtests.oracle.records import UNITS
-from loadtests.oracle.view import View, Window
+from loadtests.oracle.view import View
 
 WEEK_MS = 7 * DAY_MS
 UNKNOWN = math.nan
@@ -37,13 +38,11 @@ def names() -> set[str]:
 def compute(view: View) -> dict[str, float]:
     """Compute a transaction's features, except the merchant label features, by name; NaN where unknown."""
     values = {name: float(definition(view)) for name, definition in DEFINITIONS.items()}
-    if view.hot_features:
-        values |= {name: float(value) for name, value in view.hot_features.items()}
-    else:
-        for name, length in WINDOWS.items():
-            window = view.window(length)
-            for stem, of_window in PER_WINDOW.items():
-                values[f"{stem}_{name}"] = float(of_window(window))
+    values |= {name: float(value) for name, value in view.hot_features.items()}
+    for name in WINDOWS:
+        window = view.window(name)
+        for stem, of_window in PER_WINDOW.items():
+            values[f"{stem}_{name}"] = float(of_window(window))
     limit = 0.0 if view.profile is None else view.profile.credit_limit
     values[LIMIT_USE] = values["sum_24h"] / limit if limit else UNKNOWN
     return values
@@ -122,32 +121,32 @@ def _arrivals_1h(view: View) -> float:
 
 @per_window("count")
 def _count(window: Window) -> float:
-    return len(window.units)
+    return window.transactions
 
 
 @per_window("sum")
 def _sum(window: Window) -> float:
-    return sum(window.units) / UNITS
+    return window.total / UNITS
 
 
 @per_window("mean")
 def _mean(window: Window) -> float:
-    return sum(window.units) / len(window.units) / UNITS
+    return window.total / window.transactions / UNITS
 
 
 @per_window("max")
 def _max(window: Window) -> float:
-    return max(window.units) / UNITS
+    return window.greatest / UNITS
 
 
 @per_window("merchants")
 def _merchants(window: Window) -> float:
-    return len(set(window.merchants))
+    return window.merchants
 
 
 @per_window("countries")
 def _countries(window: Window) -> float:
-    return len(set(window.countries))
+    return window.countries
 
 
 @feature("time_since_previous")

@@ -10,6 +10,7 @@ shared with the kernels, because estimates of distinct merchants depend on the b
 import math
 from collections import Counter
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from feature_store.kernels.hashing import hash_string
 from loadtests.oracle.records import UNITS, Transaction
@@ -24,6 +25,24 @@ UNKNOWN = math.nan
 
 Event = tuple[int, int, str, str, bool]
 """Event time (ms), amount (1/10,000 of the currency unit), merchant, country, whether it was a spike."""
+
+
+class Window(NamedTuple):
+    """Aggregates of a card's transactions in (t - length, t], where t is the event time of the current one.
+
+    The current transaction is included.
+    """
+
+    transactions: int
+    """Number of transactions."""
+    total: int
+    """Sum of the amounts, 1/10,000 of the currency unit."""
+    greatest: int
+    """Greatest amount, 1/10,000 of the currency unit."""
+    merchants: float
+    """Number of distinct merchants; of a hot card an estimate."""
+    countries: int
+    """Number of distinct countries."""
 
 
 @dataclass
@@ -126,37 +145,38 @@ class HotCard:
             bucket.merchants |= _merchant_bit(merchant)
             bucket.countries |= _country_bit(country)
 
+    def _buckets(self, name: str, time: int) -> list[Bucket]:
+        """Return the buckets of a window at an event time (ms)."""
+        newest, ring = time // self._widths[name], self._rings[name]
+        return [
+            ring[number % RING]
+            for number in range(newest - BUCKETS + 1, newest + 1)
+            if number % RING in ring and ring[number % RING].number == number
+        ]
+
+    def windows(self, tx: Transaction) -> dict[str, Window]:
+        """Return the windows, by name, of a transaction that is not yet added."""
+        windows = {}
+        for name in self._widths:
+            buckets = self._buckets(name, tx.event_time)
+            merchants, countries = _seen(buckets)
+            windows[name] = Window(
+                sum(bucket.count for bucket in buckets) + 1,
+                sum(bucket.total for bucket in buckets) + tx.units,
+                max([tx.units, *(bucket.greatest for bucket in buckets)]),
+                _distinct(merchants | _merchant_bit(tx.merchant_id)),
+                (countries | _country_bit(tx.country)).bit_count(),
+            )
+        return windows
+
     def features(self, tx: Transaction, arrival: int) -> dict[str, float]:
-        """Compute the window features of a transaction that is not yet added; `arrival` in ms."""
-        values: dict[str, float] = {}
-        buckets: list[Bucket] = []
-        for name, width in self._widths.items():
-            newest, ring = tx.event_time // width, self._rings[name]
-            buckets = [
-                ring[number % RING]
-                for number in range(newest - BUCKETS + 1, newest + 1)
-                if number % RING in ring and ring[number % RING].number == number
-            ]
-            count = sum(bucket.count for bucket in buckets) + 1
-            total = sum(bucket.total for bucket in buckets) + tx.units
-            merchants = _merchant_bit(tx.merchant_id)
-            countries = _country_bit(tx.country)
-            for bucket in buckets:
-                merchants |= bucket.merchants
-                countries |= bucket.countries
-            values[f"count_{name}"] = count
-            values[f"sum_{name}"] = total / UNITS
-            values[f"mean_{name}"] = total / count / UNITS
-            values[f"max_{name}"] = max([tx.units, *(bucket.greatest for bucket in buckets)]) / UNITS
-            values[f"merchants_{name}"] = _distinct(merchants)
-            values[f"countries_{name}"] = countries.bit_count()
-            values[f"spikes_{name}"] = sum(bucket.spikes for bucket in buckets)
-        for name in ("1m", "5m"):
-            del values[f"spikes_{name}"]
-        merchants = countries = 0
-        for bucket in buckets:
-            merchants |= bucket.merchants
-            countries |= bucket.countries
+        """Compute the other features, of a transaction that is not yet added; `arrival` in ms."""
+        values: dict[str, float] = {
+            f"spikes_{name}": sum(bucket.spikes for bucket in self._buckets(name, tx.event_time))
+            for name in ("1h", "24h", "7d", "30d")
+        }
+        buckets = self._buckets("30d", tx.event_time)
+        merchants, countries = _seen(buckets)
         values["new_merchant"] = not merchants & _merchant_bit(tx.merchant_id)
         values["new_country"] = not countries & _country_bit(tx.country)
         for name, width in self._arrival_widths.items():
@@ -170,6 +190,15 @@ class HotCard:
         age = tx.event_time - self._last_spike
         month = self._widths["30d"] * BUCKETS
         return {"time_since_spike": age / 1000 if self._last_spike >= 0 and 0 <= age < month else UNKNOWN}
+
+
+def _seen(buckets: list[Bucket]) -> tuple[int, int]:
+    """Return the bits of all merchants, and those of all countries."""
+    merchants = countries = 0
+    for bucket in buckets:
+        merchants |= bucket.merchants
+        countries |= bucket.countries
+    return merchants, countries
 
 
 def _against_month(units: int, buckets: list[Bucket]) -> dict[str, float]:

@@ -4,19 +4,9 @@ import math
 from bisect import bisect_right
 from typing import NamedTuple
 
-from loadtests.oracle.card import MONTH_MS, Card, Profile
+from loadtests.oracle.card import MONTH_MS, WINDOWS, Card, Profile
+from loadtests.oracle.hot import Window
 from loadtests.oracle.records import Transaction
-
-
-class Window(NamedTuple):
-    """The card's transactions in (t - length, t], where t is the event time of the current transaction.
-
-    The parallel lists are sorted by event time; the current transaction is last.
-    """
-
-    units: list[int]
-    merchants: list[str]
-    countries: list[str]
 
 
 class Others(NamedTuple):
@@ -37,8 +27,8 @@ class View:
     """
 
     __slots__ = (
-        "arrival", "arrivals", "card", "conflicting", "deviation", "hot_features", "index", "late", "mean",
-        "month", "profile", "robust_mean", "tx",
+        "_hot_windows", "arrival", "arrivals", "card", "conflicting", "deviation", "hot_features", "index",
+        "late", "mean", "month", "profile", "robust_mean", "tx",
     )  # fmt: skip
 
     def __init__(self, tx: Transaction, card: Card, profile: Profile | None) -> None:
@@ -61,6 +51,7 @@ class View:
         card.become_hot(tx)
         self.hot_features = {} if card.hot is None else card.hot.features(tx, self.arrival)
         """Features that a hot card (see `hot.py`) computes from its buckets; empty for other cards."""
+        self._hot_windows = {} if card.hot is None else card.hot.windows(tx)
         self.month = self._others()
         """The other transactions of the last 30 days; of a hot card only the newest ones."""
         self.index = card.accept(tx)
@@ -83,8 +74,12 @@ class View:
             card.spikes[start:end],
         )
 
-    def window(self, length_ms: int) -> Window:
-        """Return the window of this length that ends with this transaction."""
+    def window(self, name: str) -> Window:
+        """Return the window of this name that ends with this transaction."""
+        if self._hot_windows:
+            return self._hot_windows[name]
         card, end = self.card, self.index + 1
-        start = bisect_right(card.times, self.tx.event_time - length_ms, 0, self.index)
-        return Window(card.units[start:end], card.merchants[start:end], card.countries[start:end])
+        start = bisect_right(card.times, self.tx.event_time - WINDOWS[name], 0, self.index)
+        units = card.units[start:end]
+        merchants, countries = set(card.merchants[start:end]), set(card.countries[start:end])
+        return Window(len(units), sum(units), max(units), len(merchants), len(countries))
