@@ -6,7 +6,7 @@ from typing import Any
 
 from loadtests.bench.calibrate import CALIBRATION
 from loadtests.bench.throughput import THROUGHPUT
-from loadtests.rig.plot import latency_plot
+from loadtests.rig.plot import latency_plot, line_plot
 from models.plots import BLUE, GREEN, GREY, ORANGE, RED, figure
 
 COLOURS = (BLUE, RED, GREEN, ORANGE, GREY)
@@ -64,13 +64,11 @@ def _cost_by_cards(reports: Reports) -> str:
     lines = {name: points for name, report in reports.items() if (points := _kernel_costs(report))}
     if not lines:
         return ""
-    with figure("cards", "us of a core per transaction") as (axes, svg):
-        for (name, points), colour in zip(lines.items(), COLOURS, strict=False):
-            axes.plot(*zip(*points, strict=True), "o-", label=name, color=colour)
-        axes.set_xscale("log")
-        axes.set_ylim(0, None)
-        axes.legend(frameon=False)
-    return svg()
+    looks = (
+        {"label": name, "color": colour, "marker": "o"} for name, colour in zip(lines, COLOURS, strict=False)
+    )
+    costs = zip(lines.values(), looks, strict=False)
+    return line_plot("cards", "us of a core per transaction", costs, log="x")
 
 
 def _kernel_costs(report: dict[str, Any]) -> list[tuple[int, float]]:

@@ -1,27 +1,52 @@
-"""SVG plots of measurements: distributions of latencies."""
+"""SVG plots of measurements: lines, and distributions of latencies."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from models.plots import figure
+from models.plots import GREY, figure
+
+Line = tuple[Sequence[tuple[float, float]], dict[str, Any]]
+"""(points, look): the points (x, y), and matplotlib's keywords for the line, such as label and color."""
 
 
-def latency_plot(lines: Iterable[tuple[Sequence[tuple[float, float]], dict[str, Any]]], of: str) -> str:
-    """Return an SVG plot of the latency (ms) over the share that was slower, both axes logarithmic.
+def line_plot(
+    x: str, y: str, lines: Iterable[Line], *, log: str = "", shaded_to: float = 0.0, inverted: bool = False
+) -> str:
+    """Return an SVG plot of lines, with a legend if they have labels.
 
     Args:
-        lines: (curve, look): the points (percentile, ms), of which percentile 100 is not plotted, and
-            matplotlib's keywords for the line, such as label and color.
+        x: label of the horizontal axis.
+        y: label of the vertical axis, which begins at 0 unless it is logarithmic.
+        lines: the lines; those without points are left out.
+        log: logarithmic axes: "", "x", "y" or "xy".
+        shaded_to: end of a shaded range that begins at 0.
+        inverted: whether the horizontal axis runs from right to left.
+    """
+    with figure(x, y) as (axes, svg):
+        for points, look in lines:
+            if points:
+                axes.plot(*zip(*points, strict=True), **look)
+        if axes.lines and "x" in log:
+            axes.set_xscale("log")
+        if axes.lines and "y" in log:
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(bottom=0)
+        if shaded_to:
+            axes.axvspan(0, shaded_to, color=GREY, alpha=0.15, linewidth=0)
+        if inverted:
+            axes.invert_xaxis()
+        if labels := axes.get_legend_handles_labels()[1]:
+            axes.legend(frameon=False, fontsize="small", ncols=min(len(labels), 3))
+    return svg()
+
+
+def latency_plot(lines: Iterable[Line], of: str) -> str:
+    """Return an SVG plot of the latency over the share that was slower, both axes logarithmic.
+
+    Args:
+        lines: distributions, as points (percentile, ms), of which percentile 100 is not plotted.
         of: what was slower: alerts, transactions.
     """
-    with figure(f"share of {of} that were slower", "ms") as (axes, svg):
-        for curve, look in lines:
-            if points := [(1 - at / 100, ms) for at, ms in curve if at < 100]:
-                axes.plot(*zip(*points, strict=True), **look)
-        if axes.lines:
-            axes.set_xscale("log")
-            axes.set_yscale("log")
-            axes.invert_xaxis()
-        if axes.get_legend_handles_labels()[1]:
-            axes.legend(frameon=False, fontsize="small")
-    return svg()
+    shares = (([(1 - at / 100, ms) for at, ms in curve if at < 100], look) for curve, look in lines)
+    return line_plot(f"share of {of} that were slower", "ms", shares, log="xy", inverted=True)
