@@ -82,6 +82,9 @@ class Lane:
             self._watch.check()
             self._sending.check()
             if self.state == TAPING and self._tape.is_ready():
+                self._sending.prepare()
+                gc.collect()
+                gc.freeze()  # objects that live as long as the run are not traversed again
                 self.state = READY
             if self.state == RUNNING and self._sending.thread.ended:
                 self.state = SENT
@@ -90,8 +93,6 @@ class Lane:
 
     def begin(self, start_s: float) -> None:
         """Start to send at a moment, seconds since 1970-01-01 UTC, the same for all lanes."""
-        gc.collect()
-        gc.freeze()  # objects that live as long as the run are not traversed again
         self._start_ms = round(start_s * 1_000)
         self._watch.start()
         self._sending.begin(self._start_ms)

@@ -1,13 +1,15 @@
 """The sending of one worker's transactions, by the common sender in an operating system thread."""
 
 import time
+from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from loadtests.locust_run.errors import LoadTestError
-from loadtests.locust_run.tape import Tape
+from loadtests.locust_run.tape import Segment, Tape
 from loadtests.rig.histograms import Slips
 from loadtests.rig.native import NativeThread, sleep
 from loadtests.rig.pace import Pace, SteadyClock
@@ -52,6 +54,7 @@ class Sending:
         fixed = {"partitioner": partitioner}
         self._sender = Sender(brokers, tuning=TUNING, fixed=fixed, clock=clock, headed=True, strict=False)
         self.thread = NativeThread(self._run)
+        self._segments: Iterator[Segment] = iter(())
         self._start_ms = 0.0
         self.events = events
         self.sent_measured = 0
@@ -81,6 +84,16 @@ class Sending:
         """Why a record was not delivered; empty: all were so far."""
         return self._sender.error or ""
 
+    def prepare(self) -> None:
+        """Connect, and map the beginning of the tape, so that the first records wait for neither.
+
+        Raises:
+            SendError: the brokers do not answer.
+        """
+        self._sender.connect(self._tape.topic)
+        segments = self._tape.segments(self._sender.pause)
+        self._segments = chain([first] if (first := next(segments, None)) else [], segments)
+
     def begin(self, start_ms: float) -> None:
         """Start to send at a moment, ms since 1970-01-01 UTC."""
         self._start_ms = start_ms
@@ -103,12 +116,7 @@ class Sending:
     def _run(self) -> None:
         sender = self._sender
         until_ms = self._start_ms + self._end_ms + GRACE_S * 1_000
-        sender.run(
-            self._tape.segments(sender.pause),
-            Pace(self._start_ms, 0.0),
-            until_ms=until_ms,
-            on_sent=self._count,
-        )
+        sender.run(self._segments, Pace(self._start_ms, 0.0), until_ms=until_ms, on_sent=self._count)
         sleep(SETTLE_S)
         self.acknowledged_at_end = self.acknowledged
         self.ended_s = (self._clock.now_ms() - self._start_ms) / 1_000

@@ -56,7 +56,7 @@ class Tape:
     """The directory of segments of one lane, a worker's share of a run, and the process that fills it."""
 
     def __init__(self, directory: Path, topic: str) -> None:
-        self.directory, self._topic = directory, topic
+        self.directory, self.topic = directory, topic
         self._writer: Child | None = None
         self._log = directory.with_suffix(".log")
 
@@ -105,7 +105,7 @@ class Tape:
                 if not wait():
                     return
             with pa.memory_map(str(path)) as source, pa.ipc.open_file(source) as reader:
-                yield Segment.of(self._topic, reader.read_all())
+                yield Segment.of(self.topic, reader.read_all())
             path.unlink(missing_ok=True)
             number += 1
 

@@ -22,6 +22,7 @@ from loadtests.rig.pace import TICK_S, Clock, Pace, SteadyClock, Timed, paced
 from streaming_job.log import clients
 from streaming_job.log.clients import Brokers
 
+CONNECT_S = 15.0
 FLUSH_S = 60.0
 MEANWHILE_S = 0.25
 """Least time between two calls of `meanwhile`, seconds."""
@@ -133,6 +134,19 @@ class Sender:
     def acknowledged(self) -> int:
         """Number of acknowledged records."""
         return max(0, self.sent.total() - self.refused - len(self._producer))
+
+    def connect(self, topic: str) -> None:
+        """Connect and learn a topic's partitions now, instead of with the first records.
+
+        Raises:
+            SendError: no broker answers.
+        """
+        try:
+            self._producer.list_topics(topic, CONNECT_S)
+        except KafkaException as error:
+            raise SendError(
+                f"no broker answers: {clients.describe(error)}; check address and brokers"
+            ) from error
 
     def may_go_on(self) -> bool:
         """Return whether records may still be sent: not stopped, and time is left."""
