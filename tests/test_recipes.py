@@ -39,7 +39,7 @@ OUTPUT = Recipe(
             Role.OUTPUT,
             Contract.DECLINE,
             key="card_id",
-            retention=Retention(7, "tills are told within seconds"),
+            retention=Retention(7, "consumers read declines within seconds"),
             count="declines",
         ),
     ] = "declines"

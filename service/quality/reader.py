@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 from confluent_kafka import Message, TopicCollection, TopicPartition
 
-from service.labels.errors import UnreadError
-from service.labels.records import Alert, Decoder, Label
+from service.labels.records import Alert, Decoder, Label, require_topics
 from service.quality.outcomes import Outcomes
 from service.settings import ServiceSettings
 from service.topic_follower import TopicFollower
@@ -34,9 +33,7 @@ class OutcomeReader(TopicFollower):
         self._outcomes = outcomes
 
     def _begin(self, reader: Consumer) -> Sequence[TopicPartition]:
-        for topic in self._topics:
-            if not topic_reader.exists(reader, topic):
-                raise UnreadError(f"topic {topic} does not exist; create it with `fraud job topics`")
+        require_topics(reader, self._topics)
         admin = clients.admin(self._settings)  # a client without a name would end before it has the answer
         described = admin.describe_topics(
             TopicCollection(list(self._topics)), request_timeout=topic_reader.TIMEOUT_S

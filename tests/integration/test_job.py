@@ -671,7 +671,7 @@ def test_the_audit_works_with_its_own_permissions(
 
 @dataclass(frozen=True)
 class Stop:
-    """A job that was told to stop, as it was before the next one started."""
+    """Exit code, progress records and metrics of a job after a graceful stop."""
 
     asked_at: datetime
     exit_code: int

@@ -65,7 +65,7 @@ class Broker:
 
 
 class CountedLetter(OutputRecord):
-    """A record that has what the progress record tells of dead letters."""
+    """An output record with topic and reason, by which the progress record counts dead letters."""
 
     topic, reason = "tx", contracts.Reason.MISSING_FIELD
 
