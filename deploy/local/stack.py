@@ -10,9 +10,10 @@ from deploy.local import connect, jars, kafka, postgres, processes, startup, sta
 from deploy.local.console import Progress, silent
 from deploy.local.errors import StackError
 from deploy.local.health import Status, check, logs, status
-from deploy.local.ports import HOST, Ports, choose
+from deploy.local.ports import HOST, Ports, choose, is_free
 from deploy.local.startup import BringUp
 from deploy.local.state import ALL, Service
+from feature_store.errors import FraudError
 from streaming_job.contracts.topics import Topics
 
 __all__ = [
@@ -43,6 +44,8 @@ MARKERS: dict[Service, Callable[[Path], str]] = {
     "kafka": kafka.marker,
 }
 MINIMUM_FREE_BYTES = 1024**3
+STARTS = 3
+"""Starts of `up` on other ports, while another program takes one that was free."""
 
 
 @dataclass(frozen=True)
@@ -110,20 +113,25 @@ def up(
         for service in startup.STOP_ORDER:
             if service in started:
                 _stop_orphan(data_dir, service)
-        if started:
-            names = frozenset(name for service in started for name in PORT_NAMES[service])
-            if proxied and "kafka" in started:
-                names |= PROXY_NAMES - current.ports.keys()  # a running proxy keeps its port
-            if guarded and "kafka" in started:
-                names |= GUARDED_NAMES
+        names = frozenset(name for service in started for name in PORT_NAMES[service])
+        if proxied and "kafka" in started:
+            names |= PROXY_NAMES - current.ports.keys()  # a running proxy keeps its port
+        if guarded and "kafka" in started:
+            names |= GUARDED_NAMES
+        for attempts_left in reversed(range(STARTS)):
             current.ports |= choose(ports, current.ports, names)
-        try:
-            startup.bring_up(
-                BringUp(data_dir, current, wanted, started, topic_names, replay, partitions, progress)
-            )
-        except BaseException:
-            startup.stop(data_dir, current, started)
-            raise
+            try:
+                startup.bring_up(
+                    BringUp(data_dir, current, wanted, started, topic_names, replay, partitions, progress)
+                )
+                break
+            except BaseException as error:
+                startup.stop(data_dir, current, started)
+                # another program may have taken a port between its choice and the server's start
+                taken = [name for name in sorted(names) if not is_free(current.ports[name])]
+                if not (isinstance(error, FraudError) and taken and attempts_left):
+                    raise
+                progress(f"another program took port {current.ports[taken[0]]}: starting on another")
     return endpoints(data_dir)
 
 

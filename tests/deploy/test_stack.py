@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from thoroughness import only_thorough
 from deploy.local import processes, topics
 from deploy.local import stack as embedded
 from deploy.local.errors import StackError
-from deploy.local.ports import Ports
+from deploy.local.ports import HOST, Ports
 from deploy.local.processes import running
 from deploy.local.stack import Endpoints
 from deploy.local.state import load
@@ -299,6 +300,30 @@ def test_a_stack_on_another_directory_is_another_stack(
 def heed_ctrl_c() -> None:
     """Restore the default handling of SIGINT, which background children of a shell ignore."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def test_a_port_taken_between_choice_and_start_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others: list[socket.socket] = []
+    choose = embedded.choose
+
+    def choose_and_lose(*arguments: Any) -> dict[str, int]:
+        chosen = choose(*arguments)
+        if not others:
+            others.append(socket.create_server((HOST, chosen["postgres"])))
+        return chosen
+
+    monkeypatch.setattr(embedded, "choose", choose_and_lose)
+    steps: list[str] = []
+    try:
+        embedded.up(tmp_path, services=["postgres"], progress=steps.append)
+        taken = others[0].getsockname()[1]
+        assert load(tmp_path).ports["postgres"] != taken
+        assert f"another program took port {taken}: starting on another" in steps
+    finally:
+        embedded.down(tmp_path)
+        others[0].close()
 
 
 def test_ctrl_c_during_a_start_leaves_no_process(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_a_viewer_sees_everything_with_masked_cards_and_no_buttons(page: Page) -
     ):
         assert output in trial
     assert "precision insufficient labels have not been counted; the precision must be at least 0.3" in trial
-    missing = f"topic {page.world.topics.shadow_alerts} does not exist"
+    missing = f"topic {page.world.topics.suppressed_alerts} does not exist"
     page.until(lambda: f"Not judged by labels: {missing}" in page.text("#trials"), "why there are no labels")
     precision = "return Array.from(document.querySelectorAll('#quality tr'), (one) => one.innerText)"
     page.until(lambda: "rule blocked_card\t50 %\t1\t1\t0" in page.run(precision), "the labels")
