@@ -17,7 +17,6 @@ def takes(
     of the parameter; it creates the dataclass from their values.
 
     Args:
-        parameter: name of the command's parameter.
         group: the dataclass; an option has its field's default, if it has one.
         options: field -> annotation of the option for Typer; default: the annotations of the fields.
     """

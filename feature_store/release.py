@@ -25,7 +25,6 @@ def sources_digest(packages: Iterable[str], root: Path = _ROOT) -> str:
     """Return the SHA-256 over the sources of packages: paths and contents, the same on every machine.
 
     Args:
-        packages: names of packages.
         root: directory of the packages.
     """
     digest = hashlib.sha256()

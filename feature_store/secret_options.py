@@ -26,7 +26,6 @@ def from_environment(
     """Create an option's callback that takes secrets only from its environment variable.
 
     Args:
-        variable: name of the environment variable.
         secrets: returns the names of the secrets in a value.
 
     Returns:

@@ -80,13 +80,7 @@ def model_card(
     """Return the model card as Markdown.
 
     Args:
-        name: name of the registered model.
-        features: number of features.
-        train: transactions that the model was fitted to.
-        holdout: transactions on which `quality` was measured.
-        quality: quality on the hold-out.
         params: parameters of the run, including the digests of data and code.
-        fraud_weight: weight of a fraud in training.
         merchant_delay_ms: label delay of the merchant label features; None without them.
     """
     data = {"trained on": str(train), "hold-out": str(holdout)}

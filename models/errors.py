@@ -35,7 +35,6 @@ class GuardError(ModelError):
     """Guards of a rollout, or the counts that they judge, are invalid.
 
     Args:
-        text: what is wrong and what to do.
         path: path of the invalid value in the JSON object of the guards, as `("rules", 0, "max_ratio")`;
             empty for counts.
     """

@@ -37,7 +37,6 @@ def score(scorer: Scorer, x: NDArray[np.float64]) -> tuple[NDArray[np.float64], 
     """Score the probability of fraud of each row.
 
     Args:
-        scorer: the model.
         x: shape (n, f).
 
     Returns:
@@ -59,7 +58,6 @@ def explain(scorer: Scorer, x: NDArray[np.float64]) -> tuple[NDArray[np.float64]
     """Compute the contribution of each feature to the log-odds of each row.
 
     Args:
-        scorer: the model.
         x: shape (n, f), rows that the model scored.
 
     Returns:

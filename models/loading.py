@@ -25,8 +25,6 @@ def load(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
     MLflow. A damaged copy is replaced.
 
     Args:
-        ref: the model that the rollout names.
-        tracking_uri: address of MLflow.
         cache_dir: local directory, created if missing; many processes may share it.
 
     Raises:

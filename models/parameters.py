@@ -54,7 +54,6 @@ class Limit(Parameter):
 
         Args:
             refusal: what is wrong with a limit below 1.
-            is_optional: whether there may be no limit.
         """
         self._refusal, self.is_optional = refusal, is_optional
 

@@ -29,7 +29,6 @@ def percentile(least: NDArray[np.float64], score: float) -> float:
 
     Args:
         least: `quantiles` of a model.
-        score: score of a transaction.
     """
     reached = int(np.searchsorted(least, score, side="right"))
     return float(LEVELS[reached - 1]) if reached else 0.0

@@ -58,7 +58,6 @@ def fit_and_register(
 
     Args:
         transactions: the transaction contract's columns, rows in any order.
-        tracking_uri: address of MLflow.
         labels: the chargeback contract's columns (transaction_id, card_id, label); a transaction without a
             label is genuine. Default: the transactions' own column `label`, 1 where fraud.
         profiles: the profile contract's columns.
@@ -72,7 +71,6 @@ def fit_and_register(
             the one at which alerts and missed frauds cost least, and `alert_budget` is ignored.
         learner: algorithm and its options; its seed also draws the golden rows. Default: `Learner()`.
         sources: digests of the input files by name, for the record of the run.
-        name: name of the registered model.
 
     Raises:
         LabelError: labels are missing or unreadable.

@@ -56,7 +56,6 @@ def plot(
         y: values from 0 to 1; None leaves a gap in the line.
         ticks: (position, text) of each label below the plot; positions as for `x`.
         mean: value of the dashed line; None: no such line.
-        dots: whether to mark each point.
     """
     known_values = [value for value in y if value is not None]
     if not known_values:

@@ -110,7 +110,6 @@ def decide(policy: Policy, known: Known, suspicious_day: int) -> Decision | None
     """Decide one transaction.
 
     Args:
-        policy: policy of the champion or canary that decides.
         known: the transaction. Without a score the other rules decide alone.
         suspicious_day: earlier alerts of the card in the clock hour of this transaction's arrival and the 23
             before it.
@@ -151,11 +150,8 @@ def alert_id(
     transaction id have two alert ids.
 
     Args:
-        card_id: card of the transaction.
-        transaction_id: id of the transaction.
         event_time: ms.
         units: amount in 1/10,000 of the currency unit.
-        merchant_id: merchant of the transaction.
         country: ISO 3166-1 alpha-2.
         currency: ISO 4217.
     """

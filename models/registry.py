@@ -72,7 +72,6 @@ def register(
         bins: training distribution of the features, stored in the model's files, to measure feature drift.
         label_delay_ms: label delay of the merchant label features; jobs that run the model need the same
             delay.
-        name: name of the registered model.
 
     Raises:
         ModelError: the registry cannot be reached, or a check of `artifact.write` fails.

@@ -29,7 +29,6 @@ def threshold_for_cost(scores: np.ndarray, fraud: np.ndarray, amount: np.ndarray
         scores: float64[n], at least one.
         fraud: bool[n].
         amount: float64[n], in the currency of `alert_cost`.
-        alert_cost: cost of one alert.
     """
     order = np.argsort(-scores, kind="stable")
     saved = np.cumsum(np.where(fraud, amount, 0.0)[order]) - alert_cost * np.arange(1, len(scores) + 1)

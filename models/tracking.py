@@ -44,7 +44,6 @@ def registry(tracking_uri: str, sought: str = "") -> Iterator[Any]:
     """Open a client of the registry at `tracking_uri`, and use that address for the fluent API meanwhile.
 
     Args:
-        tracking_uri: address of MLflow.
         sought: what the block asks for, as "model NAME/VERSION", for the error if the registry lacks it.
 
     Yields:

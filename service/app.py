@@ -30,10 +30,6 @@ from streaming_job.labels.ledger import Ledger
 def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time) -> FastAPI:
     """Create the application; its threads run from start-up to shutdown.
 
-    Args:
-        settings: settings of the sidecar.
-        clock: seconds since 1970-01-01 UTC.
-
     Raises:
         TokensError: the tokens file cannot be used.
     """

@@ -35,9 +35,7 @@ def example(
 
     Args:
         answer: the answer; a text if it is not JSON.
-        status: its status.
         description: description of the answer; default: FastAPI's.
-        media_type: its media type.
     """
     described = {"description": description} if description else {}
     return {status: {**described, "content": {media_type: {"example": answer}}}}

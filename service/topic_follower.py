@@ -29,8 +29,6 @@ class TopicFollower(Background):
         """Prepare the thread without connecting.
 
         Args:
-            settings: brokers and job id.
-            topics: topics to read.
             what: a plural noun for the records, used in the thread's name and in messages.
             wait_ms: how long the broker waits for a record before it answers that there is none.
         """

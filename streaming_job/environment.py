@@ -52,9 +52,6 @@ def settings(kind: type[S]) -> S:
 def refuse_unknown(variables: Iterable[str]) -> None:
     """Refuse variables with the prefix FRAUD_ that nothing reads, because they are probably misspelt.
 
-    Args:
-        variables: names of the environment variables.
-
     Raises:
         SettingsError: some are unknown; the error suggests the nearest known names.
     """

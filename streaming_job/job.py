@@ -54,7 +54,6 @@ class Job:
 
         Args:
             settings: settings of the job, checked by `preconditions.require_inputs` before.
-            launch: launch of Spark.
             stop: set it for a graceful stop: the running epoch ends at once, and no other one begins.
 
         Raises:

@@ -20,7 +20,6 @@ def safe(raw: bytes, most: int | None = None, *, card: bytes | None = None) -> s
     """Return bytes of unknown origin as one printable line, with card ids and card numbers masked.
 
     Args:
-        raw: any bytes.
         most: maximum number of characters; default: all.
         card: a card id to mask wherever it occurs, even without a field name, unless it is shorter than
             _SHORTEST.

@@ -34,12 +34,7 @@ class Permission:
 
 
 def needed(component: Component, settings: JobSettings) -> Iterator[Permission]:
-    """Yield the permissions of a component.
-
-    Args:
-        component: the component.
-        settings: settings of the job that it belongs to.
-    """
+    """Yield the permissions of a component."""
     topics, job_id = settings.topics, settings.job_id
     yield from _topics(component, settings)
     match component:

@@ -37,9 +37,6 @@ def start(data_dir: Path, run: Run, name: str, command: list[str], env: Mapping[
     """Start a Python module as a child process, and record it.
 
     Args:
-        data_dir: data directory of the demo.
-        run: state of the demo, in which the process is recorded.
-        name: name of the process.
         command: the module and its arguments.
         env: additional environment variables.
 

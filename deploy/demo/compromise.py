@@ -47,9 +47,6 @@ def write(path: Path, seed: int, cards: int, rate: float) -> None:
     """Write the archive.
 
     Args:
-        path: file to write.
-        seed: seed of the simulated world.
-        cards: number of cards in the simulated world.
         rate: transactions per second of the replay.
     """
     stream = _stream(seed, cards, rate, START_MS, Disturbances())

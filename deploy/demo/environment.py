@@ -42,9 +42,6 @@ def job_settings(
     """Build the settings of the demo's job.
 
     Args:
-        data_dir: directory of the demo.
-        endpoints: addresses of the servers.
-        ui_port: port of Spark's UI.
         replays: whether the log is an archive with its original arrivals, without profiles; otherwise the job
             waits for the snapshot of the profiles.
         label_delay_ms: label delay of a job that keeps merchant facts; None: the job keeps none.

@@ -54,7 +54,6 @@ class MerchantWatch:
 
     Args:
         archive: file of `compromise.write`; its column `scenario` identifies the frauds.
-        print_line: prints each event at the followed merchant.
     """
 
     def __init__(self, archive: Path, print_line: Callable[[str], None]) -> None:

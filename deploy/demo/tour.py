@@ -39,13 +39,7 @@ them. The omitted guards need hours of traffic, or cards with a history."""
 
 
 class Tour:
-    """Background thread that tries both challengers, one after the other.
-
-    Args:
-        sidecar: client of the sidecar.
-        data_dir: data directory of the demo, which has the trained models.
-        print_line: prints a line of progress.
-    """
+    """Background thread that tries both challengers, one after the other."""
 
     def __init__(self, sidecar: SidecarClient, data_dir: Path, print_line: Callable[[str], None]) -> None:
         self._sidecar, self._data_dir, self._print_line = sidecar, data_dir, print_line

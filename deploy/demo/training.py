@@ -72,8 +72,6 @@ def arguments(options: Options, tracking_uri: str, now_ms: int) -> list[str]:
     """Build the command line arguments of this module.
 
     Args:
-        options: options of the demo.
-        tracking_uri: tracking URI of MLflow.
         now_ms: end of the simulated history, ms.
     """
     job = {
@@ -104,11 +102,8 @@ def train(
 
     Args:
         replay: file to train on, if its beginning has at least FEWEST_FRAUDS labelled frauds.
-        seed: seed of the simulated world and of training.
-        cards: number of cards in the simulated world.
         rate: rate of the simulated history, transactions per second.
         rollouts: whether to train a weak champion and two challengers.
-        tracking_uri: tracking URI of MLflow.
         now_ms: end of the simulated history, ms.
         merchant_labels: whether to train instead on the weeks before `compromise`'s archive, with labels.
 

@@ -74,7 +74,6 @@ def wait(
     """Wait for a condition.
 
     Args:
-        condition: returns true at the end of the wait.
         failure: beginning of the error message, if the wait fails.
         sign_of_life: returns any value; the wait goes on while the value changes.
         check: raises an error if waiting is pointless.

@@ -39,13 +39,7 @@ class Percentiles:
 
 
 class DemoAlerts:
-    """The alerts of fraud-alerts from its beginning on.
-
-    Args:
-        bootstrap_servers: address of the broker.
-        topic: topic of the alerts.
-        merchants: another observer of the alerts, if any.
-    """
+    """The alerts of fraud-alerts from its beginning on."""
 
     def __init__(self, bootstrap_servers: str, topic: str, merchants: MerchantWatch | None = None) -> None:
         self._merchants = merchants

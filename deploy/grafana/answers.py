@@ -27,11 +27,7 @@ class Prometheus:
     """Client of one server."""
 
     def __init__(self, url: str) -> None:
-        """Create a client without connecting.
-
-        Args:
-            url: address of the server.
-        """
+        """Create a client without connecting."""
         self._url = url.rstrip("/")
 
     def range(self, query: str, start_s: float, end_s: float) -> list[Series]:

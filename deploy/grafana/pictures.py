@@ -65,7 +65,6 @@ def answered(dashboard: Dashboard, prometheus: Prometheus, job: str, end_s: floa
     """Query all panels of a dashboard.
 
     Args:
-        dashboard: the dashboard.
         prometheus: a server that scrapes the sidecar.
         job: name of the scrape job.
         end_s: end of range queries, which span MINUTES, and time of instant ones; seconds since 1970-01-01
@@ -194,7 +193,6 @@ def draw_all(url: str, directory: Path, job: str = "card-fraud") -> list[str]:
 
     Args:
         url: address of a Prometheus that scrapes the sidecar and the continuous audit.
-        directory: gets a file for each dashboard.
         job: name of the sidecar's scrape job.
 
     Raises:

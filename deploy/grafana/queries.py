@@ -12,7 +12,6 @@ def filled(expression: str, job: str) -> str:
     """Replace Grafana's variables in an expression, for a Prometheus that is asked directly.
 
     Args:
-        expression: expression of a panel.
         job: name of the scrape job.
     """
     return expression.replace("$__rate_interval", "1m").replace("$job", job)

@@ -35,7 +35,6 @@ class Child:
 
         Args:
             name: how errors call it, such as "the engine".
-            command: command line.
             log: file to which its output is appended.
             environment: variables in addition to those of this process.
             cwd: its working directory; None: that of this process.

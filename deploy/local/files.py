@@ -16,7 +16,6 @@ def locked(path: Path, error: type[FraudError], on_busy: Callable[[], None]) -> 
     """Hold a lock file; its directory is created.
 
     Args:
-        path: path of the lock file.
         error: raised if the file cannot be created.
         on_busy: called before the wait if another process holds the lock; may raise to avoid the wait.
     """

@@ -80,9 +80,7 @@ def ensure(group: Group, *, cache: Path | None = None, progress: Progress = sile
     Every call checks every file's sha256. Several processes may call this function at once.
 
     Args:
-        group: group of the archives.
         cache: directory of the archives; default `cache_directory()`.
-        progress: called with each download step.
 
     Raises:
         StackError: no Java, no PySpark (which brings Ivy), no network, no disk space, a damaged jars.lock, or

@@ -19,7 +19,6 @@ def start(
     """Start a program that appends its output to `log`.
 
     Args:
-        command: command line.
         log: file for standard output and standard error; its directory is made.
         environment: all its variables.
         cwd: its working directory; None: that of this process.
@@ -47,7 +46,6 @@ def run(
     """Run a tool to its end, and call `each_line` with each line of its output at once; return its exit code.
 
     Args:
-        command: command line.
         each_line: gets a line of standard output or standard error, with its line end.
         environment: all its variables; None: those of this process.
     """

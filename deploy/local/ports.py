@@ -37,7 +37,6 @@ def choose(wanted: Ports, previous: Mapping[str, int], names: frozenset[str]) ->
     """Choose a free port for each name.
 
     Args:
-        wanted: requested ports.
         previous: ports of the last start, used again if they are free and no other port is requested.
         names: the fields of `Ports` to choose for.
 

@@ -92,8 +92,6 @@ def up(
         partitions: partitions of new topics that are keyed by card.
         proxied: give Kafka a second listener, for clients that connect through a proxy (`Endpoints.proxied`).
         guarded: give Kafka a listener with user and password (`Endpoints.guarded`).
-        topic_names: names and settings of the topics.
-        progress: called with each step.
 
     Raises:
         StackError: Java, a free port, disk space or a jar is missing, or a service does not become ready.

@@ -44,11 +44,8 @@ def create(
     """Create missing topics, and either alter or compare existing ones; their partition counts never change.
 
     Args:
-        bootstrap_servers: address of the broker.
-        topics: names and settings of the topics.
         replay: see `Topics.configs`.
         partitions: number of partitions of new topics that are keyed by card.
-        replication: replicas of each partition of new topics.
         alter: whether to alter the settings of existing topics, as the embedded stack does with its own. A
             bank's topics must not be altered: a changed setting may delete their records.
         kafka: additional client settings (librdkafka names).

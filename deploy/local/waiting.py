@@ -22,9 +22,7 @@ class Patience:
 
         Args:
             limit_s: time after which the wait fails, seconds; it begins anew with each progress.
-            poll_s: time between two looks at the condition, seconds.
             pause: waits that long; raises an error if the loop was asked to stop.
-            clock: returns seconds.
         """
         self._limit_s, self._poll_s, self._pause, self._clock = limit_s, poll_s, pause, clock
         self._progress: object = None

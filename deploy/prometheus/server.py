@@ -37,10 +37,7 @@ def write_config(
     """Write the configuration for one sidecar.
 
     Args:
-        path: path of the file.
         target: host:port of the sidecar.
-        scrape_s: seconds between two scrapes.
-        evaluate_s: seconds between two evaluations of the rules.
         audit: JSON file with the target of the continuous audit; Prometheus reads it again when it changes.
     """
     config: dict[str, Any] = yaml.safe_load(CONFIG.read_text())

@@ -167,9 +167,7 @@ def make_room(card: Array, events: Array, counters: Counters, horizon: int) -> i
     no feature; it may differ in a rebuilt state, whose segments have other sizes.
 
     Args:
-        card: the card.
         events: events of the key group.
-        counters: counters of the key group.
         horizon: ms; events at or before it are out of every window's reach.
 
     Returns:

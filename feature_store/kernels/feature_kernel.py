@@ -108,12 +108,10 @@ def apply(
         hots: hot cards of the key group (HOT).
         buckets: rings of the hot cards (BUCKET).
         latest: recent transactions of the hot cards (EVENT).
-        counters: counters of the key group.
         batch: n transactions (TRANSACTION) in log order.
         numbers: card number of each row, shape (n,).
         start: first row to process.
         accepted: number of accepted rows before `start`.
-        lateness_ms: allowed lateness.
         features: out, a row of N_FEATURES columns or more for each accepted row, shape (n, c).
         status: out, ACCEPTED, DUPLICATE (a repetition, not accepted), RESTARTED (accepted as a forgotten
             card's first transaction) or CONFLICT (accepted, but its transaction id was seen with other

@@ -26,7 +26,6 @@ def silence(card: Array, profiles: Array, lateness_ms: int) -> int:
     Args:
         card: a card with transactions.
         profiles: profile versions of the key group, including all that arrived within the silence.
-        lateness_ms: allowed lateness.
     """
     if card.seen > 1:
         return FORGET_AFTER_MS

@@ -48,9 +48,7 @@ def drop_superseded(card: Array, profiles: Array, counters: Counters, seen_at: i
     A card's arrivals never go back, so all versions older than the one in force at `seen_at` are invisible.
 
     Args:
-        card: the card.
         profiles: versions of the key group.
-        counters: counters of the key group.
         seen_at: ms; no transaction of the card will arrive before it.
     """
     version = card.profile
@@ -118,7 +116,6 @@ def apply_changes(
     Args:
         cards: cards of the key group (CARD).
         profiles: versions of the key group (PROFILE), with room for one more per change.
-        counters: counters of the key group.
         changes: n changes (PROFILE); `older` is ignored.
         numbers: card number of each change, shape (n,).
 

@@ -59,7 +59,6 @@ def count_alerts(
     Args:
         cards: cards of the key group (CARD).
         hours: alert hours of the key group (ALERT_HOURS), with room for one more record per alert.
-        counters: counters of the key group.
         numbers: card number of each row, shape (n,).
         arrivals: arrival of each row's transaction, ms, shape (n,).
         alerted: which rows are alerts, shape (n,).

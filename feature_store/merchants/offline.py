@@ -21,7 +21,6 @@ def facts_of(
         merchant: hash of each transaction's merchant, shape (n,).
         arrival: ms, shape (n,).
         spike: whether each transaction's ratio_robust was above SPIKE_RATIO, shape (n,).
-        fraud_spans: spans of time in which transactions were labelled as fraud.
     """
     frauds = np.empty(fraud_spans.row.size, dtype=LABEL_FACT)
     merchant = merchant_hash(merchant)

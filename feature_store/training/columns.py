@@ -49,7 +49,6 @@ def converted(table: pa.Table, names: Iterable[str] | None = None) -> pa.Table:
     """Return a table with converted columns.
 
     Args:
-        table: any columns.
         names: the columns to keep; default: all.
 
     Raises:

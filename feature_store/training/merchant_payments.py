@@ -52,11 +52,7 @@ class Payments:
     """Accepted transactions of a history, with the spans of time in which they were labelled as fraud."""
 
     def __init__(self, reports: Undated | Reports) -> None:
-        """Start with no transactions.
-
-        Args:
-            reports: labels of the history.
-        """
+        """Start with no transactions."""
         self._reports = reports
         self._parts: list[_Part] = []
 
@@ -65,7 +61,6 @@ class Payments:
 
         Args:
             rows: in order of arrival, shape (n,).
-            decisions: their outcomes and card features.
 
         Raises:
             LabelError: the rows have no labels.
@@ -89,11 +84,7 @@ class Payments:
         )
 
     def facts(self, lateness_ms: int = DEFAULT_LATENESS_MS) -> Facts:
-        """Build the merchant facts of all transactions added, as the job writes them to `merchant-facts`.
-
-        Args:
-            lateness_ms: the job's allowed lateness.
-        """
+        """Build the merchant facts of all transactions added, as the job writes them to `merchant-facts`."""
         merchant, arrival, time, spike = (
             np.concatenate([getattr(part, name) for part in self._parts])
             for name in ("merchant", "arrival", "time", "spike")
@@ -118,8 +109,6 @@ def with_merchants(facts: Facts, records: NDArray[np.void], decisions: Decisions
     Args:
         facts: facts of every transaction up to the last of `records`; later facts are ignored.
         records: TRANSACTION, shape (n,).
-        decisions: their outcomes and card features.
-        delay_ms: label delay.
 
     Returns:
         Decisions with features of shape (n, len(ALL_NAMES)).
@@ -139,7 +128,6 @@ def build(
 
     Args:
         transactions: n rows, as for `training_set.build`.
-        labels: labels of the transactions.
         profiles: as for `training_set.build`.
 
     Returns:

@@ -83,7 +83,6 @@ def converted(table: pa.Table, path: Path, first_row: int = 0) -> pa.Table:
     """Return rows of a file with the types of the contracts.
 
     Args:
-        table: rows, as they were read.
         path: the file, for errors.
         first_row: number of the first row, for errors.
 
@@ -135,11 +134,8 @@ def batches(
     """Yield the rows of one file in order, converted, as (number of the first row, table).
 
     Args:
-        path: the file.
-        names: the columns to read.
         rows: maximum number of rows in a table.
         row_groups: the row groups to read; default: all.
-        first_row: number of the first row.
 
     Raises:
         TrainingSetError: the file is missing or damaged, or a column cannot be converted.

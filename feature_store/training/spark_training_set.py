@@ -51,7 +51,6 @@ def compute(
     paths on every executor.
 
     Args:
-        task: what to compute.
         output: the directory; it is created completely or not at all.
         master: Spark master.
         progress: called with the number of Spark tasks that are done, and of all tasks.

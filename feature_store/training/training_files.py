@@ -80,10 +80,6 @@ def schema(*, labelled: bool, merchants: bool) -> pa.Schema:
 
     `row` is the number of the row in the input, `outcome` is one of OUTCOMES. Features are NaN unless the
     outcome is accepted.
-
-    Args:
-        labelled: whether there is a column `label`.
-        merchants: whether there are merchant label features.
     """
     identities = computed(merchants=merchants)
     fields = [

@@ -83,7 +83,6 @@ def compute(task: Task, output: Path, progress: Callable[[int], None] = lambda r
     are kept in memory.
 
     Args:
-        task: what to compute.
         output: the file; it is created completely or not at all.
         progress: called with the number of rows of each chunk, `passes` times for each chunk.
 
@@ -124,7 +123,6 @@ def in_order(task: Task, order: NDArray[np.int64] | None) -> Iterator[Rows]:
     """Yield the transactions in order of arrival, at most CHUNK at a time.
 
     Args:
-        task: the transactions to read.
         order: from `arrival_order`; None if the files are in that order.
     """
     batches = task.transactions.batches(CHUNK)

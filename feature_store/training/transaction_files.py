@@ -93,8 +93,6 @@ def read(piece: Piece, rows: int, *, times_only: bool = False) -> Iterator[tuple
     """Yield the rows of a row group, at most `rows` at a time, in the columns of the contract.
 
     Args:
-        piece: the row group to read.
-        rows: maximum number of rows in a batch.
         times_only: read only the column that determines the order of arrival.
 
     Yields:

@@ -30,8 +30,6 @@ class UncomparedRecords:
     """Index of the output records that are not yet compared.
 
     Args:
-        findings: collects the differences.
-        topics: names of the topics.
         settled: remembers compared records, to recognise later duplicates; None if all records are added
         before the first comparison.
     """

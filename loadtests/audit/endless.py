@@ -51,12 +51,6 @@ def follow(
     """Audit the job's output until stopped, then save the state.
 
     Args:
-        log: reads the topics.
-        settings: the job's settings.
-        load: loads the model of a rollout.
-        plan: parameters of the audit.
-        stop: ends the audit when set.
-        clock: returns seconds since 1970-01-01 UTC.
         started: called with the port of the metrics.
 
     Raises:

@@ -14,7 +14,6 @@ class AuditMetrics:
     """Metrics of a continuous audit. Each topic's counters start at 0, so `increase` counts a first finding.
 
     Args:
-        topics: names of the output topics.
         lag_s: returns how long ago the audit read the job's progress up to which all is audited, seconds
             (before the first audit: the time since the start); called at every scrape.
     """

@@ -41,9 +41,6 @@ class Follower:
     """Audits the job's output since the last step; a restarted audit needs only `memory`.
 
     Args:
-        log: reads the topics.
-        settings: the job's settings.
-        load: loads the model of a rollout.
         memory: state after the previous steps; updated in place.
         clock: returns the time, seconds since 1970-01-01 UTC; it is noted with each point of the job's
             progress and with the end offsets of the transactions.

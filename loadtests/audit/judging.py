@@ -128,9 +128,6 @@ def in_this_process(log: Log, settings: JobSettings, load: Load, everywhere: End
     """Return a judge that runs in this process.
 
     Args:
-        log: reads the topics.
-        settings: the job's settings.
-        load: loads the model of a rollout.
         everywhere: ends of all partitions, for the merchants' payments; default: those given to the judge.
     """
 

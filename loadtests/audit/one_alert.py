@@ -80,12 +80,6 @@ class Rebuilt:
 def rebuild(log: Log, settings: JobSettings, load: LoadModel, alert_id: str) -> Rebuilt:
     """Rebuild an alert and compare it with the one on the log.
 
-    Args:
-        log: reads the topics.
-        settings: the job's settings.
-        load: loads a model.
-        alert_id: id of the alert.
-
     Raises:
         AlertError: there is no such alert, it does not name its card and transaction, or records that it
             depends on were deleted.

@@ -42,7 +42,6 @@ class ProgressAudit:
     """Collects the output records by commit, then compares them with the progress records.
 
     Args:
-        topics: names of the topics.
         ends: (topic, partition) of the transactions -> first offset that is not audited; commits that end
         beyond it are ignored.
     """

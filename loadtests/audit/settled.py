@@ -36,8 +36,6 @@ class SettledPoints:
     progress record may be visible before the alerts of its commit.
 
     Args:
-        topics: names of the topics.
-        job_id: the job whose progress is read.
         behind_s: minimal age of a settled point, seconds.
     """
 

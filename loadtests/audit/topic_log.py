@@ -138,7 +138,6 @@ class TopicLog:
         """Yield committed records, each partition in the order of offsets; partitions are interleaved.
 
         Args:
-            topic: name.
             ends: first offset not to read, by partition; a partition without one is not read. Default: read
                 each partition until the broker reports its end, records that were written meanwhile included.
             starts: first offset to read, by partition; default: the beginning.

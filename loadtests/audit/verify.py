@@ -109,12 +109,8 @@ def verify(
     that used a profile version can no longer be checked once compaction has removed that version.
 
     Args:
-        log: reads the topics.
-        settings: the job's settings.
-        load: loads the model of a rollout.
         judge: runs the oracle, see `judging`; default: in this process.
         committed: offsets that the job has committed; default: read by `committed_by`.
-        progress: called with the audit's progress.
 
     Raises:
         VerifyError: the job has committed nothing.

@@ -277,7 +277,6 @@ def run(
     """Run a benchmark, show its figures, and write the report.
 
     Args:
-        name: name of the benchmark.
         measured: yields the results; its argument is a function that prints a status.
         to: file of the report; None: no report.
         beside: reports of earlier runs, which the plots show, too.

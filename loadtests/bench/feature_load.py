@@ -28,9 +28,7 @@ class FeatureLoad:
     Ids are hashed, so that they are as incompressible on disk as real ones.
 
     Args:
-        cards: number of cards.
         per_day: transactions of a card per day.
-        seed: seed of the random numbers.
         resolution_ms: resolution of event times; card networks use whole seconds, the data contract has ms.
     """
 

@@ -50,7 +50,6 @@ class History:
         """Send the next part.
 
         Args:
-            events: number of transactions.
             per_second: transactions per real second; default: as fast as possible.
             at_once: whether to send in one Kafka transaction, which read_committed consumers see all at once.
             meanwhile: called a few times a second, with the number of this part's transactions sent so far.

@@ -15,11 +15,7 @@ class JobUsage:
     """
 
     def __init__(self, pid: int) -> None:
-        """Measure nothing yet.
-
-        Args:
-            pid: process id of the job.
-        """
+        """Measure nothing yet."""
         self._pid = pid
         self._first: dict[psutil.Process, float] | None = None
         self._last: dict[psutil.Process, float] = {}

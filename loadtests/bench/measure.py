@@ -55,13 +55,9 @@ def per_item(
     """Measure the time of one item: this thread's CPU time, which other processes do not affect.
 
     Args:
-        name: name of the figure.
-        unit: unit of the value.
-        rounds: number of rounds.
         items: number of items that one call processes.
         prepare: returns the call to measure; not measured itself.
         scale: factor from seconds per item to the unit.
-        detail: detail of the figure.
     """
     used, elapsed = [], []
     for _ in range(rounds):

@@ -59,9 +59,7 @@ def measure(traffic: Traffic, rounds: int, say: Callable[[str], None]) -> Iterat
     """Fill one key group's table, then open it again; measure additions, writes, sorting, lookups, opening.
 
     Args:
-        traffic: the traffic that the facts count.
         rounds: rounds of sorting and of each lookup.
-        say: called with the progress.
     """
     store, extra, rules = MemoryPieces(), dict[str, Any](), MerchantRules("bench", DELAY_DAYS * DAY_MS)
     yield from _of_a_running_table(traffic, rounds, FactTable(rules, 1, store, extra), store, say)

@@ -29,10 +29,8 @@ def measure(rig: Rig, events: int, rounds: int, say: Say) -> Iterator[Figure]:
     """Build up the state, then kill and start the job repeatedly.
 
     Args:
-        rig: the measured system.
         events: transactions that build up the state.
         rounds: restarts of each of KINDS, and kills under load.
-        say: called with the status.
 
     Raises:
         FraudError: the job ended, makes no progress, or writes no alert.

@@ -67,8 +67,6 @@ def record(world: World, load: Load, start_ms: int) -> Tape:
     backlog as they do after it.
 
     Args:
-        world: the world with the cards.
-        load: sizes and rates.
         start_ms: arrival of the first transaction, ms since 1970-01-01 UTC.
     """
     at_once = load.prime + load.backlog

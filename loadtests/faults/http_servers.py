@@ -33,8 +33,6 @@ def running(command: Sequence[str], log: Path, environment: Mapping[str, str], r
     """Run a process that serves HTTP; enter the context at its first answer, stop it at the end.
 
     Args:
-        command: command line.
-        log: file for its output.
         environment: additional variables.
         ready: URL that answers once the process is ready.
 
@@ -54,7 +52,6 @@ def sidecar(log: Path, environment: Mapping[str, str]) -> Iterator[str]:
     """Run `fraud serve` on a free port; gives its URL, ending in a slash.
 
     Args:
-        log: file for its output.
         environment: additional variables, which must include the FRAUD_... variables of the job.
 
     Raises:

@@ -78,7 +78,6 @@ class Installation:
         """Create the topics.
 
         Args:
-            stack: addresses of the servers.
             topics: topic names used by no other job.
             directory: gets checkpoint, working copies and logs.
             cards: the world whose transactions are sent; default `world()`.
@@ -151,7 +150,6 @@ class Installation:
         """Send raw records.
 
         Args:
-            values: values of the records.
             key: key of all records; default: the card of each record, as from a correct producer.
             partition: partition of all records; default: chosen by their keys.
         """
@@ -203,10 +201,6 @@ class Installation:
 
     def caught_up(self, job: JobProcess, say: Callable[[str], None] = lambda _: None) -> None:
         """Wait until the job has committed everything sent.
-
-        Args:
-            job: the running job.
-            say: called with the progress.
 
         Raises:
             FaultError: the job ended, or makes no progress.

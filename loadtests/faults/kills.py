@@ -106,13 +106,7 @@ class Scene:
     """A working job with its servers."""
 
     def __init__(self, relay: Relay, stack_dir: Path, chance: random.Random) -> None:
-        """Start nothing.
-
-        Args:
-            relay: the job and its successors.
-            stack_dir: data directory of the servers.
-            chance: draws moments and changes.
-        """
+        """Start nothing."""
         self.relay, self.stack_dir, self.chance = relay, stack_dir, chance
 
     def busy(self) -> None:
@@ -134,12 +128,7 @@ class Scene:
 
 
 def draw(chance: random.Random, count: int) -> list[str]:
-    """Draw names of kills, each equally often.
-
-    Args:
-        chance: random numbers.
-        count: number of kills.
-    """
+    """Draw names of kills, each equally often."""
     names: list[str] = []
     while len(names) < count:
         names += chance.sample(list(KILLS), len(KILLS))

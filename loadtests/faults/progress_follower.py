@@ -13,12 +13,7 @@ from streaming_job.settings import JobSettings
 
 
 class ProgressFollower:
-    """Follower of one job's progress topic, which has one partition.
-
-    Args:
-        bootstrap_servers: Kafka brokers.
-        settings: the job's settings.
-    """
+    """Follower of one job's progress topic, which has one partition."""
 
     def __init__(self, bootstrap_servers: str, settings: JobSettings) -> None:
         self._servers, self._settings = bootstrap_servers, settings

@@ -66,8 +66,6 @@ def draw(chance: random.Random, count: int, longest_s: float) -> list[Fault]:
     """Draw faults, each kind for each API equally often.
 
     Args:
-        chance: random numbers.
-        count: number of faults.
         longest_s: upper bound of the delays, seconds.
     """
     faults: list[Fault] = []
@@ -105,7 +103,6 @@ class Proxy:
 
         Args:
             port: port to listen on, which the broker advertises.
-            broker_port: port of the broker.
         """
         self._port, self._broker_port = port, broker_port
         self._loop = asyncio.new_event_loop()

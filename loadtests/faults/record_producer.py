@@ -18,12 +18,7 @@ class RecordProducer:
     """Idempotent producer with the partitioner that the job expects."""
 
     def __init__(self, bootstrap_servers: str, partitioner: Partitioner) -> None:
-        """Create the client; it connects in the background.
-
-        Args:
-            bootstrap_servers: Kafka brokers.
-            partitioner: chooses the partition of a key.
-        """
+        """Create the client; it connects in the background."""
         self._undelivered: list[str] = []
         self._producer = clients.producer(
             Address(bootstrap_servers),
@@ -46,9 +41,6 @@ class RecordProducer:
         """Produce a record.
 
         Args:
-            topic: name of the topic.
-            key: key of the record.
-            value: value of the record.
             partition: default: that of the key.
             timestamp: ms since 1970-01-01 UTC; 0: now.
         """

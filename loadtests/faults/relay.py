@@ -30,7 +30,6 @@ class Relay:
         """Start the first job.
 
         Args:
-            installed: topics and checkpoint.
             settings: settings of every job that differ from the installation's.
         """
         self.installed = installed

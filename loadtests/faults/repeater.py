@@ -12,12 +12,7 @@ class Repeater:
     """Thread that sends transactions repeatedly; a context manager that raises if sending failed."""
 
     def __init__(self, send: Callable[[], None], every_s: float) -> None:
-        """Start nothing yet.
-
-        Args:
-            send: function that sends some transactions.
-            every_s: pause between two calls, seconds.
-        """
+        """Start nothing yet."""
         self._send, self._every_s = send, every_s
         self._stop = threading.Event()
         self._sending = threading.Lock()

@@ -57,7 +57,6 @@ def run_all(days: list[Gameday], home: Path, write: Path | None = None) -> None:
     """Run game days on one stack and one job; after a failure the rest run on a new job.
 
     Args:
-        days: game days, in this order.
         home: an empty directory.
         write: page that the results are written into.
 

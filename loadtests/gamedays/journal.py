@@ -6,12 +6,7 @@ from collections.abc import Callable
 
 
 class Journal:
-    """Lines in the order of events. Thread-safe.
-
-    Args:
-        say: called with each line.
-        clock: monotonic clock, seconds.
-    """
+    """Lines in the order of events. Thread-safe."""
 
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._say, self._clock = say, clock

@@ -16,8 +16,6 @@ class Lookout:
     """Polls in a thread and remembers what was seen since the game day began; a context manager.
 
     Args:
-        watchers: client of sidecar, Prometheus (if installed) and continuous audit (if one was added).
-        journal: receives the changes.
         expected: what must be seen; its signs are added to the journal, too.
     """
 

@@ -13,7 +13,6 @@ def section(day: Gameday, lines: list[str], held: date, prometheus: bool) -> str
     """Return the section of a game day.
 
     Args:
-        day: the game day.
         lines: lines of its journal, of a run that did not fail.
         held: date of the run.
         prometheus: whether alerting rules were evaluated.

@@ -42,15 +42,7 @@ VELOCITY = 1_000
 
 
 class Scene:
-    """The system, with the actions of an operator.
-
-    Args:
-        stack_dir: data directory of the stack.
-        installed: the job's installation.
-        watchers: sidecar and Prometheus.
-        traffic: sends transactions all the time.
-        journal: receives the actions.
-    """
+    """The system, with the actions of an operator."""
 
     def __init__(
         self, stack_dir: Path, installed: Installation, watchers: Watchers, traffic: Traffic, journal: Journal
@@ -175,11 +167,8 @@ def scene(
     """Run job, traffic, sidecar and, if installed, Prometheus on a stack that outlives the context.
 
     Args:
-        endpoints: addresses of the stack.
-        stack_dir: its data directory.
         directory: gets checkpoint, working copies and logs.
         topics: topic names used by no other job, except that of the profiles.
-        journal: receives the actions.
         settings: settings of the job that differ from `SETTINGS`.
 
     Raises:

@@ -15,8 +15,6 @@ def transactions(cards: World, count: int, age_ms: int = 0) -> list[dict[str, An
     """Return valid transactions of the world's cards, each with a new id.
 
     Args:
-        cards: the cards.
-        count: number of transactions.
         age_ms: age of the newest transaction, milliseconds; the others are slightly older.
     """
     start = int(time.time() * 1000 - age_ms - count / RATE * 1000)

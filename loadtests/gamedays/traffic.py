@@ -11,11 +11,7 @@ EVENTS = 20
 
 
 class Traffic(Repeater):
-    """Sends simulated transactions all the time; a context manager.
-
-    Args:
-        installed: the job's installation.
-    """
+    """Sends simulated transactions all the time; a context manager."""
 
     def __init__(self, installed: Installation) -> None:
         super().__init__(self._send_some, EVERY_S)

@@ -31,7 +31,6 @@ class Collector:
         """Open the log of histograms.
 
         Args:
-            plan: plan of the run.
             lanes: number of workers.
         """
         self.plan, self.lanes = plan, lanes

@@ -54,11 +54,7 @@ class Conductor:
         """Order the workers to prepare.
 
         Args:
-            plan: plan of the run.
             lanes: number of workers.
-            settings: the job's settings.
-            send: sends a message to the worker of a lane.
-            now: monotonic clock, seconds.
 
         Raises:
             LoadTestError: the topic of transactions cannot be read.

@@ -47,13 +47,7 @@ class Lane:
     """A lane in a locust worker; called only from the worker's greenlets."""
 
     def __init__(self, plan: Plan, share: Share, settings: JobSettings) -> None:
-        """Start to encode the transactions.
-
-        Args:
-            plan: plan of the run.
-            share: which of the transactions this worker sends.
-            settings: the job's settings: addresses, security, topics.
-        """
+        """Start to encode the transactions."""
         self.plan, self.share = plan, share
         self.state, self.error = TAPING, ""
         self._warm_up_us = int(plan.warm_up_s * 1e6)

@@ -31,7 +31,6 @@ class LocustProcesses:
 
         Args:
             plan: plan of the run; its directory is emptied.
-            settings: the job's settings.
             workers: number of workers; 1: a single process.
             web_port: port of locust's web UI; None: headless.
         """
@@ -81,9 +80,6 @@ class LocustProcesses:
 
     def wait(self, say: Say = lambda _: None) -> Result:
         """Wait for the end of the run.
-
-        Args:
-            say: called with the progress.
 
         Raises:
             LoadTestError: there is no result, or the run took far longer than planned.

@@ -43,11 +43,7 @@ def find(
     If a sixteenth of `first` fails, too, the search ends without a passing rate.
 
     Args:
-        probe: function that tests a rate.
-        first: first rate.
-        most: highest rate to test.
         precision: width of the final interval as a share of its lower end.
-        probes: maximum number of probes.
 
     Raises:
         LoadTestError: the arguments leave nothing to search.

@@ -115,7 +115,6 @@ def profile(
             the time); soak (a slow rise, then steady).
         rate: events per second.
         for_s: measured time, seconds.
-        warm_up_s: time of the warm-up, seconds.
         factor: rate of a spike as a multiple of the rate.
 
     Raises:

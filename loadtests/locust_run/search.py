@@ -23,10 +23,7 @@ class Search:
 
         Args:
             plan: plan of the probes; each probe sets its own rate and directory.
-            target: the job to test.
             bounds: bounds, including one for the p99.
-            workers: number of generator workers.
-            say: called with the progress.
         """
         self.plan, self.target, self.bounds, self.workers, self._say = plan, target, bounds, workers, say
         self.results: dict[float, Result] = {}

@@ -41,10 +41,7 @@ class Sending:
         """Create the producer.
 
         Args:
-            brokers: where to connect.
             partitioner: librdkafka's name of the partitioner.
-            tape: the encoded transactions.
-            clock: clock of the schedule.
             events: number of transactions on the tape; for a replay the maximum.
             end_s: end of the schedule, seconds from the start.
             measured_from_s: end of the warm-up, seconds from the start.

@@ -36,8 +36,6 @@ def embedded(plan: bench.Plan, say: Say, *, sidecar: bool = True) -> Iterator[Ta
 
     Args:
         plan: parameters of the system; its directory is emptied.
-        say: called with the status.
-        sidecar: whether to start a sidecar.
 
     Raises:
         FraudError: the directory holds other data, a part does not start, profiles do not arrive, or the

@@ -39,8 +39,6 @@ def encoded(plan: Plan, share: Share, base_ms: int) -> Iterator[pa.Table]:
     """Yield a lane's transactions in order of intended times, in tables of a few thousand rows (`SCHEMA`).
 
     Args:
-        plan: plan of the run.
-        share: the lane.
         base_ms: the time at which encoding begins, ms since 1970-01-01 UTC. The event time of a simulated
             transaction is `base_ms` plus its intended time; that of a replayed one is earlier by its delay in
             the file (arrival minus event time, divided by `plan.speed`). Sending starts some seconds after

@@ -65,8 +65,6 @@ def failures(
     """Return every reason for which a run fails; empty if it passes.
 
     Args:
-        result: measurements of the workers.
-        bounds: bounds of the measurements.
         audit: the audit; None if none was made.
         own_topics: whether no other producer writes to the topics. Then the number of audited transactions
             must be that of the acknowledged ones, and the workers must have received as many alerts as the

@@ -98,8 +98,6 @@ def alert(
     """Build a transaction's alert; `Card.alerts` must already include its arrival.
 
     Args:
-        item: the transaction.
-        decider: the verdict that decided.
         top_features: the features that raised the score most, as the alert's `reasons`.
         unexplained: failure code if the model could not explain its score, else None.
         challenger_failure: failure code of the canary that should have decided, else None.

@@ -133,7 +133,6 @@ class Card:
 
         Args:
             arrival: arrival of the transaction, ms.
-            lateness_ms: allowed lateness.
             had_profile: whether the log held any version of the card's profile at a time, ms.
         """
         silent, early = arrival - self.arrival, lateness_ms + STRANGER_MARGIN_MS

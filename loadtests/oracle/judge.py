@@ -34,8 +34,6 @@ class Oracle:
     Args:
         profiles: all versions of the profiles, already read.
         rollouts: all rollout events, already read; they must make some model champion.
-        load: loads the model of a scorer.
-        rules: the settings that decide which transactions are accepted.
         cards: history by card id; updated in place. Default: empty.
         merchants: accepted transactions and labels by merchant, already read; None if the job keeps no
             merchant facts.

@@ -72,7 +72,6 @@ class MerchantLog:
     """Every merchant's payments, from the logs of transactions and labels.
 
     Args:
-        rules: the settings that decide which transactions are accepted.
         delay_ms: label delay, ms.
         profiles: all versions of the profiles, already read.
     """

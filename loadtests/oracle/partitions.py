@@ -17,8 +17,6 @@ def partition_of(card_id: str, partitions: int, partitioner: str) -> int:
     """Return the partition of the records whose key is the card's id.
 
     Args:
-        card_id: card id of the transaction.
-        partitions: number of partitions of the topic.
         partitioner: "murmur2" or "crc32".
     """
     key = card_id.encode()

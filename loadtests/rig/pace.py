@@ -123,8 +123,6 @@ def paced(
 
     Args:
         parts: records in time order.
-        pace: mapping of the tape's time to the clock's.
-        clock: the real clock.
         may_go_on: asked before each range; False ends the iteration.
     """
     for part in parts:

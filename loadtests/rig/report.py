@@ -31,11 +31,7 @@ def stop_on_signals() -> None:
 
 @contextmanager
 def saying(name: str) -> Iterator[Say]:
-    """Show the status on a terminal, or as lines in a log; SIGTERM and SIGINT raise KeyboardInterrupt.
-
-    Args:
-        name: name of the command.
-    """
+    """Show the status on a terminal, or as lines in a log; SIGTERM and SIGINT raise KeyboardInterrupt."""
     stop_on_signals()
     console = Console(stderr=True)
     last_line, last_word = -PAUSE_S, ""
@@ -75,7 +71,6 @@ def write(to: Path | None, report: Mapping[str, Any], beside: Mapping[str, str] 
 
     Args:
         to: JSON file; None: nothing is written.
-        report: JSON values.
         beside: texts of files beside it, by what follows the stem of the file's name.
     """
     if to is None:

@@ -56,10 +56,7 @@ class AlertWatch:
         """Connect, and choose the position to read from.
 
         Args:
-            brokers: where to connect.
-            topic: topic of the alerts.
             from_beginning: whether to read the whole topic, and not only alerts written from now on.
-            clock_ns: clock of the receipts, nanoseconds.
 
         Raises:
             WatchError: no such topic, or the broker does not answer.

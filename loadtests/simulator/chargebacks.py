@@ -31,7 +31,6 @@ class Chargebacks:
         """Start without chargebacks.
 
         Args:
-            seed: seed for the choice of the reported transactions and of their delays.
             delay_ms: mean time from arrival to report.
             spread: relative variation of the delay, 0 to 1.
             fraud_share: share of the frauds that are reported as such.

@@ -84,11 +84,8 @@ class ProfileChurn:
         """Prepare the changes.
 
         Args:
-            world: the world with the profiles.
             rate: rate of the stream of transactions, per second.
-            start_ms: start of the stream, ms since 1970-01-01 UTC.
             changes_per_s: rate of changes unrelated to fraud; 0: none.
-            fraud: fraud mix of the stream.
         """
         self.start_ms = start_ms
         self._world, self._per_s = world, changes_per_s

@@ -20,8 +20,6 @@ def check(brokers: Brokers, topics: Iterable[str], archive_from_ms: int | None =
     """Check that the topics exist and, for an archive, take its timestamps and keep records of its age.
 
     Args:
-        brokers: where to connect.
-        topics: names of the topics.
         archive_from_ms: oldest arrival of an archive, whose records keep their times as Kafka timestamps.
 
     Raises:

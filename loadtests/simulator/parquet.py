@@ -23,7 +23,6 @@ def write(
     Columns: see `EventBatch.table`. Malformed records do not fit these columns and are left out.
 
     Args:
-        batches: the stream.
         path: the file; replaced if it exists.
         progress: called after each batch, with its number of records.
 

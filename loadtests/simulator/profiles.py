@@ -36,7 +36,6 @@ def profiles(world: World, cards: np.ndarray) -> pa.Table:
     """Return profiles as in the profile contract: `COLUMNS`, opened_on in days since 1970-01-01.
 
     Args:
-        world: the world of the cards.
         cards: card numbers, int[n].
     """
     all_cards = world.cards

@@ -15,7 +15,6 @@ def generator(seed: int, purpose: str, *indices: int) -> np.random.Generator:
 
     Args:
         seed: the user's seed, >= 0.
-        purpose: name of the use of the numbers.
         indices: for example a block number, >= 0.
     """
     entropy = [seed, zlib.crc32(purpose.encode()), *indices]

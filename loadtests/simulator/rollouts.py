@@ -24,8 +24,6 @@ def publish(
 
     Args:
         events: events of one rollout.
-        bootstrap_servers: Kafka brokers.
-        topic: the model-rollouts topic.
         kafka: more client settings (librdkafka names).
         timestamp_ms: the records' timestamp, for replays into a CreateTime topic; default: now.
 

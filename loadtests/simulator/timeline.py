@@ -67,7 +67,6 @@ def timeline(
     Args:
         batches: transactions; each batch arrives after the previous one.
         chargebacks: source of labels; None: no labels.
-        topics: topic names.
         drain: whether to yield the labels that are due after the last transaction.
     """
     for batch in batches:

@@ -40,7 +40,6 @@ class Stream:
         """Create a stream.
 
         Args:
-            world: cards and merchants.
             rate: transactions per second of simulated time, without duplicates.
             start_ms: first arrival, ms since 1970-01-01 UTC; another start time gives another stream.
             fraud: fraud mix; default: 1 % of fraud, of all four scenarios.
@@ -65,7 +64,6 @@ class Stream:
         """Yield the stream in batches of n records; the last may be shorter.
 
         Args:
-            n: records per batch.
             events: number of records after which to stop; None: no limit.
             until_ms: arrival before which to stop, ms since 1970-01-01 UTC; None: no limit.
         """

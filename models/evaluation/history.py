@@ -71,7 +71,6 @@ def read(
     """Compute features over a whole history and keep those of a range of days.
 
     Args:
-        source: transactions, labels and profiles.
         first: first day to keep, by arrival (UTC); earlier rows only build up state.
         end: day after the last day to keep; rows from this day on are left out.
         progress: called after each chunk of rows with the number of rows in it.

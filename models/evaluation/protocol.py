@@ -71,7 +71,6 @@ def split(
     day d excludes all cards with a fraud on a day from the first training day to d - delay - 1.
 
     Args:
-        windows: windows of the fold.
         day: day number of each row, shape (n,).
         card: card number of each row, shape (n,).
         fraud: whether each row is fraud, shape (n,).

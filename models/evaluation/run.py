@@ -62,10 +62,7 @@ def run(
     """Read a history, and train and evaluate a new model on each fold.
 
     Args:
-        source: transactions, labels and profiles.
         windows: windows of fold 0.
-        folds: number of folds.
-        learner: algorithm and options.
         alert_budget: share of the test transactions that may become alerts, 0 to 1.
         progress: called when the features of a chunk of rows are computed, with the number of rows in it.
 
@@ -115,8 +112,6 @@ def assess(history: History, fold: Fold, scores: np.ndarray, alert_budget: float
     """Evaluate the scores of a fold's test window.
 
     Args:
-        history: labelled history.
-        fold: the history's rows to train on and to test on.
         scores: float64[len(fold.test)].
         alert_budget: share of the test transactions that may become alerts, 0 to 1.
     """

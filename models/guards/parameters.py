@@ -59,8 +59,6 @@ def build(target: type[Any], given: Mapping[str, Any], path: Path, besides: Iter
 
     Args:
         target: the dataclass; its other fields are not parameters and keep their defaults.
-        given: parameters by name.
-        path: path of the object.
         besides: further names that the object may have.
 
     Raises:

@@ -55,7 +55,6 @@ def verdict(counts: Mapping[str, Any] | PairedCounts, guards: Guards) -> GuardVe
 
     Args:
         counts: the challenger's counts, summed over the key groups by `Counts.of_groups`, or their JSON.
-        guards: guards of the rollout.
 
     Raises:
         GuardError: the JSON object is invalid.
@@ -97,7 +96,6 @@ def next_step(result: GuardVerdict, *, shadow_started_at: int, now: int) -> Step
     """Return the step that follows from a verdict.
 
     Args:
-        result: the verdict on the challenger.
         shadow_started_at: Kafka timestamp of `shadow_started`, ms.
         now: log time, ms: when the newest of the counted progress records was written.
     """

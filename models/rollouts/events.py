@@ -197,12 +197,8 @@ def installation(
     The model replaces the champion, whichever model that is.
 
     Args:
-        model: the model.
-        policy: its policy.
         rollout_id: unique name.
         actor: user or component that requests it.
-        at_ms: time of the request, ms since 1970-01-01 UTC.
-        reason: free text for people.
     """
     only = Challenger(CHALLENGER, CANARY, 10_000, model, policy)
     proposed = Event(

@@ -171,7 +171,6 @@ def after(kind: Type, phase: Phase | None, before_pause: Phase | None) -> tuple[
     """Return the phase of a rollout after an accepted event, and the phase that a pause interrupts.
 
     Args:
-        kind: type of the event.
         phase: the phase before it; None if that is unknown.
         before_pause: the phase that a pause interrupts; None without a pause, or if it is unknown.
     """

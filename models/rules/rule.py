@@ -58,7 +58,6 @@ class Rule(ABC):
         """Return whether the rule fires for each of n transactions, shape (n,); None: the policy lacks it.
 
         Args:
-            policy: the policy.
             scores: NaN where the model failed, shape (n,).
             known: what else is known, n rows.
         """

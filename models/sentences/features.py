@@ -34,7 +34,6 @@ def of_feature(name: str, value: float | None, values: Values, currency: str) ->
     """Describe a feature that raised the score; for one without a sentence return its name and value.
 
     Args:
-        name: name of the feature.
         value: value of the feature; None: unknown.
         values: all features of the transaction.
         currency: ISO 4217.

@@ -84,7 +84,6 @@ def link(name: str, runbook: str) -> str:
     """Return the link to a code's entry in the runbook.
 
     Args:
-        name: name of a code in the registry.
         runbook: address of the page.
     """
     return f"{runbook}#{REGISTRY[name].name}"

@@ -44,10 +44,8 @@ def diagnose(
 
     Args:
         now_s: seconds since 1970-01-01 UTC.
-        checks: readiness checks.
         assessment: the monitor's newest assessment of the input partitions; None before the first.
         lag: lag of all input partitions, from the brokers' offsets; None before the first answer.
-        groups: newest progress record of each key group.
     """
     reasons = [
         *_of_checks(checks, groups),

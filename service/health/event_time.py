@@ -29,10 +29,8 @@ def event_times(
     """Return the event time of each input partition.
 
     Args:
-        groups: newest progress record of each key group.
         lag: lag of all input partitions, from the brokers' offsets; None before the first answer.
         now_s: seconds since 1970-01-01 UTC.
-        idle_after_s: seconds without records after which a partition is idle.
     """
     waiting = {(p.topic, p.partition) for p in lag.partitions if p.records or p.held} if lag else set()
     return tuple(

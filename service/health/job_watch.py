@@ -56,7 +56,6 @@ class JobWatch:
         """Prepare the threads without starting them.
 
         Args:
-            settings: settings of the sidecar.
             clock: seconds since 1970-01-01 UTC.
         """
         self.settings = settings

@@ -44,9 +44,7 @@ class LagWatch(Background):
         """Prepare the thread without connecting.
 
         Args:
-            settings: settings of the sidecar.
             read_by_job: returns the offsets up to which all key groups have read their inputs.
-            clock: seconds since 1970-01-01 UTC.
             after_look: called with each answer, in this thread.
         """
         super().__init__("lag-watch")

@@ -87,13 +87,7 @@ class Monitor:
         return self._assessment
 
     def see(self, lag: Lag, groups: Groups, totals: Totals) -> None:
-        """Add one sample of each input partition, and update the assessment.
-
-        Args:
-            lag: lag of all input partitions, from the brokers' offsets.
-            groups: newest progress record of each key group.
-            totals: totals summed over the key groups.
-        """
+        """Add one sample of each input partition, and update the assessment."""
         self._measure(lag, groups)
         self._rates.add(lag.taken_at, totals)
         self._recent.add(lag.taken_at, totals)

@@ -11,11 +11,6 @@ def partition_samples(lag: Lag, groups: Groups, topics: Topics) -> dict[Partitio
     """Build one sample of each input partition.
 
     One key group reads a partition of transactions; all key groups read a partition of a table.
-
-    Args:
-        lag: lag of all input partitions, from the brokers' offsets.
-        groups: newest progress record of each key group.
-        topics: topics of the job.
     """
     readers: dict[PartitionId, list[int]] = {}
     for group, record in groups.items():

@@ -72,8 +72,6 @@ def checks(
         broker_fault: error of the last query of offsets; None if it was answered.
         waiting_for: why progress records may be missing; None if they have been read to their end.
         lag: lag of all input partitions, from the brokers' offsets; None before the first answer.
-        groups: newest progress record of each group.
-        transactions_topic: name of the topic of transactions.
         max_age_s: longest time that transactions may wait for a group that decides none, and that records may
             wait for a producer to end its transaction.
         max_silence_s: greatest age of a group's newest record; an idle group writes records, too.

@@ -73,12 +73,7 @@ def are_most(failures: int, attempts: int) -> bool:
 
 
 def input_counts(totals: Totals, topics: Topics) -> dict[str, InputCount]:
-    """Return the records of each input since the totals began.
-
-    Args:
-        totals: totals summed over the key groups.
-        topics: topics of the job.
-    """
+    """Return the records of each input since the totals began."""
     dead: Counter[str] = Counter(labels=-totals.dead_letters[Reason.LABEL_TOO_OLD.value])
     for topic, row in topics.rows():
         dead[row.input_name] += totals.dead_letters_by_topic[topic]
@@ -141,12 +136,7 @@ class RecentCounts:
     """Samples of the job's totals, for its counts within a window of time."""
 
     def __init__(self, topics: Topics, window_s: float) -> None:
-        """Start without samples.
-
-        Args:
-            topics: topics of the job.
-            window_s: length of the window.
-        """
+        """Start without samples."""
         self._topics, self._window = topics, _Window(window_s)
 
     def add(self, now_s: float, totals: Totals) -> None:

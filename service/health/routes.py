@@ -23,12 +23,7 @@ OFF = ("0", "false", "no")
 
 
 def health_routes(job: JobWatch, registry: CollectorRegistry) -> APIRouter:
-    """Create the router.
-
-    Args:
-        job: follower of the job, which gives views of it.
-        registry: registry of the metrics.
-    """
+    """Create the router."""
     router = APIRouter()
     versions = {"sidecar": version(), "python": platform.python_version()}
     metrics = CachedAnswer(lambda: generate_latest(registry))

@@ -16,12 +16,7 @@ class CachedAnswer:
     """
 
     def __init__(self, compute: Callable[[], bytes], clock: Callable[[], float] = time.monotonic) -> None:
-        """Start with an empty cache.
-
-        Args:
-            compute: computes the answer.
-            clock: seconds, monotonic.
-        """
+        """Start with an empty cache."""
         self._compute = compute
         self._clock = clock
         self._lock = asyncio.Lock()

@@ -21,11 +21,6 @@ def status_of(view: View, settings: ServiceSettings, versions: Mapping[str, str]
     """Return the status object.
 
     Durations are in seconds unless their name ends in `_ms`, instants in seconds since 1970-01-01 UTC.
-
-    Args:
-        view: the job as the sidecar sees it.
-        settings: settings of the sidecar.
-        versions: versions of the sidecar and of Python, by name.
     """
     rates = view.assessment.rates if view.assessment else None
     latencies = rates.latency_s if rates else {}

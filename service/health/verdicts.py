@@ -111,7 +111,6 @@ def evaluate(window: Sequence[PartitionSample], limits: Limits) -> Finding:
 
     Args:
         window: samples in order of time, at least one.
-        limits: longest normal times.
     """
     sample = window[-1]
     now = sample.at_s

@@ -25,7 +25,6 @@ class Waiting:
         """Add a look.
 
         Args:
-            partition: the partition.
             position: offset that is processed next; records before it no longer wait.
             end: offset that the next record will get.
             now_s: seconds since 1970-01-01 UTC.

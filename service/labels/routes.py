@@ -60,12 +60,7 @@ class WrittenBody(BaseModel):
 
 
 def label_routes(ledger: Ledger, clock: Callable[[], float] = time.time) -> APIRouter:
-    """Create the router.
-
-    Args:
-        ledger: writer of labels.
-        clock: seconds since 1970-01-01 UTC.
-    """
+    """Create the router."""
     router = APIRouter(tags=["labels"])
 
     @router.post(

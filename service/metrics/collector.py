@@ -34,7 +34,6 @@ class FraudCollector(Collector):
         """Create the collector.
 
         Args:
-            job: follower of the job, which gives views of it.
             more: functions that return metrics of other parts, for example the guards.
         """
         self._job = job

@@ -50,7 +50,6 @@ def state_set(
     The label of the state has the metric's name.
 
     Args:
-        name: name of the family.
         meaning: help text.
         labels: labels besides the state's.
         states: all possible states.

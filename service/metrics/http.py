@@ -18,12 +18,7 @@ class HttpMetrics:
     """
 
     def __init__(self, app: ASGIApp, registry: CollectorRegistry) -> None:
-        """Register the metrics.
-
-        Args:
-            app: the application to measure.
-            registry: registry of the metrics.
-        """
+        """Register the metrics."""
         self._app = app
         self._requests = Counter(
             "fraud_sidecar_http_requests",

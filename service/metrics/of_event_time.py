@@ -11,7 +11,6 @@ def of_event_time(times: tuple[PartitionTime, ...], now_s: float) -> list[Metric
     """Return event times and watermarks; an idle partition does not hold back the job's watermark.
 
     Args:
-        times: event times of the input partitions.
         now_s: seconds since 1970-01-01 UTC.
     """
     parts = [([t.topic, str(t.partition)], t) for t in times]

@@ -11,11 +11,7 @@ from service.metrics.families import gauges
 
 
 def of_features(groups: Groups) -> list[Metric]:
-    """Return stability indices and their sample sizes; without feature counts, both families are empty.
-
-    Args:
-        groups: newest progress record of each key group.
-    """
+    """Return stability indices and their sample sizes; without feature counts, both families are empty."""
     drift = feature_drift(groups)
     indices = drift.psi if drift else {}
     counted = drift.counted if drift else {}

@@ -31,7 +31,6 @@ def of_groups(groups: Groups, now_s: float) -> list[Metric]:
     """Return sizes of the job's state, and each key group's newest commit, model and rollouts.
 
     Args:
-        groups: newest progress record of each key group.
         now_s: seconds since 1970-01-01 UTC.
     """
     families = _sizes(groups)

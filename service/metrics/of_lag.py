@@ -12,7 +12,6 @@ def of_lag(lag: Lag, now_s: float) -> list[Metric]:
     """Return metrics of the lag, and of the time and age of the profile feed's newest records.
 
     Args:
-        lag: lag of all input partitions, from the brokers' offsets.
         now_s: seconds since 1970-01-01 UTC.
     """
     parts = [([p.topic, str(p.partition)], p) for p in lag.partitions]

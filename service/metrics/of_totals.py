@@ -30,12 +30,7 @@ COUNTS = {
 
 
 def of_totals(totals: Totals, topics: Topics) -> list[Metric]:
-    """Return counters and histograms.
-
-    Args:
-        totals: totals summed over all key groups.
-        topics: topics of the job.
-    """
+    """Return counters and histograms."""
     inputs = input_counts(totals, topics)
     families: list[Metric] = [counter("fraud_commits", "Kafka transactions committed", totals.commits)]
     for name, meaning in COUNTS.items():

@@ -23,12 +23,7 @@ FILES = {
 
 
 def page_routes(feed: AlertFeed, job_id: str) -> APIRouter:
-    """Create the router.
-
-    Args:
-        feed: feed of the newest alerts.
-        job_id: name of the job.
-    """
+    """Create the router."""
     router = APIRouter()
 
     @router.get("/", include_in_schema=False)

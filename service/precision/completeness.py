@@ -46,7 +46,6 @@ def ranges_since(reader: Consumer, topic: str, since: int) -> list[PartitionRang
 
     Args:
         reader: a consumer that joined no group.
-        topic: name of the topic.
         since: Kafka timestamp, ms.
 
     Raises:
@@ -73,7 +72,6 @@ def complete_since(
         reader: a consumer that joined no group; its assignment changes.
         ranges: partitions of all topics.
         since: time since which records are wanted, ms.
-        now_ms: the time now, ms since 1970-01-01 UTC.
 
     Raises:
         KafkaException: no answer.

@@ -26,9 +26,7 @@ class LabelFollower(Background):
         """Prepare the thread without connecting.
 
         Args:
-            settings: brokers and topics.
             trial: returns the trial to follow; None if there is none.
-            clock: seconds since 1970-01-01 UTC.
         """
         super().__init__("precision-follower")
         self._settings, self._trial, self._clock = settings, trial, clock

@@ -36,8 +36,6 @@ def opened(settings: ServiceSettings, trial: LabelledTrial, now_ms: int) -> Iter
     """Connect, find where a trial's records begin, and yield the reader.
 
     Args:
-        settings: brokers and topics.
-        trial: the trial.
         now_ms: the time now, ms since 1970-01-01 UTC, to tell which records retention may have deleted.
 
     Raises:
@@ -92,13 +90,7 @@ class TrialTopics:
 
 
 def read_once(settings: ServiceSettings, trial: LabelledTrial, now_ms: int) -> LabelCounts:
-    """Read a trial's alerts and labels to their ends; if that fails, `waiting_for` of the counts says why.
-
-    Args:
-        settings: brokers and topics.
-        trial: the trial.
-        now_ms: the time now, ms since 1970-01-01 UTC.
-    """
+    """Read a trial's alerts and labels to their ends; if that fails, `waiting_for` of the counts says why."""
     try:
         with opened(settings, trial, now_ms) as topics:
             deadline = time.monotonic() + SILENCE_S

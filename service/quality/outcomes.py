@@ -98,7 +98,6 @@ class Outcomes:
 
         Args:
             topic_ids: name -> id in its cluster, of the topics of alerts and labels.
-            alerts: the topic that has the alerts.
 
         Raises:
             OutcomesError: the database cannot be used.
@@ -250,9 +249,6 @@ class Outcomes:
     @contextmanager
     def _transaction(self, *, may_open: bool = False) -> Iterator[sqlite3.Connection]:
         """One SQLite transaction under the lock; if it fails, the database is closed.
-
-        Args:
-            may_open: whether to open a closed database.
 
         Raises:
             OutcomesError: the database cannot be used, or is closed.

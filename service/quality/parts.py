@@ -14,11 +14,7 @@ class QualityParts:
     """Threads and counts of the live precision, and the feed of alerts."""
 
     def __init__(self, settings: ServiceSettings) -> None:
-        """Create the threads without starting them.
-
-        Args:
-            settings: brokers, topics and work directory.
-        """
+        """Create the threads without starting them."""
         self._outcomes = Outcomes(_file(settings))
         self.alerts = AlertFeed(settings)
         self._reader = OutcomeReader(settings, self._outcomes)

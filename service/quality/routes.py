@@ -15,11 +15,7 @@ EXAMPLE_BY_DAY = {"days": [{"day": "2026-11-26", **_COUNTS}], "waiting_for": Non
 
 
 def quality_routes(parts: QualityParts) -> APIRouter:
-    """Create the router.
-
-    Args:
-        parts: threads and counts.
-    """
+    """Create the router."""
     router = APIRouter(tags=["labels"])
 
     @router.get("/v1/quality", responses=openapi.example(EXAMPLE))

@@ -25,9 +25,6 @@ class AliasMirror(Background):
 
         Args:
             history: returns the history of rollouts; empty until the rollout topic is read to its end.
-            point: moves the alias.
-            interval_s: time between two checks of the history.
-            retry_s: time until a failed update is retried.
         """
         super().__init__("alias-mirror")
         self._history, self._point = history, point

@@ -106,8 +106,6 @@ def assess(
 
     Args:
         history: history of the rollouts, which has the start of the shadow.
-        trial: the rollout.
-        groups: newest progress record of each key group.
         labels: labelled cards of the rollout; ignored if no guard needs them.
 
     Raises:
@@ -143,9 +141,6 @@ def counts(
     """Sum the counts of a challenger over the key groups' totals; zeros if no record has any.
 
     Args:
-        groups: newest progress record of each key group.
-        rollout_id: the rollout.
-        challenger: name of the challenger.
         labels: added unless they are incomplete, or the challenger has scored nothing.
     """
     by_group = (

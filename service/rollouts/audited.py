@@ -30,7 +30,6 @@ class RolloutAudit:
         """Create the object without connecting.
 
         Args:
-            settings: settings of the sidecar.
             clock: seconds since 1970-01-01 UTC.
         """
         self._settings, self._clock = settings, clock

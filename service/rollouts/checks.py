@@ -46,9 +46,7 @@ def require_features(ref: ModelRef, computed: list[str] | None, job_id: str) -> 
     """Check that every feature of a model is computed.
 
     Args:
-        ref: reference of the model.
         computed: features that the running job computes; None if no job runs: this release's are assumed.
-        job_id: name of the job, for the error text.
 
     Raises:
         RefusedError: features are missing.
@@ -72,9 +70,7 @@ def require_label_delay(scorer: Scorer, label_delay_ms: int | None, job_id: str)
     """Check that the model was trained with the job's label delay, on which features of merchants depend.
 
     Args:
-        scorer: the model.
         label_delay_ms: label delay of the running job; None if it is not known.
-        job_id: name of the job, for the error text.
 
     Raises:
         RefusedError: the model was trained with another label delay.
@@ -106,7 +102,6 @@ def against_training(given: Mapping[str, Any], registry: ModelRegistry, ref: Mod
     Args:
         given: guards with every parameter.
         registry: registry of the scores; called only if a guard needs them.
-        ref: reference of the model.
 
     Raises:
         DeskError: the registry does not answer, or its scores are damaged.

@@ -36,13 +36,7 @@ def explain(
     """Explain the decision on a transaction: outcome, model, rollout and membership.
 
     Args:
-        settings: settings of the sidecar.
-        history: history of the rollouts.
-        groups: newest progress record of each key group, which has the group's positions.
-        card_id: card of the transaction.
-        transaction_id: id of the transaction.
         since_ms: start of the search, ms since 1970-01-01 UTC; earlier records are not read.
-        clock: seconds, monotonic; limits the duration of the search.
 
     Raises:
         UnknownError: neither an alert nor the transaction was found.
@@ -108,7 +102,6 @@ def plan_at(history: History, arrival: int) -> Plan | None:
     Before the first promotion it is the plan of the first champion.
 
     Args:
-        history: history of the rollouts.
         arrival: arrival of the transaction, ms.
     """
     line, latest, first = Line(), 0, None

@@ -57,8 +57,6 @@ class Desk:
         """Create a desk; it connects at the first request.
 
         Args:
-            settings: settings of the sidecar.
-            clock: seconds since 1970-01-01 UTC.
             job: returns the job's newest progress; default: reads the topic.
             registry: model registry; default: that of the settings.
             rollouts: rollout topic and audit; default: those of the settings.

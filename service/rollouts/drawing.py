@@ -24,9 +24,7 @@ def proposal(
 
     Args:
         history: the rollout topic, read to its end.
-        request: the proposal.
         refs: references of the models that the proposal names.
-        actor: the caller.
         now_ms: wall clock, ms; only for `created_at` and the default rollout_id.
         demands: demands of this installation, which the proposal writes into the log.
 
@@ -93,8 +91,6 @@ def step(
 
     Args:
         history: the rollout topic, read to its end.
-        request: the step.
-        actor: the caller.
         now_ms: wall clock, ms; only for `created_at`.
         demands: demands of this installation, in addition to those in the log.
 
@@ -136,8 +132,6 @@ def require_authority(line: Line, event: Event, actor: Actor, demands: Demands) 
 
     Args:
         line: the rollouts before the event.
-        event: the event of the step.
-        actor: the caller.
         demands: demands of this installation; the stricter of these and those in the log count.
 
     Raises:

@@ -49,8 +49,6 @@ class GuardWatch(Background):
             history: returns the history of rollouts; empty until the rollout topic is read to its end.
             groups: returns the newest progress record of each key group; empty until `job-progress` is read
                 to its end.
-            desk: desk that ends a rollout.
-            interval_s: time between two assessments.
             labels: returns the labelled cards of a rollout; None if they are not counted.
         """
         super().__init__("guard-watch")

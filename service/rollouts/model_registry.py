@@ -49,7 +49,6 @@ class ModelRegistry:
 
         Args:
             tracking_uri: address of MLflow; empty if none is set.
-            clock: seconds, monotonic.
         """
         self._uri, self._clock = tracking_uri, clock
         self._versions: dict[str, tuple[float, Versions]] = {}

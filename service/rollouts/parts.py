@@ -31,13 +31,7 @@ class RolloutParts:
         progress: ProgressReader,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Create the parts without starting the threads.
-
-        Args:
-            settings: settings of the sidecar.
-            progress: reader of the job's progress.
-            clock: seconds since 1970-01-01 UTC.
-        """
+        """Create the parts without starting the threads."""
         self.settings, self.progress = settings, progress
         self.registry = ModelRegistry(settings.mlflow_tracking_uri)
         self.reader = RolloutReader(settings, lambda: Job(progress.groups).set_aside)

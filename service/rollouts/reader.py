@@ -18,7 +18,6 @@ class RolloutReader(TopicFollower):
         """Prepare the thread without connecting.
 
         Args:
-            settings: settings of the sidecar.
             set_aside: returns the records that the job does not use: offset -> a value of `contracts.Reason`.
         """
         super().__init__(settings, (settings.topics.model_rollouts,), "rollouts")

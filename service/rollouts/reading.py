@@ -76,7 +76,6 @@ def history(settings: ServiceSettings, set_aside: Mapping[int, str], since: Hist
     """Read the rollout topic to its end.
 
     Args:
-        settings: settings of the sidecar.
         set_aside: offset of a record that the job does not use -> a value of `contracts.Reason`.
         since: history read so far; default: empty.
 

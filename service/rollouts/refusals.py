@@ -47,7 +47,6 @@ class Refusals:
         """Create the object without connecting.
 
         Args:
-            settings: settings of the sidecar.
             clock: seconds since 1970-01-01 UTC, for the records.
         """
         self._settings, self._clock = settings, clock

@@ -43,11 +43,7 @@ IfMatch = Annotated[
 
 
 def rollout_routes(parts: RolloutParts) -> APIRouter:
-    """Create the router.
-
-    Args:
-        parts: threads and desk behind the routes.
-    """
+    """Create the router."""
     reading, listing, proposing, stepping, stopping = (Threads(most) for most in (4, 4, 4, 8, 8))
     router = APIRouter(tags=["rollouts"], responses=examples.PROBLEMS)
     topic = parts.settings.topics.model_rollouts

@@ -37,7 +37,6 @@ class KafkaRollouts:
         """Create the object without connecting.
 
         Args:
-            settings: settings of the sidecar.
             clock: seconds since 1970-01-01 UTC, for the audit records.
         """
         self._settings = settings

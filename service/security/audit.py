@@ -101,7 +101,6 @@ def next_record(previous: bytes | None, entry: Entry) -> bytes:
 
     Args:
         previous: value of the log's last record, valid or not; None if the log is empty.
-        entry: content of the new record.
     """
     record = {
         "schema_version": SCHEMA_VERSION,

@@ -65,7 +65,6 @@ class AuditLog:
         """Return the newest records, newest first.
 
         Args:
-            limit: maximum number of records to return.
             before: only records before this offset; default: all.
 
         Raises:

@@ -26,7 +26,6 @@ class Gate:
         """Wrap an application.
 
         Args:
-            app: the application.
             tokens: tokens of the callers; None: processes of this machine are served as admin.
             clock: seconds since 1970-01-01 UTC.
         """

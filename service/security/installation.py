@@ -22,8 +22,6 @@ def install(app: FastAPI, settings: ServiceSettings, clock: Callable[[], float] 
 
     Args:
         app: the application, before it serves.
-        settings: tokens file, limits, TLS.
-        clock: seconds since 1970-01-01 UTC, by which tokens expire.
 
     Raises:
         TokensError: the tokens file cannot be used.

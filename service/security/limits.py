@@ -89,7 +89,6 @@ class TokenBuckets:
         """Start without buckets.
 
         Args:
-            rate_per_s: tokens refilled per second.
             burst: tokens of a full bucket, at least 1.
             most: maximum number of buckets kept. The caller of a dropped bucket gets a full one with its
                 next request, that is, another burst; a flood from more than `most` addresses drops buckets.
@@ -125,8 +124,6 @@ class RateLimit:
         """Limit an application.
 
         Args:
-            app: the application.
-            buckets: buckets of the callers.
             clock: seconds, monotonic.
             exempt: paths without a limit: a refused probe would make an orchestrator restart the sidecar.
         """

@@ -17,10 +17,6 @@ def check(host: str, settings: ServiceSettings) -> None:
 
     An address that other machines can reach needs tokens. It also needs TLS, unless `insecure_http` is set.
 
-    Args:
-        host: address or name to listen on.
-        settings: settings of the sidecar.
-
     Raises:
         ListenError: tokens or TLS are missing, or the TLS files are incomplete or invalid.
     """

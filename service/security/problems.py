@@ -33,7 +33,6 @@ class Problem(HTTPException):
             status: HTTP status, 400 to 599.
             code: kind of problem, for programs; listed in docs/errors.md.
             detail: what happened and what to do, for people; nothing secret.
-            headers: headers of the answer.
             more: further members of the answer (RFC 9457, section 3.2).
         """
         super().__init__(status, detail, dict(headers or {}))

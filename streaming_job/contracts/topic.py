@@ -147,7 +147,6 @@ class Topic:
         """Return what a component may do.
 
         Args:
-            component: the component.
             facts: whether the job keeps merchant facts.
         """
         by_role = _BY_ROLE[self.role].get(component, frozenset())

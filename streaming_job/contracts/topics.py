@@ -291,7 +291,6 @@ class Topics(BaseModel):
             replay: on the input topics, take record timestamps from the producer (CreateTime) and keep
                 records whatever their age, so that an archive can be replayed with its original arrival
                 times; otherwise the broker sets the timestamps.
-            replicas: number of replicas of each partition.
             any_size: remove the size limit (`retention.bytes`) from the topics whose old records are read
                 again; a size limit would delete records before their retention time. Otherwise the brokers'
                 limit holds.

@@ -106,7 +106,6 @@ def send(
     """Send the records of letters again, to the topics they came from.
 
     Args:
-        settings: brokers and topics.
         letters: whole letters with correct key and value, as checked by `check`.
         by: name of the user, for the note.
         again: whether to send letters that have been sent before, too.
@@ -163,8 +162,6 @@ def destination(letter: Letter, settings: LetterSettings, partitions: int) -> in
 
     Args:
         letter: a letter that `check` has accepted.
-        settings: topics and partitioner.
-        partitions: number of partitions of the record's topic.
     """
     if letter.topic == settings.topics.transactions:
         card_id: str = strict.transaction(letter.value)["card_id"]

@@ -40,11 +40,9 @@ def alert(
         state: the key group's state, which counts the alerts of each card.
         outcome: receives the alerts.
         topic: topic of the transactions.
-        release: the release that the alerts name.
         block: records of TRANSACTION, shape (n,).
         quotes: the text fields that an alert copies from its transaction (`transactions.quote`), n rows.
         cards: indices of the transactions' cards in the state (`card_numbers`), shape (n,).
-        applied: features and flags of the transactions.
         rulings: the rulings of all accepted transactions.
 
     Returns:

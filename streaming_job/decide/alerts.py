@@ -82,8 +82,6 @@ def build(
     """Build an alert of contract alert.v1; the same inputs give the same bytes.
 
     Args:
-        context: the transaction.
-        ruling: the ruling that decided it.
         row: row of the transaction in the ruling.
         top_features: the alert's `reasons`.
         failure: how the deciding model failed (`models.guarded`); None if it did not.

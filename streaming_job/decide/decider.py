@@ -91,11 +91,8 @@ class Decider:
         """Create the decider of a mini-batch.
 
         Args:
-            state: the key group's state.
-            deciders: models and policies.
             topic: topic of the transactions.
             outcome: receives alerts, counts and histograms.
-            watch: measures the phases.
         """
         self._state, self._deciders, self._topic = state, deciders, topic
         self._outcome, self._watch = outcome, watch

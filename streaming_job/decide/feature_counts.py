@@ -52,7 +52,6 @@ class FeatureCounts:
         Args:
             plans: the plans that are or were in force.
             number: index of the champion's plan.
-            scorer: the champion's scorer.
             features: all features of the transactions, shape (n, c).
             block: records of TRANSACTION, shape (n,).
         """

@@ -80,11 +80,7 @@ class Ruling:
         return np.where(self.by_canary, get(self.canary), champion_values)
 
     def number(self, get: Callable[[Policy], int]) -> NDArray[np.int64]:
-        """Return for each row a setting of the policy that decides it, such as its cooldown, shape (m,).
-
-        Args:
-            get: returns the setting of a policy.
-        """
+        """Return for each row a setting of the policy that decides it, such as its cooldown, shape (m,)."""
         return self._of_decider(
             lambda result: np.full(self.rows.size, get(result.decider.policy), dtype=np.int64)
         )
@@ -183,7 +179,6 @@ def rule(
         known: other inputs of the rules, m rows.
         card_hashes: low halves of the cards' hashes, shape (m,).
         load_model: returns the champion's scorer.
-        challengers: the challengers' models.
 
     Raises:
         ModelError: the champion's model cannot be loaded, or cannot run on this machine.

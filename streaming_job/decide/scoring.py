@@ -42,7 +42,6 @@ def score_batch(scorer: Scorer, features: NDArray[np.float64]) -> Answer:
     """Score transactions with a loaded model.
 
     Args:
-        scorer: the model.
         features: shape (n, f).
 
     Raises:
@@ -84,7 +83,6 @@ class Challengers:
         """Score transactions with a challenger; raises nothing.
 
         Args:
-            model: the challenger's model.
             features: shape (n, f).
         """
         scorer = self.scorer(model)

@@ -16,7 +16,6 @@ def build(context: AlertContext, ruling: Ruling, row: int) -> list[OutputRecord]
     and this transaction as one more.
 
     Args:
-        context: the transaction.
         ruling: the ruling of the plan that was in force when the transaction arrived.
         row: row of the transaction in the ruling.
     """

@@ -58,7 +58,6 @@ class PartitionUnits:
         Args:
             card: (lo, hi).
             arrival: ms.
-            flags: flags of the models that alerted.
             changes: changes of each challenger's counts; updated in place.
         """
         hour = arrival // HOUR_MS

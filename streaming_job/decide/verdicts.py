@@ -47,7 +47,6 @@ def verdicts(policy: Policy, scores: NDArray[np.float64], known: KnownBlock) -> 
     """Apply a policy to n transactions.
 
     Args:
-        policy: the policy.
         scores: NaN where the model failed, so that the other rules decide alone, shape (n,).
         known: other inputs of the rules, n rows.
     """

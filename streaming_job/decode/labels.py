@@ -83,10 +83,7 @@ def decode(
     """Decode the labels of one key group, in the records' order.
 
     Args:
-        records: records of a topic of labels.
         contract: contract of the topic, LABEL or CHARGEBACK.
-        key_groups: maps cards to groups.
-        group: the key group.
     """
     decoded: list[Label | DeadLetter] = []
     for record in own_records(records, key_groups, group):

@@ -29,8 +29,6 @@ def own_records(records: Records, key_groups: KeyGroups, group: int) -> Iterator
 
     Args:
         records: records of a table whose keys are card ids.
-        key_groups: maps cards to groups.
-        group: the key group.
     """
     rows = np.flatnonzero(key_groups.partitions_of(records.keys) % key_groups.groups == group)
     selected = records.take(rows)

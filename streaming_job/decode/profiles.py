@@ -68,11 +68,6 @@ def decode(records: Records, key_groups: KeyGroups, group: int) -> ProfileChange
 
     Rows whose plain key belongs to another group are only checked for the end of a snapshot. Rows whose key
     is not plain are decoded by every group.
-
-    Args:
-        records: records of the profile topic.
-        key_groups: maps cards to groups.
-        group: the key group.
     """
     groups = _groups_of_keys(records, key_groups)
     own = (groups == group) | (groups == _NOT_PLAIN)
@@ -129,8 +124,6 @@ def profile_change(
     Args:
         key: Debezium's key, an object with card_id.
         value: Debezium's envelope; None is a tombstone, which deletes the profile.
-        partition: Kafka partition.
-        offset: Kafka offset.
         arrival: Kafka timestamp, ms.
 
     Returns:

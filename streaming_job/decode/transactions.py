@@ -117,8 +117,6 @@ def decode(records: Records, limits: TimeLimits, key_groups: KeyGroups) -> Decod
 
     Args:
         records: records of the transactions topic, of any partitions.
-        limits: limits of the installation.
-        key_groups: maps cards to partitions.
     """
     decoded = decode_fields(records.values)
     accepted = decoded.records

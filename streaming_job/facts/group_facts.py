@@ -62,12 +62,7 @@ class GroupFacts:
         """Continue from persisted state.
 
         Args:
-            group: number of the key group.
-            rules: rules of merchant facts.
-            topics: topics of the job.
-            key_groups: maps cards to groups.
             state: state of the group's cards, which keeps the ids of transactions.
-            store: the persisted pieces.
             extra: `Meta.extra`, persisted as JSON.
 
         Raises:

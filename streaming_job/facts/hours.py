@@ -21,7 +21,6 @@ class OpenHours:
         """Continue from persisted state.
 
         Args:
-            store: the persisted pieces.
             extra: `Meta.extra`, persisted as JSON.
 
         Raises:

@@ -67,7 +67,6 @@ class Author:
         """Encode one REPORT as a record.
 
         Args:
-            report: the report.
             source: topic, partition and offset of its label.
         """
         fields = dict(zip(report.dtype.names or (), report.item(), strict=True))
@@ -98,11 +97,6 @@ class FactBatch:
 
 def read(records: Records, job_id: str, key_groups: int) -> FactBatch:
     """Decode records of the topic, in the order of the log; facts of other jobs are ignored.
-
-    Args:
-        records: records of the topic.
-        job_id: id of the job.
-        key_groups: number of the job's key groups.
 
     Raises:
         FactError: a newer release of the job wrote a record.

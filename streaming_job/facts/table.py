@@ -49,9 +49,6 @@ class FactTable:
         """Continue from persisted state.
 
         Args:
-            rules: rules of the job.
-            groups: number of key groups.
-            store: the persisted pieces.
             extra: `Meta.extra`, persisted as JSON.
 
         Raises:

@@ -34,7 +34,6 @@ class Tiers:
 
         Args:
             prefix: prefix of the pieces' names.
-            dtype: dtype of the rows.
             extra: `Meta.extra`, which lists the pieces under `prefix`.
             time: name of the field with a row's time.
             condense: returns an equivalent of a piece's rows, with fewer rows if possible.

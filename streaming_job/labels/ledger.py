@@ -70,9 +70,7 @@ class Ledger:
         """Create a ledger, which connects at its first write.
 
         Args:
-            bootstrap_servers: Kafka brokers.
             kafka: more client settings (librdkafka names).
-            topic: topic of the labels.
         """
         self._topic = topic
         self._brokers = Address(bootstrap_servers, kafka)

@@ -89,7 +89,6 @@ def reader(
     """Return a consumer that joins no group.
 
     Args:
-        brokers: where to connect.
         name: group id: for the brokers' logs, or to query a group's committed offsets.
         committed_only: False: it also sees records of open and of aborted transactions.
         tuning: settings that the operator's override.
@@ -123,7 +122,6 @@ def producer(
     """Return an idempotent producer; with a `transactional.id` its transactions must be initialised.
 
     Args:
-        brokers: where to connect.
         tuning: settings that the operator's override.
         fixed: settings that override all others.
         on_delivery: called with the outcome of each record.
@@ -145,7 +143,6 @@ def admin(brokers: Brokers, on_error: Callable[[KafkaError], None] = lambda _: N
     """Return an admin client.
 
     Args:
-        brokers: where to connect.
         on_error: called by `poll` with each error of the background connections.
 
     Raises:

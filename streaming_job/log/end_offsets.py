@@ -56,7 +56,6 @@ class EndOffsets:
 
         Args:
             client: librdkafka settings, including bootstrap.servers.
-            topics: the topics to look up.
             committed: False: an end is the high watermark, which lies beyond open transactions.
         """
         brokers = Address(client["bootstrap.servers"], client)

@@ -12,11 +12,6 @@ def partitions(
 ) -> list[int]:
     """Return the topic's partitions, ascending.
 
-    Args:
-        client: client that asks the brokers.
-        topic: name of the topic.
-        timeout_s: limit for the answer.
-
     Raises:
         KafkaException: no such topic, or no answer.
     """

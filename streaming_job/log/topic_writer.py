@@ -17,12 +17,8 @@ def produce(
 
     Args:
         producer: producer with an open transaction, whose commit reports delivery failures.
-        topic: topic of the record.
-        key: key of the record.
-        value: value of the record.
         partition: partition of the record; default: chosen by the key.
         timestamp: timestamp of the record, ms; default: now.
-        headers: headers of the record.
 
     Raises:
         KafkaException: the record is too large, or the producer is not usable any more.

@@ -21,7 +21,6 @@ def measure(outcome: Outcome, batch: NDArray[np.void], decisions: Decisions, sta
     Args:
         outcome: the outcome, updated in place.
         batch: records of `feature_store.layout.TRANSACTION`, grouped by partition, shape (n,).
-        decisions: the decisions on them.
         state: the state after them.
     """
     if not batch.size:

@@ -76,8 +76,6 @@ def newest_by_group(
 
     Args:
         reader: a consumer that joined no group (`clients.reader`); its assignment changes.
-        topic: topic of the progress.
-        job_id: id of the job.
         groups: the groups to find; None means all groups of the job.
         first_within: number of last offsets in which the job's first record has to be found; else the search
             ends, with a warning if the topic has more. None: no such limit.

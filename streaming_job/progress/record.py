@@ -86,7 +86,6 @@ def histograms_of(outcome: Outcome, now: int) -> dict[str, dict[str, Any]]:
     """Return the progress record's histograms by name (`totals.HISTOGRAMS`), each `{le, counts, sum}`.
 
     Args:
-        outcome: outcome of the Kafka transaction.
         now: wall clock just before the commit, ms.
     """
     sums = outcome.sums

@@ -42,10 +42,7 @@ class GroupProgress:
         """Continue after the group's last commit.
 
         Args:
-            job_id: id of the job.
             query_id: id of the query in Spark's checkpoint.
-            key_group: number of the group.
-            key_groups: number of key groups.
             last: the group's newest record (`last_record.newest`), decoded; None: totals begin at 0.
             commit_id: number of the group's last Kafka transaction according to its committed offsets; used
                 if greater than that of `last`.
@@ -95,7 +92,6 @@ class GroupProgress:
 
         Args:
             outcome: outcome of the records between `starts` and `ends`.
-            epoch: epoch of the Kafka transaction.
             started_at: wall clock at the previous commit, or when the group was opened, ms.
             now: wall clock just before the commit, ms.
             starts: by partition: end offset of the previous Kafka transaction; without an entry it is 0.

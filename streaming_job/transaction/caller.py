@@ -19,7 +19,6 @@ class Caller:
         """Make a call in the thread, and wait for its end.
 
         Args:
-            call: the function to call.
             limit_s: the call's own timeout; a call that takes longer is abandoned.
 
         Raises:

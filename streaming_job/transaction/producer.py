@@ -55,10 +55,6 @@ class TransactionalProducer:
     def __init__(self, settings: JobSettings, transactional_id: str) -> None:
         """Fence every earlier producer of this id, and end its open transaction.
 
-        Args:
-            settings: brokers, and the transaction timeout.
-            transactional_id: id of the producer.
-
         Raises:
             SinkError: the brokers do not answer, or refuse the producer.
         """

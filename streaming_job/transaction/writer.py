@@ -63,8 +63,6 @@ class GroupWriter:
         """Create the writer without writing anything.
 
         Args:
-            settings: settings of the job.
-            group: the key group.
             own: the group's partitions of the transactions.
             query_id: id of the query in Spark's checkpoint.
             instance: id of the job's process.

@@ -161,8 +161,6 @@ class WrittenReader:
         """Create the clients; they connect by themselves.
 
         Args:
-            settings: settings of the job.
-            group: the key group.
             own: the group's partitions of the transactions.
         """
         self._job_id, self._topic = settings.job_id, settings.topics.job_progress

@@ -24,10 +24,6 @@ def compiler() -> Path | None:
 def build(into: Path, progress: Progress = silent) -> str:
     """Compile the sources.
 
-    Args:
-        into: directory for the classes.
-        progress: called about downloads.
-
     Returns:
         The class path: classes and jars.
 

@@ -44,7 +44,6 @@ def decide(model: Model, card: Row, tx: Row, profile: Row | None) -> Row | None:
     """Decide a transaction and add it to its card's history; for a repeated one, only return None.
 
     Args:
-        model: the champion.
         card: the history; updated in place.
         tx: the fields of the transaction contract and `arrival`, ms; `units` is added.
         profile: the bank's row, or None.

@@ -66,7 +66,6 @@ def run(config: dict[str, Any], number: int) -> None:
 
     Args:
         config: the program's argument.
-        number: number of the process.
     """
     from quixstreams import Application  # installed only in the environment of venv.py
 

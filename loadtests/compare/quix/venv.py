@@ -18,7 +18,6 @@ def ensure(directory: Path, progress: Progress = silent) -> Path:
 
     Args:
         directory: directory of the environments, one per lock file and Python version.
-        progress: called about slow steps.
 
     Raises:
         CompareError: the packages cannot be installed.

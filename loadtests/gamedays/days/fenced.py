@@ -20,7 +20,6 @@ class Supervisor:
     """Restarts the job whenever it ends, as systemd or Kubernetes would.
 
     Args:
-        scene: the system.
         name: name in the journal, and suffix of `work_dir`.
         job: a running job; None: starts one.
     """
