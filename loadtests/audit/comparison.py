@@ -11,14 +11,13 @@ from loadtests.audit.commits import release_of, source_in
 from loadtests.audit.findings import DIFFERENT, DUPLICATED, MISSING, UNEXPECTED, Findings
 from loadtests.oracle import ExpectedOutcome, Kind, Record, SizedHash, digest, sized_hash
 from streaming_job.contracts.topic import Role
-from streaming_job.contracts.topics import TABLE, Topics
+from streaming_job.contracts.topics import DIGESTED, TABLE, Topics
 
 Source = tuple[Any, ...]
 """(topic, partition, offset) of an input record, and the values of the output's `Topic.identity`."""
 OUTPUTS = tuple(field for field, row in TABLE.items() if row.role is Role.OUTPUT)
 """The compared topics, by their fields of `Topics`. Merchant facts are compared with the features that depend
 on them."""
-LETTERS = "dead_letters"
 
 
 def output_topics(topics: Topics) -> tuple[str, ...]:
@@ -40,14 +39,14 @@ class UncomparedRecords:
         self.findings, self._topics, self._settled = findings, topics or Topics(), settled
         # by source, not alert_id: an alert for a late repetition of a transaction has the first alert's id
         self._records: dict[str, dict[Source, Any]] = {field: {} for field in OUTPUTS}
-        """The records; of a dead letter only its reason, and the digest of its input."""
+        """The records of an output with a digest; of the other, dead letters, only what `_letter` returns."""
 
     def add(self, field: str, record: Record) -> None:
         """Add a record of an output topic, which is named by its field of `Topics`."""
         try:
             content = json.loads(record.value or b"")
             source = *source_in(content), *(str(content[name]) for name in TABLE[field].identity)
-            kept = _letter(content) if field == LETTERS else record
+            kept = record if field in DIGESTED else _letter(content)
         except (ValueError, KeyError, TypeError):
             self.findings.add(record.topic, UNEXPECTED, f"{_position(record)}: no valid {_noun(field)}")
             return
@@ -70,12 +69,10 @@ class UncomparedRecords:
         self, field: str, source: Source, expected: dict[str, Any], outcome: ExpectedOutcome
     ) -> None:
         topic, noun = getattr(self._topics, field), _noun(field)
-        record, where = self._records[field].pop(source, None), f"{_text(source)}: {topic}"
-        if record is None:
-            text = f"{where}: no {noun} for transaction {expected.get('transaction_id')}"
-            self.findings.add(topic, MISSING, text)
+        where = f"{_text(source)}: {topic}"
+        missing = f"{where}: no {noun} for transaction {expected.get('transaction_id')}"
+        if (record := self._take(field, source, missing)) is None:
             return
-        self._settle(topic, source)
         actual = json.loads(record.value or b"")
         if "features" in expected:
             expected = with_features_of_its_release(expected, actual, outcome.looked_at)
@@ -94,18 +91,23 @@ class UncomparedRecords:
 
     def _compare_letter(self, source: Source, outcome: ExpectedOutcome) -> None:
         assert outcome.reason is not None
-        topic, reason = self._topics.dead_letters, outcome.reason.value
-        letter = self._records[LETTERS].pop(source, None)
-        if letter is None:
-            self.findings.add(topic, MISSING, f"{_text(source)}: no dead letter {reason}")
-            return
-        self._settle(topic, source)
-        if letter != (reason, outcome.digest):
+        reason = outcome.reason.value
+        letter = self._take("dead_letters", source, f"{_text(source)}: no dead letter {reason}")
+        if letter not in (None, (reason, outcome.digest)):
             difference = (
                 f"instead of {reason}" if letter[0] != reason else "has another key or value than the record"
             )
             text = f"{_text(source)}: dead letter {letter[0]} {difference}"
-            self.findings.add(topic, DIFFERENT, text)
+            self.findings.add(self._topics.dead_letters, DIFFERENT, text)
+
+    def _take(self, field: str, source: Source, missing: str) -> Any:
+        """Remove the record of a source from the index; if there is none, report it and return None."""
+        topic, record = getattr(self._topics, field), self._records[field].pop(source, None)
+        if record is None:
+            self.findings.add(topic, MISSING, missing)
+        else:
+            self._settle(topic, source)
+        return record
 
     def finish(self, ends: Mapping[tuple[str, int], int]) -> None:
         """Report the remaining records as unexpected, except those whose input is not audited yet.
@@ -120,10 +122,10 @@ class UncomparedRecords:
             topic = getattr(self._topics, field)
             for source in [source for source in records if _is_before(source, ends)]:
                 record = records.pop(source)
-                what = f"dead letter {record[0]}" if field == LETTERS else _noun(field)
-                where = "" if field == LETTERS else f"{_position(record)}: "
+                where, reason = (f"{_position(record)}: ", "") if field in DIGESTED else ("", f" {record[0]}")
                 self._settle(topic, source)
-                self.findings.add(topic, UNEXPECTED, f"{where}unexpected {what} for {_text(source)}")
+                text = f"{where}unexpected {_noun(field)}{reason} for {_text(source)}"
+                self.findings.add(topic, UNEXPECTED, text)
 
     def _settle(self, topic: str, source: Source) -> None:
         if self._settled is not None:

@@ -12,7 +12,7 @@ from itertools import islice
 
 from feature_store.errors import FraudError
 from loadtests.audit.commits import TopicPartition, source_in
-from loadtests.audit.comparison import LETTERS, OUTPUTS, output_topics
+from loadtests.audit.comparison import OUTPUTS, output_topics
 from loadtests.audit.findings import Findings
 from loadtests.audit.judging import Load
 from loadtests.audit.memory import Memory
@@ -26,6 +26,7 @@ from loadtests.oracle.tables import dead_letter
 from loadtests.oracle.trials import Trials
 from models.registry import ModelRef
 from streaming_job.contracts import Reason
+from streaming_job.contracts.topics import DIGESTED
 from streaming_job.decode.snapshots import ends_snapshot
 from streaming_job.settings import JobSettings
 
@@ -157,7 +158,7 @@ class Follower:
 
     def _read_outputs(self) -> None:
         for output in OUTPUTS:
-            is_audited = self._has_letter if output == LETTERS else self._sample.has_alert
+            is_audited = self._sample.has_alert if output in DIGESTED else self._has_letter
             for record in self._new(getattr(self._topics, output)):
                 if is_audited(record.key, record.value):
                     self.memory.found.add(output, record)
