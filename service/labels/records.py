@@ -1,19 +1,16 @@
 """Alerts and labels as the sidecar joins them: one decoder for the live precision and for trials."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import orjson
 from confluent_kafka import Message
 
-from service.labels.errors import UnreadError
 from streaming_job.contracts import Contract
 from streaming_job.contracts.topics import Topics
 from streaming_job.decode import labels
 from streaming_job.decode.strict import MAX_TIME_MS, Rejected
-from streaming_job.log import topic_reader
-from streaming_job.log.clients import Consumer
 
 log = logging.getLogger(__name__)
 RULE, MODEL, ROLLOUT = "rule", "model", "rollout"
@@ -93,17 +90,6 @@ class Decoder:
             return None
         position = message.timestamp()[1], int(contract is Contract.CHARGEBACK), message.offset() or 0
         return Label(label.card_id, label.transaction_id, position, label.fraud)
-
-
-def require_topics(reader: Consumer, topics: Iterable[str]) -> None:
-    """Check that topics exist.
-
-    Raises:
-        UnreadError: one does not.
-    """
-    for topic in topics:
-        if not topic_reader.exists(reader, topic):
-            raise UnreadError(f"topic {topic} does not exist; create it with `fraud job topics`")
 
 
 def alert_of(record: Mapping[str, Any]) -> Alert:

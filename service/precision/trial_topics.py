@@ -14,12 +14,12 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from feature_store.catalogue import HOUR_MS
 from service.labels.errors import UnreadError
-from service.labels.records import Decoder, require_topics
+from service.labels.records import Decoder
 from service.precision.completeness import complete_since, ranges_since
 from service.precision.labelled_cards import LabelledCards
 from service.precision.trial import LabelCounts, LabelledTrial
 from service.settings import ServiceSettings
-from streaming_job.log import clients, follow
+from streaming_job.log import clients, follow, topic_reader
 from streaming_job.log.clients import Consumer, describe
 
 SILENCE_S = 15.0
@@ -61,7 +61,7 @@ class TrialTopics:
         alerts = topics.fraud_alerts, topics.suppressed_alerts, topics.shadow_alerts
         # Step 1
         read = (*alerts, *self._decoder.labels)
-        require_topics(reader, read)
+        topic_reader.require(reader, read, UnreadError)
         ranges = [r for topic in read for r in ranges_since(reader, topic, trial.since - CLOCK_SKEW_MS)]
         since = complete_since(clients.admin(settings), reader, ranges, trial.since, now_ms)
         self._cards = LabelledCards(replace(trial, since=since))

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 from confluent_kafka import Message, TopicCollection, TopicPartition
 
-from service.labels.records import Alert, Decoder, Label, require_topics
+from service.labels.errors import UnreadError
+from service.labels.records import Alert, Decoder, Label
 from service.quality.outcomes import Outcomes
 from service.settings import ServiceSettings
 from service.topic_follower import TopicFollower
@@ -28,7 +29,7 @@ class OutcomeReader(TopicFollower):
         self._outcomes = outcomes
 
     def _begin(self, reader: Consumer) -> Sequence[TopicPartition]:
-        require_topics(reader, self._topics)
+        topic_reader.require(reader, self._topics, UnreadError)
         admin = clients.admin(self._settings)  # a client without a name would end before it has the answer
         described = admin.describe_topics(
             TopicCollection(list(self._topics)), request_timeout=topic_reader.TIMEOUT_S

@@ -1,7 +1,7 @@
 """The audit log's topic, and that of refusals, of one partition each; read on request."""
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaException, Message, TopicPartition
@@ -56,8 +56,7 @@ class AuditLog:
             KafkaException: the brokers do not answer.
         """
         with _reading(self._settings) as reader:
-            if not topic_reader.exists(reader, self._topic):
-                raise NoAuditError(f"there is no topic {self._topic}; `fraud job topics` makes it")
+            topic_reader.require(reader, [self._topic], NoAuditError)
             last = follow.newest(reader, TopicPartition(self._topic, PARTITION))
             return _stored(last[0]).value if last else None
 
@@ -83,17 +82,13 @@ def require_topics(settings: ServiceSettings) -> None:
     Raises:
         AuditError: a topic does not exist.
     """
-    wanted = {settings.topics.audit_log, settings.topics.audit_refusals}
-    with _reading(settings) as reader:
-        try:
-            missing = sorted(wanted - reader.list_topics(timeout=START_S).topics.keys())
-        except KafkaException:
-            return
-    if missing:
-        raise AuditError(
-            f"changes of rollouts could not be audited: there is no topic {', '.join(missing)}; "
-            "run `fraud job topics`"
-        )
+    topics = settings.topics.audit_log, settings.topics.audit_refusals
+    with _reading(settings) as reader, suppress(KafkaException):
+        topic_reader.require(reader, topics, _unaudited, START_S)
+
+
+def _unaudited(why: str) -> AuditError:
+    return AuditError(f"changes of rollouts could not be audited: {why}")
 
 
 def _reading(settings: ServiceSettings) -> closing[Consumer]:

@@ -1,5 +1,7 @@
 """Functions that look up whether a topic exists, its partitions, and their first and end offsets."""
 
+from collections.abc import Callable, Iterable
+
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from streaming_job.log.clients import AdminClient, Consumer, Producer
@@ -26,19 +28,39 @@ def is_missing(fault: KafkaException) -> bool:
     return bool(fault.args) and fault.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
-def exists(client: Consumer | AdminClient, topic: str) -> bool:
+def exists(client: Consumer | AdminClient, topic: str, timeout_s: float = TIMEOUT_S) -> bool:
     """Return whether a topic exists.
 
     Raises:
         KafkaException: no answer.
     """
     try:
-        partitions(client, topic)
+        partitions(client, topic, timeout_s)
     except KafkaException as fault:
         if is_missing(fault):
             return False
         raise
     return True
+
+
+def require(
+    client: Consumer,
+    topics: Iterable[str],
+    error: Callable[[str], Exception],
+    timeout_s: float = TIMEOUT_S,
+) -> None:
+    """Check that topics exist.
+
+    Args:
+        error: makes the error for a topic that does not, of a text that says so.
+
+    Raises:
+        Exception: that of `error`.
+        KafkaException: no answer.
+    """
+    for topic in topics:
+        if not exists(client, topic, timeout_s):
+            raise error(f"topic {topic} does not exist; create it with `fraud job topics`")
 
 
 def offsets(reader: Consumer, partition: TopicPartition) -> tuple[int, int]:

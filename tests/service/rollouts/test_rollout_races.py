@@ -266,10 +266,10 @@ def test_without_an_audit_log_only_a_guard_may_write(settings: ServiceSettings) 
     blind = settings.model_copy(update={"topics": topics})
     desk_of(settings).propose(proposal(), ADA)
     desk_of(settings).take(step(Type.SHADOW_STARTED, "s"), ADA)
-    with pytest.raises(DeskError, match="cannot be audited: there is no topic no-such-topic") as fault:
+    with pytest.raises(DeskError, match="cannot be audited: topic no-such-topic does not exist") as fault:
         desk_of(blind).take(step(Type.PAUSED, "p"), BOB)
     assert (fault.value.check, fault.value.status) == ("audit", 503)
-    with pytest.raises(AuditError, match="there is no topic no-such-topic; run `fraud job topics`"):
+    with pytest.raises(AuditError, match="topic no-such-topic does not exist; create it"):
         require_topics(blind)
     require_topics(settings)
     ending = Stop("r2", 2, "too many alerts", "next", "alert_rate", {"verdict": "breach"})

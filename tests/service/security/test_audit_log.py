@@ -30,7 +30,7 @@ def test_records_are_read_listed_and_verified(
     settings = ServiceSettings(bootstrap_servers=stack.bootstrap_servers, topics=topics)
     log = AuditLog(settings)
     assert (log.newest(5), list(log.all())) == ([], [])
-    with pytest.raises(NoAuditError, match=f"no topic {topics.audit_log}"):
+    with pytest.raises(NoAuditError, match=f"topic {topics.audit_log} does not exist"):
         log.last()
     admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
     admin.create_topics([NewTopic(topics.audit_log, 1, 1)])[topics.audit_log].result(30)
