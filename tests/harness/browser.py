@@ -3,18 +3,20 @@
 import base64
 import json
 import os
-import subprocess
+import re
 import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
 
+from deploy.local.child import Child, stop
 from harness.tools import find
 
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 """Key of an element's id (W3C WebDriver, section 12)."""
 ESCAPE, ENTER, TAB = "\ue00c", "\ue007", "\ue004"
 TIMEOUT_S = 60
+STARTED = re.compile(r"successfully on port (\d+)\.")
 
 
 class Browser:
@@ -22,14 +24,10 @@ class Browser:
 
     def __init__(self, directory: Path) -> None:
         chromium, driver = str(find("chromium")), str(find("chromedriver"))
-        self._log = (directory / "chromedriver.log").open("wb")
-        self._driver = subprocess.Popen(
-            [driver, "--port=0"], stdout=subprocess.PIPE, stderr=self._log, text=True, cwd=directory
-        )
-        assert self._driver.stdout is not None
-        line = next(line for line in self._driver.stdout if "successfully on port" in line)
-        port = line.rsplit("on port", 1)[1].strip(" .\n")
-        self._url = f"http://127.0.0.1:{port}"
+        log = directory / "chromedriver.log"
+        self._driver = Child("chromedriver", [driver, "--port=0"], log, cwd=directory)
+        self._driver.wait_until(lambda: STARTED.search(self._driver.log) is not None, TIMEOUT_S)
+        self._url = f"http://127.0.0.1:{STARTED.findall(self._driver.log)[0]}"
         arguments = ["--headless=new", f"--user-data-dir={directory / 'profile'}", "--disable-gpu"]
         arguments += ["--no-first-run", "--disable-dev-shm-usage", "--disable-background-networking"]
         if os.geteuid() == 0:
@@ -42,7 +40,7 @@ class Browser:
         try:
             result = self._call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
         except BaseException:
-            self._end()
+            self._driver.kill()
             raise
         self._session = f"/session/{result['sessionId']}"
 
@@ -51,12 +49,7 @@ class Browser:
         try:
             self._call("DELETE", self._session)
         finally:
-            self._end()
-
-    def _end(self) -> None:
-        self._driver.terminate()
-        self._driver.wait(TIMEOUT_S)
-        self._log.close()
+            stop([self._driver], TIMEOUT_S)
 
     def open(self, url: str) -> None:
         self._ask("/url", {"url": url})

@@ -1,15 +1,13 @@
 """A Spark cluster on this machine: a master and a worker, each in its own process."""
 
-import os
 import secrets
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 
 import psutil
 
 from deploy.local import java
+from deploy.local.child import Child
 from deploy.local.ports import HOST, Ports, choose
 from feature_store import spark_surroundings
 
@@ -40,7 +38,6 @@ class SparkCluster:
         self.executor = {"spark.executor.cores": "1", "spark.executor.memory": f"{MEMORY_MB}m"}
         """Spark's settings for an application that has the cluster to itself."""
         self._environment = {
-            **os.environ,
             **environment,
             "SPARK_HOME": str(spark_surroundings.require_own()),
             "SPARK_LOCAL_IP": HOST,
@@ -55,37 +52,19 @@ class SparkCluster:
         self._master = self._start("master.Master", *master)
         self._worker = self._start("worker.Worker", *worker)
 
-    def _start(self, main: str, *options: str) -> psutil.Process:
+    def _start(self, main: str, *options: str) -> Child:
         command = [str(java.find().executable), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         command += [f"-D{name}={value}" for name, value in self.security.items()]
-        with (self._directory / f"{main}.log").open("wb") as output:
-            return psutil.Process(
-                subprocess.Popen(
-                    [
-                        *command,
-                        "-cp",
-                        f"{spark_surroundings.require_own()}/jars/*",
-                        f"org.apache.spark.deploy.{main}",
-                        *options,
-                    ],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    env=self._environment,
-                ).pid
-            )
+        command += ["-cp", f"{spark_surroundings.require_own()}/jars/*", f"org.apache.spark.deploy.{main}"]
+        return Child(main, [*command, *options], self._directory / f"{main}.log", self._environment)
 
     def executors(self) -> list[psutil.Process]:
         """The running JVMs of executors."""
-        return self._worker.children()
+        return psutil.Process(self._worker.pid).children()
 
     def __enter__(self) -> "SparkCluster":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        family = [self._master, self._worker, *self._worker.children(recursive=True)]
-        for process in family:
-            process.kill()
-        psutil.wait_procs(family, timeout=30)
+    def __exit__(self, *_: object) -> None:
+        self._worker.kill()
+        self._master.kill()
