@@ -79,8 +79,8 @@ def verify(
             "all cards"
         )
     if follow:
-        plan = endless.EndlessOptions(share=share, behind_s=behind, state=state, metrics_port=metrics_port)
-        run_endlessly(settings, plan)
+        options = endless.EndlessOptions(share=share, behind_s=behind, state=state, metrics_port=metrics_port)
+        run_endlessly(settings, options)
     elif alert_id is not None:
         _audit_alert(settings, alert_id, report)
     else:
@@ -113,7 +113,7 @@ def _audit_alert(settings: JobSettings, alert_id: str, report: Path | None) -> N
         sys.exit(1)
 
 
-def run_endlessly(settings: JobSettings, plan: endless.EndlessOptions) -> None:
+def run_endlessly(settings: JobSettings, options: endless.EndlessOptions) -> None:
     """Audit until SIGINT or SIGTERM, then save the state.
 
     Raises:
@@ -129,7 +129,7 @@ def run_endlessly(settings: JobSettings, plan: endless.EndlessOptions) -> None:
         log,
         settings,
         from_registry(settings),
-        plan,
+        options,
         stop,
         started=lambda port: typer.echo(f"metrics at http://127.0.0.1:{port}/metrics", err=True),
     )

@@ -41,45 +41,45 @@ class BringUp:
     progress: Progress
 
 
-def bring_up(plan: BringUp) -> None:
+def bring_up(work: BringUp) -> None:
     """Start Postgres and Kafka in parallel, then Connect; wait until all wanted services are ready.
 
     Raises:
         StackError: a service failed; services that this call started may still run.
     """
     writing, cancelled = Lock(), Event()
-    data_dir, ports = plan.data_dir, plan.state.ports
+    data_dir, ports = work.data_dir, work.state.ports
 
     def launch(service: Service, start: Callable[[], Server]) -> Server:
-        if service in plan.started:
-            plan.progress(f"starting {service}")
+        if service in work.started:
+            work.progress(f"starting {service}")
             server = start()
             with writing:
-                plan.state.servers[service] = server
-                state.save(data_dir, plan.state)
+                work.state.servers[service] = server
+                state.save(data_dir, work.state)
         if cancelled.is_set():
             with writing:
-                stop(data_dir, plan.state, [service])
+                stop(data_dir, work.state, [service])
             raise StackError(f"{service} was stopped: the start of the stack was cancelled")
-        return plan.state.servers[service]
+        return work.state.servers[service]
 
     def bring_postgres() -> None:
         server = launch("postgres", lambda: postgres.start(data_dir, ports))
         postgres.wait(data_dir, server, ports)
-        plan.progress(f"postgres is ready on port {ports['postgres']}")
+        work.progress(f"postgres is ready on port {ports['postgres']}")
 
     def bring_kafka() -> None:
-        server = launch("kafka", lambda: kafka.start(data_dir, ports, plan.progress))
+        server = launch("kafka", lambda: kafka.start(data_dir, ports, work.progress))
         kafka.wait(data_dir, server, ports)
         servers = kafka.bootstrap_servers(ports)
-        topics.create(servers, plan.topics, replay=plan.replay, partitions=plan.partitions)
-        plan.progress(f"kafka is ready on port {ports['kafka']}")
+        topics.create(servers, work.topics, replay=work.replay, partitions=work.partitions)
+        work.progress(f"kafka is ready on port {ports['kafka']}")
 
     starters: dict[Service, Callable[[], None]] = {"postgres": bring_postgres, "kafka": bring_kafka}
     with ThreadPoolExecutor(len(starters)) as pool:
         futures: list[Future[None]] = []
         try:
-            for service in plan.wanted:
+            for service in work.wanted:
                 if service in starters:
                     futures.append(pool.submit(starters[service]))
             for future in wait(futures, return_when=FIRST_EXCEPTION).done:
@@ -89,12 +89,12 @@ def bring_up(plan: BringUp) -> None:
             cancelled.set()
             while wait(futures, timeout=0.1).not_done:
                 with writing:
-                    stop(data_dir, plan.state, plan.started)
+                    stop(data_dir, work.state, work.started)
             raise  # the caller stops the remaining servers
-    if "connect" in plan.wanted:
-        server = launch("connect", lambda: connect.start(data_dir, ports, plan.progress))
+    if "connect" in work.wanted:
+        server = launch("connect", lambda: connect.start(data_dir, ports, work.progress))
         connect.wait(data_dir, server, ports)
-        plan.progress(f"connect is ready on port {ports['connect']}")
+        work.progress(f"connect is ready on port {ports['connect']}")
 
 
 def stop(

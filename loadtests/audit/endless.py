@@ -42,7 +42,7 @@ def follow(
     log: Log,
     settings: JobSettings,
     load: Load,
-    plan: EndlessOptions,
+    options: EndlessOptions,
     stop: Event,
     *,
     clock: Callable[[], float] = time.time,
@@ -58,9 +58,9 @@ def follow(
         MemoryFileError: the file of an earlier audit cannot be used.
         TopicReadError: a topic cannot be read at the start; later the audit retries.
     """
-    memory = _memory(settings, plan)
+    memory = _memory(settings, options)
     follower = Follower(log, settings, load, memory, clock)
-    logger.warning("audit of a share of %g of the cards: %s", plan.share, _start_text(memory))
+    logger.warning("audit of a share of %g of the cards: %s", options.share, _start_text(memory))
     start = clock()
 
     def lag_s() -> float:
@@ -69,7 +69,7 @@ def follow(
     metrics = AuditMetrics(output_topics(settings.topics), lag_s)
     finding_log = _FindingLog(metrics)
     follower.findings.on_finding = finding_log.add
-    port, end = metrics.serve(plan.metrics_port)
+    port, end = metrics.serve(options.metrics_port)
     started(port)
 
     def after_chunk() -> None:
@@ -91,12 +91,12 @@ def follow(
                 finding_log.end_step()
                 break
             finding_log.end_step()
-            if plan.state is not None and clock() - saved >= plan.save_every_s:
-                memory.save(plan.state)
+            if options.state is not None and clock() - saved >= options.save_every_s:
+                memory.save(options.state)
                 saved = clock()
-            stop.wait(plan.every_s)
-        if plan.state is not None:
-            memory.save(plan.state)
+            stop.wait(options.every_s)
+        if options.state is not None:
+            memory.save(options.state)
     finally:
         end()
 
@@ -105,10 +105,10 @@ class _StoppedError(Exception):
     """The audit was stopped between two chunks."""
 
 
-def _memory(settings: JobSettings, plan: EndlessOptions) -> Memory:
-    if plan.state is not None and plan.state.exists():
-        return Memory.load(plan.state, settings, plan.share, plan.behind_s)
-    return Memory.empty(settings, plan.share, plan.behind_s)
+def _memory(settings: JobSettings, options: EndlessOptions) -> Memory:
+    if options.state is not None and options.state.exists():
+        return Memory.load(options.state, settings, options.share, options.behind_s)
+    return Memory.empty(settings, options.share, options.behind_s)
 
 
 def _start_text(memory: Memory) -> str:

@@ -31,7 +31,7 @@ CARDS = 2_000
 """Number of cards: few, so that each is used often, but enough that none gets hot. A hot card's windows are
 approximate; only exact windows show every lost or repeated transaction."""
 KILLS_SHARE = 0.75
-"""Share of `Plan.within_s` for kills; network faults get the rest."""
+"""Share of `ChaosExtent.within_s` for kills; network faults get the rest."""
 WRONG = "has to be 0"
 TRANSACTION_TIMEOUT_MS = 10_000
 """Minimum that the job's settings allow; a network fault lasts at most this long."""
@@ -51,27 +51,27 @@ class ChaosExtent:
     """Time after which no further kill or fault begins, seconds; the audit follows."""
 
 
-def measure(plan: ChaosExtent, say: Say) -> Iterator[Result]:
+def measure(extent: ChaosExtent, say: Say) -> Iterator[Result]:
     """Yield the job's settings, the seconds of each kind of kill and fault, and the audit's counts.
 
     Raises:
         BenchError: the data directory is not empty and not the directory of a stack.
         FaultError: the job ended or makes no progress.
     """
-    empty(plan.data_dir)
-    chance = random.Random(plan.seed)
+    empty(extent.data_dir)
+    chance = random.Random(extent.seed)
     with ExitStack() as cleanup:
-        cleanup.callback(stack.down, plan.data_dir)
+        cleanup.callback(stack.down, extent.data_dir)
         say("starting the servers")
-        endpoints = stack.up(plan.data_dir, proxied=True)
+        endpoints = stack.up(extent.data_dir, proxied=True)
         assert endpoints.proxied is not None
         network = cleanup.enter_context(Proxy(*endpoints.proxied))
-        cards = World.create(plan.seed, CARDS)
+        cards = World.create(extent.seed, CARDS)
         ProfileLoader(endpoints.postgres_dsn).load(cards)
         installed = Installation(
             endpoints,
             Topics(),
-            plan.data_dir / "job",
+            extent.data_dir / "job",
             cards,
             bootstrap_servers=f"{HOST}:{endpoints.proxied[0]}",
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
@@ -82,9 +82,9 @@ def measure(plan: ChaosExtent, say: Say) -> Iterator[Result]:
         relay = Relay(installed)
         cleanup.callback(lambda: relay.job.kill())
         begun = time.monotonic()
-        scene, killed_by = kills.Scene(relay, plan.data_dir, chance), begun + KILLS_SHARE * plan.within_s
-        yield from _kill(scene, plan.kills, killed_by, say)
-        yield from _disturb(relay, network, chance, plan.faults, begun + plan.within_s, say)
+        scene, killed_by = kills.Scene(relay, extent.data_dir, chance), begun + KILLS_SHARE * extent.within_s
+        yield from _kill(scene, extent.kills, killed_by, say)
+        yield from _disturb(relay, network, chance, extent.faults, begun + extent.within_s, say)
         lasted = time.monotonic() - begun
         say("auditing")
         yield Figure("all kills and faults", lasted, "s", ())

@@ -150,7 +150,7 @@ def throughput(
     """
     from loadtests.bench import throughput as bench
     from loadtests.bench.calibrate import calibrate
-    from loadtests.bench.rig import Plan, rig
+    from loadtests.bench.rig import RigOptions, rig
 
     backlog = bench.Backlog(warm_up, events, seconds(span))
 
@@ -158,10 +158,10 @@ def throughput(
         say("calibrating")
         yardstick = calibrate(rounds=5)
         yield yardstick
-        plan = Plan(
+        options = RigOptions(
             data_dir.resolve(), cards, rate=backlog.rate, profiles=profiles, shadows=shadows, archive=True
         )
-        with rig(plan, say) as system:
+        with rig(options, say) as system:
             yield settings_of(system.installed.settings)
             for figure in bench.measure(system, backlog, say, verify=verify):
                 yield figure
@@ -200,12 +200,12 @@ def latency(
     """
     from loadtests.bench import latency as bench
     from loadtests.bench import sidecar
-    from loadtests.bench.rig import Plan, rig
+    from loadtests.bench.rig import RigOptions, rig
 
-    plan = Plan(data_dir.resolve(), cards, rate=rate, profiles=profiles, shadows=shadows)
+    options = RigOptions(data_dir.resolve(), cards, rate=rate, profiles=profiles, shadows=shadows)
 
     def measured(say: Say) -> Iterator[Result]:
-        with rig(plan, say) as system:
+        with rig(options, say) as system:
             yield settings_of(system.installed.settings)
             if clients:
                 stretches = (seconds(warm_up), seconds(length), turns)
@@ -235,12 +235,14 @@ def restart(
     """
     from loadtests.bench import history
     from loadtests.bench import restart as bench
-    from loadtests.bench.rig import Plan, rig
+    from loadtests.bench.rig import RigOptions, rig
 
-    plan = Plan(data_dir.resolve(), cards, rate=history.rate(events), profiles=profiles, archive=True)
+    options = RigOptions(
+        data_dir.resolve(), cards, rate=history.rate(events), profiles=profiles, archive=True
+    )
 
     def measured(say: Say) -> Iterator[Result]:
-        with rig(plan, say) as system:
+        with rig(options, say) as system:
             yield settings_of(system.installed.settings)
             yield from bench.measure(system, events, rounds, say)
 
@@ -264,8 +266,8 @@ def chaos(
     """
     from loadtests.bench import chaos as bench
 
-    plan = bench.ChaosExtent(data_dir.resolve(), kills, faults, seed, seconds(within))
-    bench.require_clean(run("chaos", lambda say: bench.measure(plan, say), to))
+    extent = bench.ChaosExtent(data_dir.resolve(), kills, faults, seed, seconds(within))
+    bench.require_clean(run("chaos", lambda say: bench.measure(extent, say), to))
 
 
 def run(

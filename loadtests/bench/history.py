@@ -26,7 +26,7 @@ def rate(events: int, span_s: float = SPAN_S) -> float:
 class History:
     """Transactions evenly spread over a span that ends now, sent in parts, with past Kafka timestamps.
 
-    The topics must accept such timestamps, see `archive` of `rig.Plan`.
+    The topics must accept such timestamps, see `archive` of `rig.RigOptions`.
     """
 
     def __init__(self, installed: Installation, events: int, span_s: float = SPAN_S) -> None:

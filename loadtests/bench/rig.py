@@ -49,7 +49,7 @@ class BenchError(FraudError):
 
 
 @dataclass(frozen=True)
-class Plan:
+class RigOptions:
     """Parameters of the measured system."""
 
     data_dir: Path
@@ -94,8 +94,8 @@ class Commit(NamedTuple):
 class Rig:
     """Servers and job of one measurement."""
 
-    def __init__(self, plan: Plan, installed: Installation, champion: Champion) -> None:
-        self.plan, self.installed, self.champion = plan, installed, champion
+    def __init__(self, options: RigOptions, installed: Installation, champion: Champion) -> None:
+        self.options, self.installed, self.champion = options, installed, champion
         self._job: JobProcess | None = None
 
     @property
@@ -152,8 +152,8 @@ class Rig:
             rate: transactions per second.
             for_s: length of the simulation, seconds; it ends with the context at the latest.
         """
-        directory = self.plan.data_dir
-        command, secret = simulator(self.plan, self.installed.stack, rate, for_s)
+        directory = self.options.data_dir
+        command, secret = simulator(self.options, self.installed.stack, rate, for_s)
         feed = Child("the simulator", command, directory / "logs" / "simulator.log", secret)
         try:
             feed.wait_until(lambda: bool(self.installed.lag()), FEED_TIMEOUT_S)
@@ -174,14 +174,16 @@ class Rig:
         return [Commit.of(json.loads(record.value or b"")) for record in self.installed.progress()]
 
 
-def simulator(plan: Plan, servers: Endpoints, rate: float, for_s: float) -> tuple[list[str], dict[str, str]]:
+def simulator(
+    options: RigOptions, servers: Endpoints, rate: float, for_s: float
+) -> tuple[list[str], dict[str, str]]:
     """Return the simulator's command line, and its secrets as variables, hidden from other users."""
     command = [
         sys.executable, "-m", "deploy.cli", "simulate",
         "--bootstrap-servers", servers.bootstrap_servers,
-        "--rate", str(rate), "--cards", str(plan.cards), "--seed", str(plan.seed), "--for", f"{for_s}s",
+        "--rate", str(rate), "--cards", str(options.cards), "--seed", str(options.seed), "--for", f"{for_s}s",
     ]  # fmt: skip
-    return command, {"FRAUD_POSTGRES_DSN": servers.postgres_dsn if plan.profiles else ""}
+    return command, {"FRAUD_POSTGRES_DSN": servers.postgres_dsn if options.profiles else ""}
 
 
 def empty(directory: Path) -> None:
@@ -198,38 +200,38 @@ def empty(directory: Path) -> None:
 
 
 @contextmanager
-def rig(plan: Plan, say: Say) -> Iterator[Rig]:
-    """Run the servers, with the plan's profiles and models loaded.
+def rig(options: RigOptions, say: Say) -> Iterator[Rig]:
+    """Run the servers, with the profiles and models loaded.
 
     At the end, kill the job and stop the servers, each process by its pid.
 
     Raises:
         FraudError: the directory holds other data, a part does not start, or profiles do not arrive.
     """
-    directory = plan.data_dir
+    directory = options.data_dir
     empty(directory)
-    services: Collection[Service] = ALL if plan.profiles else ["kafka"]
+    services: Collection[Service] = ALL if options.profiles else ["kafka"]
     system: Rig | None = None
     try:
         say("starting the servers")
         endpoints = stack.up(directory, services=[name for name in services if name != "connect"])
-        world = World.create(plan.seed, plan.cards)
-        if plan.profiles:
-            say(f"loading the profiles of {plan.cards:,} cards")
+        world = World.create(options.seed, options.cards)
+        if options.profiles:
+            say(f"loading the profiles of {options.cards:,} cards")
             ProfileLoader(endpoints.postgres_dsn).load(world)
         endpoints = stack.up(directory, services=services)
-        snapshot_s = 600 if plan.profiles else 0
+        snapshot_s = 600 if options.profiles else 0
         installed = Installation(
             endpoints,
             Topics(),
             directory / "job",
             world,
             wait_for_snapshot_s=snapshot_s,
-            arrival=Arrival.CREATE if plan.archive else Arrival.LOG_APPEND,
+            arrival=Arrival.CREATE if options.archive else Arrival.LOG_APPEND,
         )
         say("training the model")
-        system = Rig(plan, installed, _roll_out(plan, installed))
-        if plan.profiles:
+        system = Rig(options, installed, _roll_out(options, installed))
+        if options.profiles:
             _wait_for_profiles(system, say)
         yield system
     finally:
@@ -239,16 +241,16 @@ def rig(plan: Plan, say: Say) -> Iterator[Rig]:
         stack.down(directory)
 
 
-def _roll_out(plan: Plan, installed: Installation) -> Champion:
+def _roll_out(options: RigOptions, installed: Installation) -> Champion:
     now_ms = int(time.time() * 1_000)
     servers, topic = installed.stack.bootstrap_servers, installed.topics.model_rollouts
     # one world for each model: models of the same world would be equal
     champion, *others = (
-        _trained(plan, plan.seed + number, installed, now_ms) for number in range(plan.shadows + 1)
+        _trained(options, options.seed + number, installed, now_ms) for number in range(options.shadows + 1)
     )
     policy = Policy(champion.threshold, champion.max_count_5m)
     timestamp_ms = None
-    if plan.archive:
+    if options.archive:
         # Kafka timestamps are the event times, because with timestamps from the broker all transactions
         # would be one burst; the rollout gets an earlier timestamp than all transactions, because it applies
         # only to transactions that arrive after it
@@ -261,11 +263,11 @@ def _roll_out(plan: Plan, installed: Installation) -> Champion:
     return champion
 
 
-def _trained(plan: Plan, seed: int, installed: Installation, now_ms: int) -> Champion:
+def _trained(options: RigOptions, seed: int, installed: Installation, now_ms: int) -> Champion:
     # at high rates the training history would cover only seconds, so it has fewer cards with the same habits
-    share = max(1.0, plan.rate * PAST_S / training.HISTORY)
-    cards = max(FEWEST_CARDS, round(plan.cards / share))
-    rate = plan.rate * cards / plan.cards
+    share = max(1.0, options.rate * PAST_S / training.HISTORY)
+    cards = max(FEWEST_CARDS, round(options.cards / share))
+    rate = options.rate * cards / options.cards
     tracking_uri = installed.stack.mlflow_tracking_uri
     return training.train(None, seed, cards, rate, False, tracking_uri, now_ms)[training.CHAMPION]
 

@@ -84,7 +84,7 @@ def measure(rig: Rig, requests: RequestLoad, say: Say) -> Iterator[Figure]:
     watch.start()
     latencies_ms: dict[str, list[float]] = {path: [] for path in PATHS}
     stretches: list[tuple[bool, float, float]] = []
-    settings, log = rig.installed.settings, rig.plan.data_dir / "logs" / "sidecar.log"
+    settings, log = rig.installed.settings, rig.options.data_dir / "logs" / "sidecar.log"
     with (
         # the clients run in another process, because many threads in this one would delay the reader, which
         # records when it receives alerts; and at low priority, because a bank's clients run on other machines

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.markdown import Markdown
 
-from loadtests.bench.rig import Plan, Rig, rig
+from loadtests.bench.rig import Rig, RigOptions, rig
 from loadtests.compare import engines, plots, report
 from loadtests.compare.engines import Deployment, Variant
 from loadtests.compare.errors import CompareError
@@ -63,7 +63,10 @@ def compare(
     def results(runs: list[Run], tape: Tape) -> dict[str, Any]:
         return begun.of({"load": asdict(load), "transactions": len(tape), "engines": report.rows(runs)})
 
-    with saying("compare") as say, rig(Plan(data_dir.resolve(), cards, seed, rate, profiles), say) as system:
+    with (
+        saying("compare") as say,
+        rig(RigOptions(data_dir.resolve(), cards, seed, rate, profiles), say) as system,
+    ):
         say("recording the input")
         start = time.time() - (prime + backlog) / rate
         tape = record(system.installed.world, load, int(start * 1_000))
@@ -80,7 +83,7 @@ def compare(
 
 def _export(system: Rig) -> Path:
     """Export the champion to a file for the other engines."""
-    champion, directory = system.champion, system.plan.data_dir
+    champion, directory = system.champion, system.options.data_dir
     scorer = loading.load(
         champion.ref, system.installed.stack.mlflow_tracking_uri, directory / "exported-models"
     )
@@ -97,7 +100,7 @@ def _deployment(variant: Variant, system: Rig, model: Path) -> Deployment:
         topics_of(name),
         f"compare-{name}",
         model,
-        system.plan.data_dir / name,
+        system.options.data_dir / name,
         VENVS.resolve(),
         system.installed.settings.wait_for_snapshot_s,
     )

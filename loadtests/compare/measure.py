@@ -84,7 +84,7 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
     watch = AlertWatch(brokers, topics.fraud_alerts, clock_ns=clock.now_ns)
     watch.start()
     position = Position(TopicLog(servers), deployment.group, topic)
-    kafka = state.load(rig.plan.data_dir).servers["kafka"]
+    kafka = state.load(rig.options.data_dir).servers["kafka"]
     with launch(variant, deployment, say) as engine:
         _wait_until_committed(
             engine, position, position.targets(marked=True), f"{variant.title}: first transactions", say

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from loadtests.locust_run.lane import FAILED, READY, RUNNING, SENT
-from loadtests.locust_run.plan import Plan
+from loadtests.locust_run.plan import LoadTestPlan
 from loadtests.locust_run.rate_profile import RateProfile
 from loadtests.locust_run.result import HISTOGRAMS, Result
 from loadtests.locust_run.transactions import rates
@@ -27,7 +27,7 @@ class Second:
 class Collector:
     """Adds up reports; each report must be added only once."""
 
-    def __init__(self, plan: Plan, lanes: int) -> None:
+    def __init__(self, plan: LoadTestPlan, lanes: int) -> None:
         """Open the log of histograms.
 
         Args:

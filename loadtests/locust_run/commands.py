@@ -9,13 +9,13 @@ from typing import Annotated
 
 import typer
 
-from loadtests.bench.rig import Plan as RigPlan
+from loadtests.bench.rig import RigOptions
 from loadtests.commands import run as verify
 from loadtests.durations import seconds
 from loadtests.locust_run import launch, targets
 from loadtests.locust_run.errors import LoadTestError, LoadTestFailed
 from loadtests.locust_run.peak import Peak
-from loadtests.locust_run.plan import Plan
+from loadtests.locust_run.plan import LoadTestPlan
 from loadtests.locust_run.report import Report
 from loadtests.locust_run.search import Search
 from loadtests.locust_run.targets import Target
@@ -96,7 +96,7 @@ def loadtest(
         )
     if find_peak:
         length, warm_up, p99 = length or "30s", warm_up or "5s", p99 or "100ms"
-    plan = Plan(
+    plan = LoadTestPlan(
         rate=rate, for_s=seconds(length or "60s"), warm_up_s=_maybe(warm_up or "30s"),
         shape="replay" if replay else shape, factor=factor, cards=cards, seed=seed,
         replay=str(replay.resolve()) if replay else "", speed=speed, drain_s=seconds(drain),
@@ -131,7 +131,7 @@ def loadtest(
 @contextmanager
 def _target(
     own: bool,
-    plan: Plan,
+    plan: LoadTestPlan,
     data_dir: Path,
     profiles: bool,
     allow_production: bool,
@@ -139,10 +139,10 @@ def _target(
     say: Say,
 ) -> Iterator[Target]:
     if own:
-        rig_plan = RigPlan(
+        rig_options = RigOptions(
             data_dir.resolve(), cards=plan.cards, seed=plan.seed, rate=plan.rate, profiles=profiles
         )
-        with targets.embedded(rig_plan, say, sidecar=plan.sidecar_users > 0) as target:
+        with targets.embedded(rig_options, say, sidecar=plan.sidecar_users > 0) as target:
             yield target
     else:
         with nullcontext(targets.cluster(allow_production=allow_production, sidecar=sidecar)) as target:

@@ -17,7 +17,7 @@ from typing import Any
 
 from loadtests.locust_run.collector import Collector
 from loadtests.locust_run.lag_samples import LagSamples
-from loadtests.locust_run.plan import Plan, Share
+from loadtests.locust_run.plan import LoadTestPlan, Share
 from loadtests.locust_run.result import Result
 from loadtests.locust_run.sending import FLUSH_S, GRACE_S
 from loadtests.rig import histograms
@@ -44,7 +44,7 @@ class Conductor:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: LoadTestPlan,
         lanes: int,
         settings: JobSettings,
         send: Send,

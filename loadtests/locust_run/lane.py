@@ -14,7 +14,7 @@ import orjson
 from feature_store.errors import FraudError
 from loadtests.faults.record_producer import PARTITIONERS
 from loadtests.locust_run import identity
-from loadtests.locust_run.plan import Plan, Share
+from loadtests.locust_run.plan import LoadTestPlan, Share
 from loadtests.locust_run.sending import Sending
 from loadtests.locust_run.tape import Tape
 from loadtests.locust_run.transactions import events_of
@@ -46,7 +46,7 @@ class SinceReport:
 class Lane:
     """A lane in a locust worker; called only from the worker's greenlets."""
 
-    def __init__(self, plan: Plan, share: Share, settings: JobSettings) -> None:
+    def __init__(self, plan: LoadTestPlan, share: Share, settings: JobSettings) -> None:
         """Start to encode the transactions."""
         self.plan, self.share = plan, share
         self.state, self.error = TAPING, ""

@@ -12,7 +12,7 @@ from deploy.local.ports import free_port
 from deploy.local.waiting import Patience
 from loadtests.locust_run.conductor import PROGRESS, TAPING_S
 from loadtests.locust_run.errors import LoadTestError
-from loadtests.locust_run.plan import Plan
+from loadtests.locust_run.plan import LoadTestPlan
 from loadtests.locust_run.result import FILE, Result
 from loadtests.rig.report import Say
 from streaming_job.settings import JobSettings
@@ -26,7 +26,9 @@ SLACK_S = 120.0
 class LocustProcesses:
     """A single locust process, or a master and its workers; a context manager that stops them all."""
 
-    def __init__(self, plan: Plan, settings: JobSettings, workers: int, web_port: int | None = None) -> None:
+    def __init__(
+        self, plan: LoadTestPlan, settings: JobSettings, workers: int, web_port: int | None = None
+    ) -> None:
         """Start the processes.
 
         Args:
@@ -100,7 +102,7 @@ class LocustProcesses:
 
 
 def run(
-    plan: Plan,
+    plan: LoadTestPlan,
     settings: JobSettings,
     *,
     workers: int = 1,
@@ -116,10 +118,10 @@ def run(
         return processes.wait(say)
 
 
-def options(plan: Plan) -> list[str]:
+def options(plan: LoadTestPlan) -> list[str]:
     """Return a plan as locust's options."""
     arguments = []
-    for field in fields(Plan):
+    for field in fields(LoadTestPlan):
         arguments.append(f"--tx-{field.name.replace('_', '-')}={getattr(plan, field.name)}")
     return arguments
 

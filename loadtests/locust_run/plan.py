@@ -10,7 +10,7 @@ from loadtests.locust_run.rate_profile import SHAPES
 
 
 @dataclass(frozen=True)
-class Plan:
+class LoadTestPlan:
     """Plan of one run. Each field is also an option of locust, prefixed with `--tx-`."""
 
     rate: float = 1_000.0
@@ -53,12 +53,12 @@ class Plan:
             raise LoadTestError("the shape replay and --replay FILE.parquet belong together; give both")
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> "Plan":
+    def of(cls, values: Mapping[str, Any]) -> "LoadTestPlan":
         """Pick a plan's fields from a mapping."""
         return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> "Plan":
+    def from_json(cls, text: str | bytes) -> "LoadTestPlan":
         """Parse the output of `to_json`."""
         return cls.of(json.loads(text))
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from loadtests.locust_run import lag_trend, launch, peak
 from loadtests.locust_run.peak import Peak, Probe
-from loadtests.locust_run.plan import Plan
+from loadtests.locust_run.plan import LoadTestPlan
 from loadtests.locust_run.result import Result
 from loadtests.locust_run.targets import Target
 from loadtests.locust_run.verdict import Bounds, failures
@@ -18,7 +18,7 @@ OF_GENERATOR = ("generator's slip", "unsent", "achieved rate", "worker lost")
 class Search:
     """The runs of one search; each is a separate load test."""
 
-    def __init__(self, plan: Plan, target: Target, bounds: Bounds, workers: int, say: Say) -> None:
+    def __init__(self, plan: LoadTestPlan, target: Target, bounds: Bounds, workers: int, say: Say) -> None:
         """Store the parameters; `find` and `probe` run the tests.
 
         Args:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from deploy.local.child import Child
 from deploy.local.launch import tail
 from loadtests.locust_run.errors import LoadTestError
-from loadtests.locust_run.plan import Plan, Share
+from loadtests.locust_run.plan import LoadTestPlan, Share
 
 AHEAD_BYTES = 512 << 20
 SEGMENT_ROWS = 32_768
@@ -60,7 +60,7 @@ class Tape:
         self._writer: Child | None = None
         self._log = directory.with_suffix(".log")
 
-    def start(self, plan: Plan, share: Share, base_ms: int) -> None:
+    def start(self, plan: LoadTestPlan, share: Share, base_ms: int) -> None:
         """Empty the directory and start the writer."""
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(parents=True)

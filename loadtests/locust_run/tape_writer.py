@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from loadtests.locust_run import tape
-from loadtests.locust_run.plan import Plan, Share
+from loadtests.locust_run.plan import LoadTestPlan, Share
 from loadtests.locust_run.transactions import SCHEMA, encoded
 
 PAUSE_S = 0.2
@@ -54,7 +54,7 @@ def main() -> None:
     """Run the writer; arguments: the directory, and the task as JSON."""
     directory, task = Path(sys.argv[1]), json.loads(sys.argv[2])
     os.nice(10)  # the system under test has priority
-    plan, share = Plan.from_json(task["plan"]), Share(**task["share"])
+    plan, share = LoadTestPlan.from_json(task["plan"]), Share(**task["share"])
     write(directory, encoded(plan, share, task["base_ms"]))
 
 

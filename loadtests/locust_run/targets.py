@@ -31,17 +31,17 @@ class Target:
 
 
 @contextmanager
-def embedded(plan: bench.Plan, say: Say, *, sidecar: bool = True) -> Iterator[Target]:
+def embedded(options: bench.RigOptions, say: Say, *, sidecar: bool = True) -> Iterator[Target]:
     """Run the servers, with model and profiles loaded, the job and the sidecar; stop all at the end.
 
     Args:
-        plan: parameters of the system; its directory is emptied.
+        options: parameters of the system; its directory is emptied.
 
     Raises:
         FraudError: the directory holds other data, a part does not start, profiles do not arrive, or the
             job does not catch up.
     """
-    with bench.rig(plan, say) as system:
+    with bench.rig(options, say) as system:
         say("starting the job")
         system.start_warm_job(say)
         installed, settings = system.installed, system.installed.settings
@@ -50,7 +50,7 @@ def embedded(plan: bench.Plan, say: Say, *, sidecar: bool = True) -> Iterator[Ta
         if not sidecar:
             yield target
             return
-        with http_servers.sidecar(plan.data_dir / "logs" / "sidecar.log", settings.variables()) as url:
+        with http_servers.sidecar(options.data_dir / "logs" / "sidecar.log", settings.variables()) as url:
             yield replace(target, sidecar=url.rstrip("/"))
 
 

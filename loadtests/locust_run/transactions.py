@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from loadtests.locust_run import identity
-from loadtests.locust_run.plan import Plan, Share
+from loadtests.locust_run.plan import LoadTestPlan, Share
 from loadtests.locust_run.rate_profile import RateProfile, profile
 from loadtests.simulator import encode
 from loadtests.simulator.disturbances import Disturbances
@@ -20,7 +20,7 @@ SCHEMA = pa.schema([("due_us", pa.int64()), ("key", pa.binary()), ("value", pa.b
 """Schema of encoded transactions: microseconds from the start to the intended time, card_id, JSON."""
 
 
-def rates(plan: Plan) -> RateProfile:
+def rates(plan: LoadTestPlan) -> RateProfile:
     """Return the rate profile of a simulated run.
 
     Raises:
@@ -29,13 +29,13 @@ def rates(plan: Plan) -> RateProfile:
     return profile(plan.shape, plan.rate, plan.for_s, warm_up_s=plan.warm_up_s, factor=plan.factor)
 
 
-def events_of(plan: Plan, share: Share) -> int:
+def events_of(plan: LoadTestPlan, share: Share) -> int:
     """Return the number of a lane's transactions; a replayed run may end before all of them are due."""
     total = Replay(Path(plan.replay)).rows if plan.replay else rates(plan).events
     return max(0, -(-(total - share.lane) // share.lanes))
 
 
-def encoded(plan: Plan, share: Share, base_ms: int) -> Iterator[pa.Table]:
+def encoded(plan: LoadTestPlan, share: Share, base_ms: int) -> Iterator[pa.Table]:
     """Yield a lane's transactions in order of intended times, in tables of a few thousand rows (`SCHEMA`).
 
     Args:
@@ -50,7 +50,7 @@ def encoded(plan: Plan, share: Share, base_ms: int) -> Iterator[pa.Table]:
     return _replayed(plan, share, base_ms) if plan.replay else _simulated(plan, share, base_ms)
 
 
-def _simulated(plan: Plan, share: Share, base_ms: int) -> Iterator[pa.Table]:
+def _simulated(plan: LoadTestPlan, share: Share, base_ms: int) -> Iterator[pa.Table]:
     world, due_of, events = World.create(plan.seed, plan.cards), rates(plan), events_of(plan, share)
     # another start time gives another stream, so lanes do not send the same transactions
     stream = Stream(world, plan.rate / share.lanes, base_ms + share.lane, disturbances=Disturbances.none())
@@ -64,7 +64,7 @@ def _simulated(plan: Plan, share: Share, base_ms: int) -> Iterator[pa.Table]:
         yield _piece(table, share, numbers, due_us, trusted=True)
 
 
-def _replayed(plan: Plan, share: Share, base_ms: int) -> Iterator[pa.Table]:
+def _replayed(plan: LoadTestPlan, share: Share, base_ms: int) -> Iterator[pa.Table]:
     source = Replay(Path(plan.replay))
     total = done = 0
     for batch in source.batches():

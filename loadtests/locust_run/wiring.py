@@ -11,7 +11,7 @@ from feature_store.errors import FraudError
 from loadtests.locust_run import locust_stats
 from loadtests.locust_run.conductor import REPORT_S, Conductor
 from loadtests.locust_run.lane import FAILED, Lane
-from loadtests.locust_run.plan import Plan, Share
+from loadtests.locust_run.plan import LoadTestPlan, Share
 from loadtests.locust_run.result import Result
 from loadtests.locust_run.verdict import Bounds, failures
 from streaming_job import environment as variables
@@ -48,7 +48,7 @@ class Wiring:
         local = isinstance(runner, runners.LocalRunner)
         self._clients = [] if local else [client.id for client in runner.clients.ready]
         lanes = 1 if local else len(self._clients)
-        plan = Plan.of(self._options())
+        plan = LoadTestPlan.of(self._options())
         self.conductor = Conductor(plan, lanes, variables.settings(JobSettings), self._send)
         return lanes
 
@@ -110,7 +110,7 @@ class Wiring:
         order = msg.data
         share = Share(order["run"], order["lane"], order["lanes"])
         try:
-            self.lane = Lane(Plan.from_json(order["plan"]), share, variables.settings(JobSettings))
+            self.lane = Lane(LoadTestPlan.from_json(order["plan"]), share, variables.settings(JobSettings))
         except FraudError as fault:
             self._refusal = {"lane": share.lane, "error": str(fault)}
 
@@ -167,12 +167,12 @@ def _options(parser: Any) -> None:
     group = parser.add_argument_group(
         "load test of the job", "The job's environment variables FRAUD_... apply."
     )
-    defaults = Plan()
-    for field in fields(Plan):
+    defaults = LoadTestPlan()
+    for field in fields(LoadTestPlan):
         value = getattr(defaults, field.name)
         group.add_argument(
             f"--{OPTION}{field.name}".replace("_", "-"), dest=OPTION + field.name, type=type(value),
-            default=value, help=f"see loadtests.locust_run.plan.Plan.{field.name}",
+            default=value, help=f"see loadtests.locust_run.plan.LoadTestPlan.{field.name}",
         )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from loadtests.faults.installation import Installation
 from loadtests.faults.job_process import JobProcess
 from loadtests.locust_run.launch import LocustProcesses
 from loadtests.locust_run.locust_stats import NAME
-from loadtests.locust_run.plan import Plan
+from loadtests.locust_run.plan import LoadTestPlan
 from loadtests.locust_run.report import Report
 from loadtests.locust_run.search import Search
 from loadtests.locust_run.targets import Target
@@ -35,7 +35,7 @@ PAUSE_S = 2.0
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Plan:
+def plan(tmp_path: Path) -> LoadTestPlan:
     return light(tmp_path / "run")
 
 
@@ -51,7 +51,7 @@ def running_since(run: LocustProcesses, second: float) -> Callable[[], bool]:
 
 @only_thorough
 def test_a_job_stopped_for_two_seconds_shows_in_the_latency_tail(
-    installed: Installation, warm_job: JobProcess, plan: Plan, wait_for: WaitFor
+    installed: Installation, warm_job: JobProcess, plan: LoadTestPlan, wait_for: WaitFor
 ) -> None:
     with LocustProcesses(replace(plan, for_s=12.0), without_login(installed), 1) as run:
         wait_for(running_since(run, 6.0), deadline_s=120, what="six seconds of load")
@@ -74,7 +74,7 @@ def test_a_job_stopped_for_two_seconds_shows_in_the_latency_tail(
 
 @only_thorough
 def test_a_generator_that_cannot_keep_up_fails_the_run(
-    installed: Installation, warm_job: JobProcess, plan: Plan, wait_for: WaitFor
+    installed: Installation, warm_job: JobProcess, plan: LoadTestPlan, wait_for: WaitFor
 ) -> None:
     with LocustProcesses(replace(plan, for_s=6.0), without_login(installed), 1) as run:
         wait_for(running_since(run, 4.0), deadline_s=120, what="four seconds of load")
@@ -94,7 +94,7 @@ def test_a_generator_that_cannot_keep_up_fails_the_run(
 
 @only_thorough
 def test_a_search_for_the_peak_tries_rates_until_one_fails(
-    installed: Installation, warm_job: JobProcess, plan: Plan
+    installed: Installation, warm_job: JobProcess, plan: LoadTestPlan
 ) -> None:
     bounds = replace(BUSY, p99_ms=60_000.0)
     target = Target(without_login(installed), own_topics=True)
@@ -111,7 +111,7 @@ def test_a_search_for_the_peak_tries_rates_until_one_fails(
 
 @only_thorough
 def test_locusts_web_page_shows_the_run_and_ends_with_it(
-    installed: Installation, warm_job: JobProcess, plan: Plan, wait_for: WaitFor
+    installed: Installation, warm_job: JobProcess, plan: LoadTestPlan, wait_for: WaitFor
 ) -> None:
     port = free_port()
     page = f"http://{HOST}:{port}/"
@@ -130,7 +130,7 @@ def test_locusts_web_page_shows_the_run_and_ends_with_it(
 
 @only_thorough
 def test_a_dead_worker_ends_the_run_within_seconds(
-    installed: Installation, warm_job: JobProcess, plan: Plan, wait_for: WaitFor
+    installed: Installation, warm_job: JobProcess, plan: LoadTestPlan, wait_for: WaitFor
 ) -> None:
     with LocustProcesses(replace(plan, for_s=120.0), without_login(installed), 2) as run:
         wait_for(running_since(run, 3.0), deadline_s=120, what="three seconds of load")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from loadtests.bench.rig import BURST, Plan, Rig
+from loadtests.bench.rig import BURST, Rig, RigOptions
 from loadtests.faults.installation import Installation
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -18,7 +18,7 @@ def test_a_warm_job_has_decided_and_its_short_epochs_have_ended(
 ) -> None:
     installed.settings = installed.settings.model_copy(update={"warm_up_epochs": SHORT})
     champion: Any = None  # it is not measured
-    system, said = Rig(Plan(tmp_path), installed, champion), list[str]()
+    system, said = Rig(RigOptions(tmp_path), installed, champion), list[str]()
     system.start_warm_job(said.append)
     try:
         assert system.job.epochs() >= SHORT

@@ -7,14 +7,14 @@ from loadtests.locust_run import peak
 from loadtests.locust_run.errors import LoadTestError
 from loadtests.locust_run.lag_trend import grows, trend
 from loadtests.locust_run.peak import Probe
-from loadtests.locust_run.plan import Plan
+from loadtests.locust_run.plan import LoadTestPlan
 from loadtests.locust_run.result import Result
 from loadtests.locust_run.search import assess
 from loadtests.locust_run.verdict import Bounds
 
 pytestmark = pytest.mark.unit
 GOOD = Result(
-    asdict(Plan(for_s=25.0, warm_up_s=2.0)), 1, latency_ms={"p99": 20.0}, slip_ms={"p99": 1.0},
+    asdict(LoadTestPlan(for_s=25.0, warm_up_s=2.0)), 1, latency_ms={"p99": 20.0}, slip_ms={"p99": 1.0},
     backlog_at_end=100, drained_s=0.4,
 )  # fmt: skip
 

@@ -10,7 +10,7 @@ from loadtests.locust_run import locust_stats
 from loadtests.locust_run.collector import Collector
 from loadtests.locust_run.lane import RUNNING, SENT
 from loadtests.locust_run.peak import Peak, Probe
-from loadtests.locust_run.plan import Plan
+from loadtests.locust_run.plan import LoadTestPlan
 from loadtests.locust_run.report import Report
 from loadtests.locust_run.result import HISTOGRAMS, Result
 from loadtests.locust_run.verdict import Audit, Bounds
@@ -34,7 +34,7 @@ def said(lane: int, at_s: float, latencies_us: list[int], **change: Any) -> dict
 
 def collected(directory: Path) -> Collector:
     """Two workers, 20 transactions/s for ten seconds after two of warm-up."""
-    plan = Plan(rate=20.0, for_s=10.0, warm_up_s=2.0, directory=str(directory))
+    plan = LoadTestPlan(rate=20.0, for_s=10.0, warm_up_s=2.0, directory=str(directory))
     collector = Collector(plan, 2)
     for at in range(1, 13):
         for lane in (0, 1):
@@ -61,7 +61,7 @@ def test_reports_of_workers_become_one_result(tmp_path: Path) -> None:
 
 
 def test_a_silent_worker_is_reported(tmp_path: Path) -> None:
-    collector = Collector(Plan(directory=str(tmp_path)), 3)
+    collector = Collector(LoadTestPlan(directory=str(tmp_path)), 3)
     collector.add(said(0, 1.0, []), 10.0)
     collector.add(said(1, 1.0, []), 14.0)
     assert collector.silent(15.0, 4.0) == [0, 2]
@@ -69,7 +69,7 @@ def test_a_silent_worker_is_reported(tmp_path: Path) -> None:
 
 
 def test_transactions_of_a_lost_worker_count_as_unsent(tmp_path: Path) -> None:
-    collector = Collector(Plan(directory=str(tmp_path)), 2)
+    collector = Collector(LoadTestPlan(directory=str(tmp_path)), 2)
     collector.add(said(0, 1.0, [], acknowledged=30), 1.0)
     collector.add(said(1, 1.0, [], state=SENT, acknowledged=110), 1.0)
     assert collector.result().unsent == 80
@@ -100,7 +100,7 @@ def test_the_html_is_one_file_with_every_figure_and_loads_no_other(tmp_path: Pat
 
 
 def test_the_json_holds_verdict_counts_and_reasons(tmp_path: Path) -> None:
-    result = Result(asdict(Plan()), 1, latency_ms={"p99": 12.0})
+    result = Result(asdict(LoadTestPlan()), 1, latency_ms={"p99": 12.0})
     result.write(tmp_path)
     assert Result.read(tmp_path) == result
     report = json.loads(json.dumps(report_of(result).as_json()))

@@ -6,15 +6,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from loadtests.locust_run import identity, tape, tape_writer
-from loadtests.locust_run.plan import Plan, Share
+from loadtests.locust_run.plan import LoadTestPlan, Share
 from loadtests.locust_run.transactions import encoded, events_of, rates
 
 pytestmark = pytest.mark.unit
 BASE = 1_780_000_000_000
-PLAN = Plan(rate=5_000.0, for_s=4.0, warm_up_s=1.0, cards=500)
+PLAN = LoadTestPlan(rate=5_000.0, for_s=4.0, warm_up_s=1.0, cards=500)
 
 
-def rows(plan: Plan, share: Share) -> list[tuple[int, bytes, dict[str, object]]]:
+def rows(plan: LoadTestPlan, share: Share) -> list[tuple[int, bytes, dict[str, object]]]:
     table = pa.concat_tables(encoded(plan, share, BASE))
     columns = (table.column(name).to_pylist() for name in table.column_names)
     return [(due, key, json.loads(value)) for due, key, value in zip(*columns, strict=True)]
@@ -52,7 +52,7 @@ def test_a_replay_keeps_its_spacing_divided_by_the_speed(tmp_path: Path) -> None
         "country": ["FR"] * 100, "event_time": at,
     }  # fmt: skip
     pq.write_table(pa.table(columns), path)
-    plan = Plan(shape="replay", replay=str(path), speed=5.0, for_s=3.0, warm_up_s=1.0)
+    plan = LoadTestPlan(shape="replay", replay=str(path), speed=5.0, for_s=3.0, warm_up_s=1.0)
     both = sorted(rows(plan, Share(1, 0, 2)) + rows(plan, Share(1, 1, 2)), key=lambda row: row[0])
     # 50 ms apart, for the four seconds of the run
     assert [due for due, _, _ in both] == [50_000 * row for row in range(80)]

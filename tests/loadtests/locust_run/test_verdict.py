@@ -6,14 +6,14 @@ import pytest
 
 from loadtests.audit.findings import Findings
 from loadtests.audit.verify import AuditResult
-from loadtests.locust_run.plan import Plan
+from loadtests.locust_run.plan import LoadTestPlan
 from loadtests.locust_run.result import Result
 from loadtests.locust_run.verdict import Audit, Bounds, failures
 from loadtests.oracle import Kind
 
 pytestmark = pytest.mark.unit
 GOOD = Result(
-    asdict(Plan()), 1, offered_rate=1_000.0, achieved_rate=999.0, events=60_000, acknowledged=60_000,
+    asdict(LoadTestPlan()), 1, offered_rate=1_000.0, achieved_rate=999.0, events=60_000, acknowledged=60_000,
     alerts_seen=600, latency_ms={"p50": 10.0, "p99": 20.0}, latencies=590, slip_ms={"p99": 1.0},
     backlog_at_end=100, drained_s=0.4,
 )  # fmt: skip
