@@ -72,7 +72,7 @@ docs: setup ## make the pages, dashboards and alert rules that are generated ane
 	@$(BIN)/python -m feature_store.reference docs/features.md
 	@$(BIN)/python -m deploy.settings_page docs/settings.md
 	@$(BIN)/python -m deploy.topics_page docs/topics.md
-	@$(BIN)/python -m service.problem_codes docs/errors.md
+	@$(BIN)/python -m deploy.errors_page docs/errors.md
 	@$(BIN)/python -m deploy.grafana
 	@$(BIN)/python -m deploy.prometheus.absence
 

@@ -23,7 +23,10 @@ app = typer.Typer(
 
 
 class TopicsError(FraudError):
-    """An existing topic differs from what the job needs."""
+    """Topics exist with other settings than the job needs.
+
+    Run the commands in the lines above the error, unless the other settings are intended.
+    """
 
 
 @app.command()

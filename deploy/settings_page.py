@@ -1,11 +1,8 @@
 """Generator of docs/settings.md from the settings' classes: `python -m deploy.settings_page FILE`."""
 
-import ast
-import inspect
 import json
 import re
 import sys
-import textwrap
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -14,6 +11,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings
 
+from deploy.page_tables import docstrings
 from feature_store.catalogue import DAY_MS, MINUTE_MS
 from service.settings import ServiceSettings
 from streaming_job.contracts.topics import Topics
@@ -60,19 +58,6 @@ _SIZES = ((1 << 20, "MiB"), (1 << 10, "KiB"))
 _BOUNDS = {"gt": "greater than {}", "ge": "at least {}", "le": "at most {}"}
 
 
-def docstrings(settings: type) -> dict[str, str]:
-    """Return the strings below the fields of a class, in one line each, by field."""
-    (body,) = ast.parse(textwrap.dedent(inspect.getsource(settings))).body
-    assert isinstance(body, ast.ClassDef)
-    texts = {}
-    for field, below in zip(body.body, body.body[1:], strict=False):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-            match below:
-                case ast.Expr(value=ast.Constant(value=str(text))):
-                    texts[field.target.id] = " ".join(text.split())
-    return texts
-
-
 def variable(field: str) -> str:
     """Return the environment variable of a field."""
     return "`FRAUD_TOPICS__<NAME>`" if field == "topics" else f"`FRAUD_{field.upper()}`"
@@ -87,7 +72,7 @@ def page() -> str:
 
 
 def _table(settings: type[BaseSettings]) -> str:
-    texts = docstrings(settings)
+    texts = {name: " ".join(text.split()) for name, text in docstrings(settings).items()}
     fields = settings.model_fields
     named = re.compile(rf"`?\b({'|'.join(name for name in fields if '_' in name)})\b`?")
     meanings = {name: named.sub(lambda found: variable(found[1]), text) for name, text in texts.items()}

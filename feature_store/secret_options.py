@@ -17,7 +17,7 @@ _SECRET_WORDS = ("password", "secret", "key.pem", "oauthbearer.config", "jaas", 
 
 
 class SecretOptionError(FraudError):
-    """A password was given on the command line."""
+    """A password was given on the command line, which other users of the machine can read."""
 
 
 def from_environment(

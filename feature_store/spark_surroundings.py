@@ -27,7 +27,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class ForeignSparkError(FraudError):
-    """The module pyspark is not the one that was installed with this project."""
+    """`PYTHONPATH` leads to the PySpark of another Spark installation."""
 
 
 def prepare(*, local: bool, conf_dir: str = "") -> None:

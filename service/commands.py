@@ -15,7 +15,10 @@ SHUTDOWN_S = 5
 
 
 class ServiceError(FraudError):
-    """The sidecar cannot start."""
+    """The sidecar cannot listen on its host and port.
+
+    Free the port, or give another `--host` or `--port`.
+    """
 
 
 def serve(

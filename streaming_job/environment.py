@@ -25,7 +25,7 @@ simulator, the load tests or the tests."""
 
 
 class SettingsError(FraudError):
-    """A setting is missing, wrong or unknown, or Spark refuses it."""
+    """A variable is missing, wrong or unknown, or the checkpoint's file system has no atomic rename."""
 
 
 def settings(kind: type[S]) -> S:

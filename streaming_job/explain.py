@@ -35,7 +35,10 @@ app = typer.Typer(add_completion=False)
 
 
 class UnknownCardError(FraudError):
-    """The state does not contain the card."""
+    """The state does not have the card.
+
+    Check id and checkpoint.
+    """
 
 
 @app.command()

@@ -7,7 +7,10 @@ from feature_store.errors import FraudError
 
 
 class DemoError(FraudError):
-    """The demo cannot go on."""
+    """The demo cannot continue.
+
+    `--fresh` starts from the beginning.
+    """
 
 
 @dataclass(frozen=True)

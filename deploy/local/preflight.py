@@ -27,7 +27,7 @@ RUN_BYTES = 1 * GIB
 
 
 class PreflightError(FraudError):
-    """This machine lacks a requirement; the message says what to install or free."""
+    """This machine does not meet a requirement."""
 
 
 def check(root: Path, *, setup: bool) -> None:

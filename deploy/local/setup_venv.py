@@ -44,7 +44,10 @@ CAUSES = (
 
 
 class SetupError(FraudError):
-    """The virtual environment could not be created."""
+    """The virtual environment could not be created.
+
+    Check disk and network.
+    """
 
 
 def ensure(root: Path, progress: Progress) -> None:

@@ -11,7 +11,7 @@ from feature_store.errors import FraudError
 
 
 class PrometheusError(FraudError):
-    """Prometheus is not installed."""
+    """`--with-prometheus` was given, and Prometheus is not installed."""
 
 
 def binary() -> str:

@@ -21,7 +21,11 @@ _CHECKSUM = slice(8, 12)
 
 
 class StateDamagedError(FraudError):
-    """A persisted piece of state is missing, or cannot be trusted."""
+    """A piece of the state is truncated, altered or missing, or in another format than the release's.
+
+    If the message names a format, run the release that wrote it. Otherwise restore the whole checkpoint, or
+    start under a new job id, which reads the log from its beginning.
+    """
 
 
 def encode(arrays: Mapping[str, NDArray[Any]]) -> bytes:

@@ -24,7 +24,7 @@ _WRITE_TIME = "give ms since 1970-01-01 UTC, or a timestamp"
 
 
 class TrainingSetError(FraudError):
-    """A parquet file cannot be read, or a table breaks the contract of its rows."""
+    """A file of transactions, labels or profiles is unreadable, would be left out, or breaks the contract."""
 
 
 def convert(name: str, column: Column) -> Column:

@@ -12,7 +12,10 @@ LABEL = "TX_FRAUD"
 
 
 class HandbookError(TrainingSetError):
-    """The table is not in the handbook's format."""
+    """A table of the Fraud Detection Handbook lacks columns or values, or its `TX_DATETIME` is no time.
+
+    Use the handbook's files unchanged.
+    """
 
 
 def is_handbook(names: list[str]) -> bool:

@@ -15,7 +15,10 @@ FRAUD, GENUINE = 1, 0
 
 
 class LabelError(TrainingSetError):
-    """Labels are missing or cannot be read."""
+    """Labels or their columns are missing or have nulls, or no label is of one of the transactions.
+
+    Give `--labels` a file with the chargeback contract's columns; compare the ids of both files.
+    """
 
 
 def reports(table: pa.Table, names: Sequence[str]) -> pa.Table:

@@ -39,7 +39,10 @@ POLL_S = 0.5
 
 
 class SparkRunError(FraudError):
-    """Spark did not start, or the run failed."""
+    """Spark did not start or finish.
+
+    Check that Java 17 or newer is installed, and read Spark's log above.
+    """
 
 
 def compute(

@@ -22,7 +22,10 @@ from feature_store.training.transaction_files import TransactionFiles
 
 
 class OutputError(FraudError):
-    """The training set cannot be written."""
+    """The training set's file exists or cannot be written.
+
+    Use another name or `--force`, make the directory, or free disk space.
+    """
 
 
 @dataclass(frozen=True)

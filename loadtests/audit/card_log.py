@@ -13,7 +13,10 @@ from streaming_job.decode.snapshots import ends_snapshot
 
 
 class AlertError(FraudError):
-    """An alert cannot be rebuilt."""
+    """There is no such alert, it lacks card or transaction, or the log no longer has what it depends on.
+
+    Check the id and the topics' retention.
+    """
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,10 @@ CHUNK = 5_000
 
 
 class FollowError(FraudError):
-    """The audit cannot continue from its position."""
+    """Transactions that a continuous audit has not read are gone.
+
+    Continue from a `--state` of an audit that has read them, or increase the topic's retention.
+    """
 
 
 class Follower:

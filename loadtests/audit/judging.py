@@ -43,7 +43,10 @@ Load = Callable[[Scorer], Model]
 
 
 class JudgeError(FraudError):
-    """The oracle cannot judge."""
+    """There is no rollout to judge by, or a judging process ended.
+
+    Promote a model; or check the log and the available memory.
+    """
 
 
 class Judged(NamedTuple):

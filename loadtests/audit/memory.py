@@ -35,7 +35,10 @@ PLAIN = {
 
 
 class MemoryFileError(FraudError):
-    """The state file of an earlier audit cannot be used."""
+    """The file of `--state` is damaged, or belongs to another job, sample, allowed lateness or release.
+
+    Pass the right file; or remove it: the log is then read from its beginning.
+    """
 
 
 @dataclass

@@ -13,7 +13,10 @@ JUDGED = ("allowed_lateness_ms", "allowed_skew_ms", "refuse_card_numbers")
 
 
 class OtherSettingsError(FraudError):
-    """The job decided with other settings than the audit's."""
+    """The job decided with another lateness, skew or `FRAUD_REFUSE_CARD_NUMBERS` than the audit judges by.
+
+    Set the job's value. A log that was decided with both cannot be audited across the change.
+    """
 
 
 def require_settings(record: Record, settings: JobSettings) -> None:

@@ -55,7 +55,10 @@ def _committed(consumer: Consumer, partitions: list[TopicPartition]) -> list[Top
 
 
 class TopicReadError(FraudError):
-    """A topic, or the job's offsets, cannot be read."""
+    """An audit does not find a topic, or cannot read it to its end.
+
+    Check `FRAUD_TOPICS__...` and the brokers; create a missing topic.
+    """
 
 
 class Log(Protocol):

@@ -31,7 +31,10 @@ STEP = 1_000
 
 
 class VerifyError(FraudError):
-    """The audit cannot be run."""
+    """There is nothing to audit: the job has committed no offsets.
+
+    Start the job, or set `FRAUD_JOB_ID` to the right job.
+    """
 
 
 @dataclass

@@ -45,7 +45,7 @@ FEED_TIMEOUT_S = 60.0
 
 
 class BenchError(FraudError):
-    """A benchmark cannot be run, or has no valid result."""
+    """A benchmark cannot be run, has nothing to measure or plot, or its audit found differences."""
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,10 @@ OnSent = Callable[[npt.NDArray[Any], npt.NDArray[np.int64]], None]
 
 
 class SendError(FraudError):
-    """Records could not be sent."""
+    """Kafka did not accept the records of a tool, or their topic is missing or unsuitable.
+
+    Check the brokers, and the topic that the message names.
+    """
 
 
 class Part(Timed, Protocol):

@@ -27,7 +27,10 @@ FATAL = (KafkaError._AUTO_OFFSET_RESET, KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
 class WatchError(FraudError):
-    """The alerts cannot be read."""
+    """The alerts cannot be read, so no latency is measured.
+
+    Check that the brokers answer and that the topic exists.
+    """
 
 
 class Seen(NamedTuple):

@@ -12,7 +12,7 @@ from loadtests.simulator.batch import EventBatch
 
 
 class OutputError(FraudError):
-    """The file could not be written."""
+    """The simulated stream has no transactions, or its file cannot be written."""
 
 
 def write(

@@ -19,7 +19,10 @@ _EPOCH = date(1970, 1, 1)
 
 
 class ProfileError(FraudError):
-    """The profiles could not be written to Postgres."""
+    """Postgres did not accept the profiles.
+
+    Check the connection and the table.
+    """
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,10 @@ REQUIRED = (*encode.REQUIRED, "arrival_time")
 
 
 class ReplayError(FraudError):
-    """The file cannot be replayed."""
+    """A file to replay is empty, lacks columns, has nulls, or is not in order of time.
+
+    Use the contract's columns or the handbook's; sort the file by time.
+    """
 
 
 @dataclass(frozen=True, eq=False)

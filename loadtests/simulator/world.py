@@ -29,7 +29,7 @@ POS, ECOM, ATM = 0, 1, 2
 
 
 class WorldError(FraudError):
-    """The requested world cannot be created."""
+    """Numbers of cards or merchants, or a seed, are out of range."""
 
 
 @dataclass(frozen=True, eq=False)

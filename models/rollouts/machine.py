@@ -53,7 +53,10 @@ AFTER: Mapping[Type, Phase] = {
 
 
 class ConflictError(FraudError):
-    """An event that the state of the rollouts does not allow."""
+    """The state of the rollouts does not allow the event.
+
+    Read the rollout, then retry.
+    """
 
     def __init__(self, text: str, reason: Reason = Reason.ROLLOUT_CONFLICT) -> None:
         super().__init__(text)

@@ -30,7 +30,7 @@ LARGEST = 64 * 1024
 
 
 class PolicyFileError(ModelError):
-    """A policy file is invalid."""
+    """A policy file cannot be read, or has invalid content; the message names file and line."""
 
     def __init__(self, path: Path, line: int, reason: str) -> None:
         super().__init__(f"{path}:{line}: {reason}")

@@ -4,7 +4,7 @@ from feature_store.errors import FraudError
 
 
 class DeskError(FraudError):
-    """A request to the desk failed."""
+    """A request about rollouts failed; `check`, the name of the failed check, is the answer's `code`."""
 
     status = 422
     """Status of the HTTP answer."""
@@ -20,25 +20,37 @@ class RefusedError(DeskError):
 
 
 class ForbiddenError(DeskError):
-    """The role of the caller is not enough for what the change would do."""
+    """The caller's role is not enough for what the change would do.
+
+    Ask an admin; see [authority](rollouts.md#authority).
+    """
 
     status = 403
 
 
 class UnknownError(DeskError):
-    """There is no such rollout, model or transaction."""
+    """There is no such rollout, model or transaction.
+
+    See `fraud rollouts show`, `fraud models list`.
+    """
 
     status = 404
 
 
 class StaleError(DeskError):
-    """The current state of the rollouts does not allow the change, or another writer is at work."""
+    """The rollout has another seq, its state does not allow the step, or an open transaction hides the end.
+
+    Read the rollout, then decide again.
+    """
 
     status = 409
 
 
 class FencedError(StaleError):
-    """Another writer of rollouts was opened, and nothing was written."""
+    """Six attempts to write an event failed, as other writers were opened meanwhile; nothing was written.
+
+    Repeat the request.
+    """
 
     def __init__(self) -> None:
         super().__init__(
@@ -47,9 +59,9 @@ class FencedError(StaleError):
 
 
 class UnansweredError(DeskError):
-    """Brokers or registry did not answer, no registry is set, or a search reached a limit.
+    """Brokers or registry did not answer, no registry is set, or a search has too much to read.
 
-    Repeat a change with the same idempotency key: the answer says whether it was written before.
+    Repeat the request: a change with the same idempotency key, a search with a later `since`.
     """
 
     status = 503

@@ -19,7 +19,11 @@ SCHEMA_VERSION = 1
 
 
 class AuditError(FraudError):
-    """The audit log was tampered with, or cannot be read."""
+    """The audit log was altered or cannot be read, or its topic or that of the refusals does not exist.
+
+    Run `fraud job topics` if a topic is missing. Else find out who could write the topic; compare with a
+    copy; check the brokers.
+    """
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,10 @@ from service.settings import ServiceSettings
 
 
 class ListenError(FraudError):
-    """The sidecar refuses to listen with these settings."""
+    """The sidecar would listen beyond this machine without tokens or TLS, or its TLS files are invalid.
+
+    Set what the message names, or listen on 127.0.0.1.
+    """
 
 
 def check(host: str, settings: ServiceSettings) -> None:

@@ -28,7 +28,10 @@ OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 class TokensError(FraudError):
-    """The tokens file cannot be used, or a change of it is refused."""
+    """The tokens file is missing, damaged or open to other writers, or a change of it is refused.
+
+    `fraud tokens add` creates one.
+    """
 
 
 class Token(BaseModel):

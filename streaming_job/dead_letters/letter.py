@@ -16,7 +16,7 @@ DIGEST = 16
 
 
 class LetterError(FraudError):
-    """Dead letters cannot be read or sent again."""
+    """Dead letters cannot be selected, read or sent, or their records would be refused."""
 
 
 @dataclass(frozen=True)

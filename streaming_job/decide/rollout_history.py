@@ -34,7 +34,10 @@ GOOD, UNJUDGED = "good", ""
 
 
 class NoRolloutError(FraudError):
-    """No rollout has a champion that can decide."""
+    """No usable model has been rolled out.
+
+    Look for refused rollouts among the dead letters; run `fraud rollouts promote`.
+    """
 
 
 @dataclass(frozen=True)

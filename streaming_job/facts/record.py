@@ -37,7 +37,10 @@ _REPORT = {
 
 
 class FactError(FraudError):
-    """The topic of merchant facts contains a fact of this job that a newer release wrote."""
+    """A newer release wrote facts of this job, without which promises of its key groups could not be kept.
+
+    Run the release that wrote them.
+    """
 
 
 class _ForeignError(Exception):

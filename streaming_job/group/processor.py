@@ -68,7 +68,10 @@ EPOCH, QUERY = "streaming.sql.batchId", "sql.streaming.queryId"
 
 
 class StateStoreError(FraudError):
-    """Spark's state store does not answer."""
+    """Spark's state store has not answered a worker for a minute: its thread ended, as on a full disk.
+
+    See the log above it, make room, start the job again; nothing is lost.
+    """
 
 
 class Pieces:

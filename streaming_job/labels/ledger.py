@@ -20,7 +20,7 @@ MAX_FAULTS = 5
 
 
 class LedgerError(FraudError):
-    """Labels do not keep their contract, or their file cannot be read: nothing was written."""
+    """Labels break the contract, or the file lacks a column; none was written."""
 
     status = 422
     """HTTP status of the sidecar's answer."""
@@ -28,7 +28,10 @@ class LedgerError(FraudError):
 
 
 class LedgerUnansweredError(LedgerError):
-    """Labels cannot be written to the brokers, or read from them; a write may still have succeeded."""
+    """Labels cannot be written to the brokers, or read from them; a write may still have succeeded.
+
+    Check the brokers; run `fraud job topics`; repeat the command.
+    """
 
     status = 503
     check = "labels_topic"

@@ -17,11 +17,20 @@ T = TypeVar("T")
 
 
 class LogError(FraudError):
-    """Records that should be on an input topic are lost. It ends the job: no new attempt brings them back."""
+    """Records of an input topic are lost, or have their producers' timestamps; it ends the job at once.
+
+    For a producer's timestamp: set the topic to `LogAppendTime`; if such records are intended, as in an
+    archive, start with `FRAUD_ARRIVAL=create` until the job has read them. For lost records: keep producers
+    from writing to the topic, and restore it or a newer copy of the checkpoint, or start under a new job id.
+    """
 
 
 class LogUnavailableError(FraudError):
-    """An input topic cannot be read now; a new attempt of the task may succeed."""
+    """An input topic cannot be read: the brokers have not answered for two minutes, or a table has grown.
+
+    Check the brokers, start again. The job ends if four attempts fail; the key group is opened again if the
+    table has new partitions.
+    """
 
 
 def confirmed(look: Callable[[], T]) -> T:

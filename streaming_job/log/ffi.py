@@ -33,7 +33,10 @@ SUPPORTED = 2
 
 
 class LibraryError(FraudError):
-    """librdkafka is missing or of another version, or refuses the settings, a topic or a partition."""
+    """librdkafka is missing, is not version 2, or refuses a setting, a topic or a partition.
+
+    Install confluent-kafka from its wheel; correct `FRAUD_KAFKA`.
+    """
 
 
 def _find() -> str:

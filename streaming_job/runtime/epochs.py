@@ -45,7 +45,11 @@ of tasks; if there are more, it drops the oldest."""
 
 
 class EpochError(FraudError):
-    """A task cannot reach the driver, or the driver can no longer end epochs."""
+    """A task cannot reach the driver, which ends epochs, or the driver's thread that does so has died.
+
+    If the driver does not answer: set `spark.driver.host` in `FRAUD_SPARK` to an address that the executors
+    reach, and open the port. In both cases start the job again.
+    """
 
 
 @dataclass(frozen=True)

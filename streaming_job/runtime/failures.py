@@ -17,7 +17,10 @@ _DAMAGED = ("CANNOT_LOAD_STATE_STORE", "ChecksumException", "Checksum error: ", 
 
 
 class JobFailedError(FraudError):
-    """The query ended with an error."""
+    """Spark's query ended for a reason that has no error of its own, such as a full disk.
+
+    See the message, or the log above it.
+    """
 
 
 JVM_GONE = (
@@ -28,7 +31,11 @@ JVM_GONE = (
 
 
 class DamagedCheckpointError(CheckpointError):
-    """Files of the checkpoint are missing, truncated or altered."""
+    """Files of the checkpoint are damaged or missing, and going back by some epochs did not help.
+
+    Restore a copy of the checkpoint. It may be old, as long as the log still has all records from the copy's
+    positions on.
+    """
 
 
 def classify(fault: Exception) -> FraudError:

@@ -26,7 +26,16 @@ REFUSED = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, Ka
 
 
 class StartUpError(FraudError):
-    """Something that the job needs at its start is missing or does not fit."""
+    """Something that the job needs at its start is missing or does not fit.
+
+    The brokers do not answer or refuse the credentials; topics or permissions are missing; a topic's settings
+    break a guarantee of the job; Debezium's first snapshot does not end; the producers' partitioner is not
+    `FRAUD_PARTITIONER`; the checkpoint began with other settings, or with another number of partitions.
+
+    `fraud job topics` and `fraud job permissions` print what is missing; `FRAUD_WAIT_FOR_SNAPSHOT_S=0` skips
+    the wait for the snapshot. More partitions need a new topic and a new job id
+    ([operations](operations.md)).
+    """
 
 
 def require_inputs(settings: JobSettings) -> None:

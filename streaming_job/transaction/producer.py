@@ -43,7 +43,11 @@ FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRO
 
 
 class SinkError(FraudError):
-    """The output cannot be written."""
+    """A key group's output cannot be committed to Kafka, or what it has written so far cannot be read.
+
+    Check the brokers or, if the message says that a transaction stays open, find out who writes to that
+    topic; start again: the job continues after its last commit.
+    """
 
 
 class TransactionalProducer:

@@ -35,7 +35,10 @@ LOOK_S = 0.02
 
 
 class FencedError(SinkError):
-    """Another instance of the job has taken the group over."""
+    """Another instance of the job has taken over, or has written to the checkpoint meanwhile.
+
+    Nothing, if that was intended; otherwise stop one instance.
+    """
 
     exit_code = 3
 

@@ -43,7 +43,11 @@ T = TypeVar("T")
 
 
 class OtherQueryError(FraudError):
-    """The output was written by another query than the checkpoint's."""
+    """The topics were last written from another checkpoint; the right one is lost, or this one is foreign.
+
+    Restore the checkpoint of the first of the two Spark queries that the message names, or start under a new
+    job id; never delete offsets.
+    """
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,13 @@
-"""docs/settings.md and docs/topics.md are up to date with the code."""
+"""The pages that are made from the code are up to date with it."""
 
 from pathlib import Path
 
 import pytest
 
-from deploy import settings_page, topics_page
-from deploy.settings_page import docstrings
+from deploy import errors_page, settings_page, topics_page
+from deploy.page_tables import docstrings
 from service.settings import ServiceSettings
+from streaming_job.contracts import Reason
 from streaming_job.settings import JobSettings
 
 pytestmark = pytest.mark.unit
@@ -20,6 +21,17 @@ def test_the_page_of_settings_is_up_to_date() -> None:
 
 def test_the_page_of_topics_is_up_to_date() -> None:
     assert (DOCS / "topics.md").read_text() == topics_page.page(), "it is stale: run `make docs`"
+
+
+def test_the_tables_of_errors_are_up_to_date() -> None:
+    text = (DOCS / "errors.md").read_text()
+    assert text == errors_page.page(text), "they are stale: run `make docs`"
+
+
+def test_every_reason_says_what_to_do() -> None:
+    texts = docstrings(Reason)
+    assert list(texts) == [reason.name for reason in Reason]
+    assert all("\n\n" in text for text in texts.values())
 
 
 @pytest.mark.parametrize("settings", [JobSettings, ServiceSettings])

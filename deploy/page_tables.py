@@ -1,0 +1,34 @@
+"""Tables in Markdown that are made from the code, in pages whose other text is written by hand."""
+
+import ast
+import inspect
+import textwrap
+
+
+def with_table(page: str, heading: str, table: str) -> str:
+    """Return a page with a table in place of the first one below a heading.
+
+    Args:
+        heading: text of the heading, without its marks.
+        table: lines of the table, each with its end.
+    """
+    before, mark, section = page.partition(f"# {heading}\n")
+    introduction, _, rest = section.partition("\n\n|")
+    assert rest, f"the page has no table below the heading {heading!r}"
+    _, _, after = rest.partition("\n\n")
+    return f"{before}{mark}{introduction}\n\n{table}" + (f"\n{after}" if after else "")
+
+
+def docstrings(described: type) -> dict[str, str]:
+    """Return the strings below the fields of a class or the members of an enum, by name."""
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(described))).body
+    assert isinstance(body, ast.ClassDef)
+    texts = {}
+    for field, below in zip(body.body, body.body[1:], strict=False):
+        match field, below:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                texts[name] = inspect.cleandoc(text)
+    return texts
