@@ -30,8 +30,8 @@ other fields."""
 
 
 @dataclass(frozen=True)
-class DeadLetter:
-    """A record that could not be decided."""
+class LogRecord:
+    """A record with its position in the log."""
 
     topic: str
     partition: int
@@ -40,6 +40,12 @@ class DeadLetter:
     """Kafka timestamp, ms."""
     key: bytes | None
     value: bytes | None
+
+
+@dataclass(frozen=True)
+class DeadLetter(LogRecord):
+    """A record that could not be decided."""
+
     reason: Reason
     detail: str
     """Explanation for a person: the field, and what is wrong with it."""

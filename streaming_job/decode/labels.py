@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from feature_store.kernels.hashing import hash_string
 from feature_store.layout import TRANSACTION_MASK
 from streaming_job.contracts import Contract, Reason
-from streaming_job.dead_letters.record import DeadLetter
+from streaming_job.dead_letters.record import DeadLetter, LogRecord
 from streaming_job.decode import strict
 from streaming_job.decode.own import own_records
 from streaming_job.decode.strict import Rejected
@@ -50,16 +50,9 @@ class Fields(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Label:
-    """One decoded label, with its position in the log."""
+class Label(LogRecord):
+    """One decoded label."""
 
-    topic: str
-    partition: int
-    offset: int
-    arrival: int
-    """Kafka timestamp, ms."""
-    key: bytes | None
-    value: bytes | None
     lo: int
     """Hash of the card, low half."""
     hi: int
