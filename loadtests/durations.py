@@ -1,4 +1,4 @@
-"""Parser of durations: 90s, 5m, 2h, 7d."""
+"""Parsers of durations (90s, 5m, 2h, 7d) and speeds (10, max)."""
 
 import re
 
@@ -17,3 +17,18 @@ def seconds(text: str) -> float:
     if not match or not float(match[1]):
         raise FraudError(f"{text!r} is not a duration; write for example 90s, 5m, 2h or 7d")
     return float(match[1]) * _UNITS[match[2]]
+
+
+def speed(text: str) -> float:
+    """Parse the option `--speed`: a positive factor, or max, which is infinity.
+
+    Raises:
+        FraudError: it is neither.
+    """
+    try:
+        factor = float("inf") if text == "max" else float(text)
+    except ValueError:
+        factor = 0.0
+    if not factor > 0:
+        raise FraudError(f"--speed {text} is neither a positive number nor max")
+    return factor

@@ -87,7 +87,7 @@ def demo(
     from deploy.demo import compromise
     from deploy.demo.run import Demo
     from deploy.prometheus import server
-    from loadtests.durations import seconds
+    from loadtests import durations
 
     if with_prometheus:
         server.binary()
@@ -105,12 +105,12 @@ def demo(
         replay = directory / compromise.FILE
     options = Options(
         data_dir=directory,
-        for_s=None if length is None else seconds(length),
+        for_s=None if length is None else durations.seconds(length),
         rate=rate,
         seed=seed,
         cards=cards or (compromise.CARDS if merchant_labels else CARDS),
         replay=None if replay is None else replay.resolve(),
-        speed=compromise.SPEED if merchant_labels else _speed(speed),
+        speed=compromise.SPEED if merchant_labels else durations.speed(speed),
         rollouts=rollouts,
         merchant_labels=merchant_labels,
         fresh=fresh,
@@ -122,13 +122,3 @@ def demo(
     )
     if not Demo(options).run():
         sys.exit(1)
-
-
-def _speed(text: str) -> float:
-    try:
-        factor = float("inf") if text == "max" else float(text)
-    except ValueError:
-        factor = 0.0
-    if not factor > 0:
-        raise DemoError(f"--speed {text} is neither a positive number nor max")
-    return factor

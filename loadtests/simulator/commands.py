@@ -9,7 +9,7 @@ import typer
 
 from feature_store.errors import FraudError
 from feature_store.secret_options import from_environment, in_address
-from loadtests.durations import seconds
+from loadtests import durations
 from loadtests.simulator import runs
 from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.replay import Replay
@@ -74,12 +74,12 @@ def simulate(
 
     Example: fraud simulate --rate 100 --for 30s --output tx.parquet
     """
-    limits = Limits(seconds(length) if length is not None else None, events)
-    factor = _speed(speed)
+    limits = Limits(durations.seconds(length) if length is not None else None, events)
+    factor = durations.speed(speed)
     if replay is not None:
         if output is not None:
             raise FraudError("--replay sends to Kafka; leave out --output")
-        delay_ms = int(seconds(chargeback_delay or _REPLAY_DELAY) * 1_000)
+        delay_ms = int(durations.seconds(chargeback_delay or _REPLAY_DELAY) * 1_000)
         runs.replay(_servers(bootstrap_servers), Replay(replay), factor, limits, delay_ms)
         return
     disturbances = Disturbances(late, out_of_order, future, malformed, duplicated)
@@ -90,7 +90,7 @@ def simulate(
         )
         return
     servers = _servers(bootstrap_servers)
-    delay_ms = int(seconds(chargeback_delay or _LIVE_DELAY) * 1_000)
+    delay_ms = int(durations.seconds(chargeback_delay or _LIVE_DELAY) * 1_000)
     if factor == float("inf"):
         runs.backlog(traffic, servers, limits, delay_ms, postgres_dsn)
     elif factor == 1:
@@ -106,13 +106,3 @@ def _servers(bootstrap_servers: str | None) -> str:
             "--output FILE.parquet"
         )
     return bootstrap_servers
-
-
-def _speed(text: str) -> float:
-    try:
-        factor = float("inf") if text == "max" else float(text)
-    except ValueError:
-        factor = 0.0
-    if not factor > 0:
-        raise FraudError(f"--speed {text} is neither a positive number nor max")
-    return factor
