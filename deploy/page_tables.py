@@ -12,11 +12,11 @@ def with_table(page: str, heading: str, table: str) -> str:
         heading: text of the heading, without its marks.
         table: lines of the table, each with its end.
     """
-    before, mark, section = page.partition(f"# {heading}\n")
-    introduction, _, rest = section.partition("\n\n|")
+    before, _, section = page.partition(f"# {heading}\n")
+    introduction, _, rest = f"\n{section}".partition("\n\n|")
     assert rest, f"the page has no table below the heading {heading!r}"
     _, _, after = rest.partition("\n\n")
-    return f"{before}{mark}{introduction}\n\n{table}" + (f"\n{after}" if after else "")
+    return f"{before}# {heading}{introduction}\n\n{table}" + (f"\n{after}" if after else "")
 
 
 def docstrings(described: type) -> dict[str, str]:

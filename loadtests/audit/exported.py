@@ -6,8 +6,25 @@ from wsgiref.simple_server import WSGIServer
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
 from loadtests.audit.findings import KINDS
+from service.metrics.table import counter, gauge
 
 LOOPBACK = "127.0.0.1"
+_TOPIC = ("topic",)
+# fmt: off
+FAMILIES = (
+    counter("fraud_audit_checked", "transactions of the sample that were recomputed"),
+    counter("fraud_audit_missing", "expected records (alerts, shadow alerts, suppressed alerts, dead "
+            "letters) that are missing on the topic", _TOPIC),
+    counter("fraud_audit_duplicated", "records that are on the topic more than once", _TOPIC),
+    counter("fraud_audit_unexpected", "records on the topic that were not expected", _TOPIC),
+    counter("fraud_audit_different", "records with different content; each also counts as missing and as "
+            "unexpected", _TOPIC),
+    gauge("fraud_audit_timestamp_seconds", "end of the audited range: all records that had arrived by then "
+          "were audited"),
+    gauge("fraud_audit_lag_seconds", "age of the newest audited point of the log: normally a few seconds "
+          "more than `--behind`; if it grows, the audit is too slow, or a key group hangs"),
+)
+# fmt: on
 
 
 class AuditMetrics:
@@ -20,30 +37,16 @@ class AuditMetrics:
 
     def __init__(self, topics: Iterable[str], lag_s: Callable[[], float]) -> None:
         self.registry = CollectorRegistry()
-        self._checked = Counter(
-            "fraud_audit_checked", "Transactions of the sample decided again.", registry=self.registry
-        )
-        meanings = {
-            "missing": "Records that had to be on the topic and are not.",
-            "duplicated": "Records that are on the topic more than once.",
-            "unexpected": "Records on the topic that were not expected.",
-            "different": "Records with other content; each is missing and unexpected as well.",
-        }
+        arguments = {family.name: (family.name, family.meaning, family.labels) for family in FAMILIES}
+        self._checked = Counter(*arguments["fraud_audit_checked"], registry=self.registry)
         self._findings = {
-            kind: Counter(f"fraud_audit_{kind}", meanings[kind], ["topic"], registry=self.registry)
-            for kind in KINDS
+            kind: Counter(*arguments[f"fraud_audit_{kind}"], registry=self.registry) for kind in KINDS
         }
         for topic in topics:
-            for counter in self._findings.values():
-                counter.labels(topic)
-        self._until = Gauge(
-            "fraud_audit_timestamp_seconds", "Arrival up to which all was audited.", registry=self.registry
-        )
-        lag = Gauge(
-            "fraud_audit_lag_seconds",
-            "Time since the newest audited progress of the job was read.",
-            registry=self.registry,
-        )
+            for findings in self._findings.values():
+                findings.labels(topic)
+        self._until = Gauge(*arguments["fraud_audit_timestamp_seconds"], registry=self.registry)
+        lag = Gauge(*arguments["fraud_audit_lag_seconds"], registry=self.registry)
         lag.set_function(lag_s)
         self._exported = 0
 

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 from service.health.event_time import event_times
 from service.health.job_watch import JobWatch, View
-from service.metrics.families import counter, gauge
+from service.metrics.families import sample
 from service.metrics.of_event_time import of_event_time
 from service.metrics.of_features import of_features
 from service.metrics.of_groups import of_groups
@@ -61,11 +61,10 @@ def of_view(view: View, settings: ServiceSettings) -> Iterable[Metric]:
         yield from of_assessment(view.assessment)
     yield from of_diagnosis(view.diagnosis, view.checks)
     up = float(view.broker_is_up)
-    yield gauge("fraud_sidecar_broker_up", "1 when the broker answered the last query", up)
+    yield sample("fraud_sidecar_broker_up", up)
     complete = float(view.progress_is_complete)
-    yield gauge("fraud_sidecar_progress_complete", "1 when progress has been read to its end", complete)
-    unreadable = "Invalid records of the job on the progress topic"
-    yield counter("fraud_sidecar_progress_unreadable", unreadable, view.unreadable)
+    yield sample("fraud_sidecar_progress_complete", complete)
+    yield sample("fraud_sidecar_progress_unreadable", view.unreadable)
 
 
 def registry_of(job: JobWatch, more: Iterable[More] = ()) -> CollectorRegistry:

@@ -1,72 +1,68 @@
-"""Functions that create a Prometheus metric family in one call."""
+"""Functions that fill a metric family of the table in one call."""
 
 import math
 from collections.abc import Iterable, Mapping
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, StateSetMetricFamily
+from prometheus_client.core import Metric
 
+from service.metrics.table import FAMILIES
 from streaming_job.progress.histogram import Histogram
 
-Values = Iterable[tuple[list[str], float]]
-"""(label values, value) of each sample."""
+Values = Iterable[tuple[Iterable[str], float]]
+"""(label values, in the order of the table; value) of each sample."""
 
 
-def gauge(name: str, meaning: str, value: float) -> Metric:
-    """Create a gauge without labels."""
-    return GaugeMetricFamily(name, meaning, value=value)
+def sample(name: str, value: float) -> Metric:
+    """Create a family without labels."""
+    return samples(name, [((), value)])
 
 
-def gauges(name: str, meaning: str, labels: list[str], values: Values) -> Metric:
-    """Create a gauge with one sample for each set of label values."""
-    family = GaugeMetricFamily(name, meaning, labels=labels)
+def samples(name: str, values: Values) -> Metric:
+    """Create a family with one sample for each set of label values."""
+    row, family = FAMILIES[name], empty(name)
     for key, value in values:
-        family.add_metric(key, value)
+        family.add_sample(row.exposed(), dict(zip(row.labels, key, strict=True)), value)
     return family
 
 
-def counter(name: str, meaning: str, value: float) -> Metric:
-    """Create a counter without labels; the sample's name ends in `_total`."""
-    return CounterMetricFamily(name, meaning, value=value)
+def infos(name: str, keys: Iterable[Iterable[str]]) -> Metric:
+    """Create an info: one sample for each set of label values."""
+    return samples(name, ((key, 1.0) for key in keys))
 
 
-def counters(name: str, meaning: str, labels: list[str], values: Values) -> Metric:
-    """Create a counter with one sample for each set of label values."""
-    family = CounterMetricFamily(name, meaning, labels=labels)
-    for key, value in values:
-        family.add_metric(key, value)
-    return family
-
-
-def counters_by(name: str, meaning: str, label: str, values: Mapping[str, float]) -> Metric:
-    """Create a counter with one sample for each value of one label."""
-    return counters(name, meaning, [label], (([key], value) for key, value in sorted(values.items())))
-
-
-def state_set(
-    name: str, meaning: str, labels: list[str], states: Iterable[str], values: Iterable[tuple[list[str], str]]
-) -> Metric:
+def state_set(name: str, states: Iterable[str], values: Iterable[tuple[list[str], str]]) -> Metric:
     """Create a state set: one sample per state, 1 for the current one.
 
-    The label of the state has the metric's name.
-
     Args:
-        meaning: help text.
-        labels: labels besides the state's.
         states: all possible states.
-        values: (label values, current state).
+        values: (label values without the state's, current state).
     """
-    all_states = list(states)
-    family = StateSetMetricFamily(name, meaning, labels=labels)
+    row, family, all_states = FAMILIES[name], empty(name), list(states)
     for key, current in values:
-        family.add_metric(key, {state: state == current for state in all_states})
+        for state in all_states:
+            labels = dict(zip(row.exposed_labels(), (*key, state), strict=True))
+            family.add_sample(name, labels, float(state == current))
     return family
 
 
-def histogram(name: str, meaning: str, values: Histogram, scale: float = 1.0) -> Metric:
+def summary(name: str, count: float, total: float) -> Metric:
+    """Create a summary without labels."""
+    family = empty(name)
+    family.add_sample(f"{name}_count", {}, count)
+    family.add_sample(f"{name}_sum", {}, total)
+    return family
+
+
+def histogram(name: str, values: Histogram, scale: float = 1.0) -> Metric:
     """Create a histogram without labels; `scale` multiplies bounds and sum."""
-    family = Metric(name, meaning, "histogram")
+    family = empty(name)
     add_histogram(family, {}, values, scale)
     return family
+
+
+def empty(name: str) -> Metric:
+    """Create a family without samples."""
+    return Metric(name, FAMILIES[name].meaning, FAMILIES[name].type)
 
 
 def add_histogram(family: Metric, labels: Mapping[str, str], values: Histogram, scale: float = 1.0) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.metrics.table import FAMILIES
+
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 UNKNOWN = "unmatched"
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -20,18 +22,11 @@ class HttpMetrics:
     def __init__(self, app: ASGIApp, registry: CollectorRegistry) -> None:
         """Register the metrics."""
         self._app = app
-        self._requests = Counter(
-            "fraud_sidecar_http_requests",
-            "Requests answered",
-            ["method", "route", "status"],
-            registry=registry,
-        )
+        requests = FAMILIES["fraud_sidecar_http_requests"]
+        self._requests = Counter(requests.name, requests.meaning, requests.labels, registry=registry)
+        seconds = FAMILIES["fraud_sidecar_http_request_duration_seconds"]
         self._seconds = Histogram(
-            "fraud_sidecar_http_request_duration_seconds",
-            "Time from a request to the end of its answer",
-            ["route"],
-            registry=registry,
-            buckets=BOUNDS,
+            seconds.name, seconds.meaning, seconds.labels, registry=registry, buckets=BOUNDS
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

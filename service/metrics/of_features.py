@@ -7,7 +7,7 @@ from prometheus_client.core import Metric
 
 from service.health.feature_drift import feature_drift
 from service.health.groups import Groups
-from service.metrics.families import gauges
+from service.metrics.families import samples
 
 
 def of_features(groups: Groups) -> list[Metric]:
@@ -16,16 +16,12 @@ def of_features(groups: Groups) -> list[Metric]:
     indices = drift.psi if drift else {}
     counted = drift.counted if drift else {}
     return [
-        gauges(
+        samples(
             "fraud_feature_psi",
-            "Population stability index of a feature against the training of the champion",
-            ["feature", "window"],
             (([name, window], value) for window, index in indices.items() for name, value in index.items()),
         ),
-        gauges(
+        samples(
             "fraud_feature_psi_transactions",
-            "Transactions (a sample) from which the indices are computed",
-            ["window"],
             (([window], float(number)) for window, number in counted.items()),
         ),
     ]

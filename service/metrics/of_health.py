@@ -6,8 +6,7 @@ from service.health.codes import OF_PARTITIONS, Verdict
 from service.health.diagnosis import Diagnosis
 from service.health.monitor import Assessment
 from service.health.readiness import Check
-from service.metrics.families import counter, gauges, state_set
-from service.metrics.of_lag import PLACE
+from service.metrics.families import sample, samples, state_set
 
 
 def of_diagnosis(diagnosis: Diagnosis, checks: tuple[Check, ...]) -> list[Metric]:
@@ -17,19 +16,9 @@ def of_diagnosis(diagnosis: Diagnosis, checks: tuple[Check, ...]) -> list[Metric
         if reason.since_s is not None:
             since[reason.code] = min(reason.since_s, since.get(reason.code, reason.since_s))
     return [
-        state_set("fraud_verdict", "Verdict on the job", [], Verdict, [([], diagnosis.verdict.value)]),
-        gauges(
-            "fraud_reason_since_timestamp_seconds",
-            "Onset of a problem, by reason code",
-            ["code"],
-            (([code], at) for code, at in sorted(since.items())),
-        ),
-        gauges(
-            "fraud_ready_check",
-            "1 when the readiness check passes",
-            ["check"],
-            (([check.name], float(check.is_ok)) for check in checks),
-        ),
+        state_set("fraud_verdict", Verdict, [([], diagnosis.verdict.value)]),
+        samples("fraud_reason_since_timestamp_seconds", (([code], at) for code, at in sorted(since.items()))),
+        samples("fraud_ready_check", (([check.name], float(check.is_ok)) for check in checks)),
     ]
 
 
@@ -47,38 +36,18 @@ def of_assessment(assessment: Assessment) -> list[Metric]:
     return [
         state_set(
             "fraud_partition_verdict",
-            "Verdict on the partition",
-            PLACE,
             OF_PARTITIONS,
             ((key, finding.verdict.value) for key, finding in verdicts),
         ),
-        gauges(
+        samples(
             "fraud_partition_verdict_since_timestamp_seconds",
-            "Onset of the verdict",
-            PLACE,
             ((key, finding.since_s) for key, finding in verdicts),
         ),
-        gauges(
-            "fraud_limit_seconds",
-            "Limits of times, learned from measured times",
-            ["limit"],
-            (([name], seconds) for name, seconds in limits.items()),
-        ),
-        gauges(
-            "fraud_group_epoch_start_timestamp_seconds",
-            "Time of the first observed commit of the running epoch",
-            ["key_group"],
-            epochs,
-        ),
-        gauges(
+        samples("fraud_limit_seconds", (([name], seconds) for name, seconds in limits.items())),
+        samples("fraud_group_epoch_start_timestamp_seconds", epochs),
+        samples(
             "fraud_group_epoch_age_seconds",
-            "Age of the running epoch, and of the newest checkpoint",
-            ["key_group"],
             ((key, max(0.0, assessment.at_s - since)) for key, since in epochs),
         ),
-        counter(
-            "fraud_job_restarts",
-            "Instances of the job that took over since the sidecar started",
-            assessment.restarts,
-        ),
+        sample("fraud_job_restarts", assessment.restarts),
     ]

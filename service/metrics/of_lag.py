@@ -3,9 +3,7 @@
 from prometheus_client.core import Metric
 
 from service.health.lag import Lag
-from service.metrics.families import gauge, gauges
-
-PLACE = ["topic", "partition"]
+from service.metrics.families import sample, samples
 
 
 def of_lag(lag: Lag, now_s: float) -> list[Metric]:
@@ -16,56 +14,25 @@ def of_lag(lag: Lag, now_s: float) -> list[Metric]:
     """
     parts = [([p.topic, str(p.partition)], p) for p in lag.partitions]
     return [
-        gauge("fraud_lag_records", "Records that could have been processed and are not", lag.records),
-        gauge("fraud_held_records", "Records that wait for a producer's transaction to end", lag.held),
-        gauge("fraud_lost_records", "Offsets that the job has read and the log no longer has", lag.lost),
-        gauge("fraud_lag_seconds", "How long the oldest record not yet processed waits", lag.seconds(now_s)),
-        gauges(
-            "fraud_partition_lag_records",
-            "Records that could have been processed and are not",
-            PLACE,
-            ((key, p.records) for key, p in parts),
-        ),
-        gauges(
-            "fraud_partition_held_records",
-            "Records that wait for a producer's transaction to end",
-            PLACE,
-            ((key, p.held) for key, p in parts),
-        ),
-        gauges(
-            "fraud_partition_lost_records",
-            "Offsets that the job has read and the log no longer has",
-            PLACE,
-            ((key, p.lost) for key, p in parts),
-        ),
-        gauges(
-            "fraud_partition_lag_seconds",
-            "How long the oldest record not yet processed waits",
-            PLACE,
-            ((key, p.seconds(now_s)) for key, p in parts),
-        ),
-        gauges(
-            "fraud_partition_end_offset",
-            "Offset that the next record will get",
-            PLACE,
-            ((key, p.end) for key, p in parts),
-        ),
-        gauges(
+        sample("fraud_lag_records", lag.records),
+        sample("fraud_held_records", lag.held),
+        sample("fraud_lost_records", lag.lost),
+        sample("fraud_lag_seconds", lag.seconds(now_s)),
+        samples("fraud_partition_lag_records", ((key, p.records) for key, p in parts)),
+        samples("fraud_partition_held_records", ((key, p.held) for key, p in parts)),
+        samples("fraud_partition_lost_records", ((key, p.lost) for key, p in parts)),
+        samples("fraud_partition_lag_seconds", ((key, p.seconds(now_s)) for key, p in parts)),
+        samples("fraud_partition_end_offset", ((key, p.end) for key, p in parts)),
+        samples(
             "fraud_partition_committed_offset",
-            "Offset that the job reads next",
-            PLACE,
             ((key, p.committed) for key, p in parts if p.committed is not None),
         ),
-        gauges(
+        samples(
             "fraud_profile_feed_timestamp_seconds",
-            "Kafka timestamp of the newest profile change, and of Debezium's newest heartbeat",
-            ["signal"],
             (([signal], at / 1e3) for signal, at in lag.feed_ms.items()),
         ),
-        gauges(
+        samples(
             "fraud_profile_feed_age_seconds",
-            "Time since the newest profile change, and since Debezium's newest heartbeat",
-            ["signal"],
             (([signal], max(0.0, now_s - at / 1e3)) for signal, at in lag.feed_ms.items()),
         ),
     ]

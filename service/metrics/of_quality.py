@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from prometheus_client.core import Metric
 
-from service.metrics.families import gauges
+from service.metrics.families import samples
 from service.quality.counts import OUTCOMES, Quality
 
 MOST = 50
@@ -22,11 +22,4 @@ def of_quality(qualities: Sequence[Quality]) -> list[Metric]:
     values = (
         ([q.by, q.name, outcome], float(getattr(q, outcome))) for q in by_age[:MOST] for outcome in OUTCOMES
     )
-    return [
-        gauges(
-            "fraud_alert_outcomes",
-            "Alerts of 130 days, by their outcome according to labels",
-            ["by", "name", "outcome"],
-            values,
-        )
-    ]
+    return [samples("fraud_alert_outcomes", values)]

@@ -15,22 +15,17 @@ from models.guards.counts import Labelled
 from models.rollouts.state import Phase
 from service.health.groups import Groups
 from service.health.rollout_progress import UNITS, phases, trials
-from service.metrics.families import add_histogram, counters, gauges, state_set
+from service.metrics.families import add_histogram, empty, samples, state_set
+from service.metrics.table import FAMILIES
 from streaming_job.progress.histogram import Histogram
 
 TrialCounts = tuple[list[str], Mapping[str, Any]]
 """([rollout, challenger], the challenger's counts)."""
 MOST = 5
 """Maximum number of exported rollouts, and of exported challengers of each."""
-LABELS = ["rollout_id", "challenger"]
 GUARD_VERDICTS = ("pass", "breach", "insufficient")
 ALERTED = ("both", "only_champion", "only_challenger")
-COUNTS = {
-    "transactions": "Transactions that the challenger was asked to score",
-    "decided": "Transactions that the challenger decided",
-    "failures": "Transactions for which the challenger returned no score",
-    "rows": "Rows given to the challenger's model: one for each of fraud_trial_transactions",
-}
+COUNTS = ("transactions", "decided", "failures", "rows")
 
 
 def of_rollouts(groups: Groups) -> list[Metric]:
@@ -48,28 +43,15 @@ def of_rollouts(groups: Groups) -> list[Metric]:
         for name, counts in list(challengers.items())[:MOST]
     ]
     families = [
-        state_set(
-            "fraud_rollout_phase",
-            "Phase of the rollout",
-            ["rollout_id"],
-            tuple(Phase),
-            (([rollout], phase) for rollout, phase in phase_of),
-        ),
-        gauges(
-            "fraud_rollout_applied_seq",
-            "Number of the rollout's last event that the key group has applied",
-            ["key_group", "rollout_id"],
-            ((list(key), seq) for key, seq in applied.items()),
-        ),
+        state_set("fraud_rollout_phase", tuple(Phase), (([rollout], phase) for rollout, phase in phase_of)),
+        samples("fraud_rollout_applied_seq", applied.items()),
     ]
-    for name, meaning in COUNTS.items():
+    for name in COUNTS:
         values = ((key, float(counts.get(name, 0))) for key, counts in trial_counts)
-        families.append(counters(f"fraud_trial_{name}", meaning, LABELS, values))
+        families.append(samples(f"fraud_trial_{name}", values))
     families.append(
-        counters(
+        samples(
             "fraud_trial_verdicts",
-            "Transactions in which champion, challenger or both would alert",
-            [*LABELS, "alerted"],
             (([*key, who], float(counts.get(who, 0))) for key, counts in trial_counts for who in ALERTED),
         )
     )
@@ -79,8 +61,7 @@ def of_rollouts(groups: Groups) -> list[Metric]:
             for key, counts in trial_counts
             for who in ALERTED
         )
-        meaning = f"{unit.replace('_', '-').capitalize()} in which champion, challenger or both alerted"
-        families.append(gauges(f"fraud_trial_{unit}", meaning, [*LABELS, "alerted"], values))
+        families.append(samples(f"fraud_trial_{unit}", values))
     return [*families, _times(trial_counts), _scores(trial_counts)]
 
 
@@ -91,15 +72,7 @@ def of_guards(findings: Iterable[tuple[str, str, str, str]]) -> list[Metric]:
         findings: (rollout_id, challenger, guard, one of GUARD_VERDICTS).
     """
     values = (([rollout, challenger, guard], verdict) for rollout, challenger, guard, verdict in findings)
-    return [
-        state_set(
-            "fraud_guard_verdict",
-            "Verdict of the guard on the challenger so far",
-            [*LABELS, "guard"],
-            GUARD_VERDICTS,
-            islice(values, MOST * MOST * MOST),
-        )
-    ]
+    return [state_set("fraud_guard_verdict", GUARD_VERDICTS, islice(values, MOST * MOST * MOST))]
 
 
 def of_labelled(cards: Iterable[tuple[str, str, str, Labelled]]) -> list[Metric]:
@@ -113,14 +86,7 @@ def of_labelled(cards: Iterable[tuple[str, str, str, Labelled]]) -> list[Metric]
         for rollout, challenger, role, counts in islice(cards, 2 * MOST)
         for outcome, number in counts.to_json().items()
     )
-    return [
-        gauges(
-            "fraud_trial_labelled_cards",
-            "Cards on which the model alerted in the trial, by the label of their first labelled alert",
-            [*LABELS, "role", "outcome"],
-            values,
-        )
-    ]
+    return [samples("fraud_trial_labelled_cards", values)]
 
 
 def _times(trial_counts: Sequence[TrialCounts]) -> Metric:
@@ -128,15 +94,14 @@ def _times(trial_counts: Sequence[TrialCounts]) -> Metric:
     values = (
         ([*key, role], counts.get(name, 0) / 1e3) for key, counts in trial_counts for role, name in fields
     )
-    return counters("fraud_trial_scoring_seconds", "Time that scoring took", [*LABELS, "role"], values)
+    return samples("fraud_trial_scoring_seconds", values)
 
 
 def _scores(trial_counts: Sequence[TrialCounts]) -> Metric:
-    meaning = "Scores of challenger and champion for the same transactions"
-    family = Metric("fraud_trial_score", meaning, "histogram")
+    family = empty("fraud_trial_score")
     for key, counts in trial_counts:
         for role, name in (("challenger", "scores"), ("champion", "champion_scores")):
             if counts.get(name):
-                labels = {**dict(zip(LABELS, key, strict=True)), "role": role}
+                labels = dict(zip(FAMILIES[family.name].labels, (*key, role), strict=True))
                 add_histogram(family, labels, Histogram.from_json(counts[name]))
     return family

@@ -1,10 +1,11 @@
 """The pages that are made from the code are up to date with it."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from deploy import errors_page, settings_page, topics_page
+from deploy import errors_page, metrics_page, settings_page, topics_page
 from deploy.page_tables import docstrings
 from service.settings import ServiceSettings
 from streaming_job.contracts import Reason
@@ -23,9 +24,10 @@ def test_the_page_of_topics_is_up_to_date() -> None:
     assert (DOCS / "topics.md").read_text() == topics_page.page(), "it is stale: run `make docs`"
 
 
-def test_the_tables_of_errors_are_up_to_date() -> None:
-    text = (DOCS / "errors.md").read_text()
-    assert text == errors_page.page(text), "they are stale: run `make docs`"
+@pytest.mark.parametrize(("name", "page"), [("errors", errors_page.page), ("metrics", metrics_page.page)])
+def test_the_tables_of_a_page_are_up_to_date(name: str, page: Callable[[str], str]) -> None:
+    text = (DOCS / f"{name}.md").read_text()
+    assert text == page(text), "they are stale: run `make docs`"
 
 
 def test_every_reason_says_what_to_do() -> None:

@@ -1,31 +1,22 @@
 """Check of PromQL expressions against the exported metrics."""
 
-import re
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import promql_parser as ast
 
 from deploy.prometheus import RULES
 from deploy.prometheus.absence import rules
+from loadtests.audit import exported as exported_by_audit
 from models.rollouts.state import Phase
 from service.health.codes import OF_PARTITIONS, REGISTRY, Verdict
 from service.health.feature_drift import WINDOWS
 from service.metrics.of_rollouts import ALERTED, GUARD_VERDICTS
+from service.metrics.table import FAMILIES, Type
 from streaming_job.contracts import Reason
 
 TARGET = frozenset({"job", "instance"})
-PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
-AUDIT = (
-    "fraud_audit_missing_total",
-    "fraud_audit_duplicated_total",
-    "fraud_audit_unexpected_total",
-    "fraud_audit_different_total",
-    "fraud_audit_timestamp_seconds",
-)
-"""Metrics of `fraud verify --follow`, a process of its own."""
 VALUES: dict[str, set[str]] = {
     "fraud_verdict": {verdict.value for verdict in Verdict},
     "fraud_partition_verdict": {verdict.value for verdict in OF_PARTITIONS},
@@ -50,20 +41,17 @@ class QueryError(AssertionError):
 def exported() -> dict[str, frozenset[str]]:
     """Sample name -> labels, among them `job` and `instance`, which Prometheus adds to a target's samples.
 
-    The names are those of docs/metrics.md, the audit, Prometheus itself and its client library.
+    The names are those of the sidecar, the audit, Prometheus itself and its client library.
     """
     result = {"up": TARGET, "ALERTS": TARGET | {"alertname", "alertstate", "severity"}}
-    rows = re.findall(r"^\| `(\w+)` \|([^|]*)\| (.*) \|$", PAGE.read_text(), re.MULTILINE)
-    for name, labels, meaning in rows:
-        own = frozenset(re.findall(r"`(\w+)`", labels)) | TARGET
-        if "le" in own:
-            result[f"{name}_bucket"] = own
-        if "le" in own or meaning.startswith("summary"):
-            result[f"{name}_count"] = result[f"{name}_sum"] = own - {"le"}
+    for family in (*FAMILIES.values(), *exported_by_audit.FAMILIES):
+        name, labels = family.exposed(), TARGET | set(family.exposed_labels())
+        if family.type == Type.HISTOGRAM:
+            result[f"{name}_bucket"] = labels
+        if family.type in (Type.HISTOGRAM, Type.SUMMARY):
+            result[f"{name}_count"] = result[f"{name}_sum"] = labels - {"le"}
         else:
-            result[name] = own
-    for name in AUDIT:
-        result.setdefault(name, TARGET)
+            result[name] = labels
     for name in ("process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds"):
         result[name] = TARGET
     return result

@@ -1,7 +1,6 @@
 """The metrics as Prometheus reads them."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from loadtests.audit.exported import AuditMetrics
 from models.guards.counts import Labelled
 from service.app import create_app
 from service.health.codes import Verdict
@@ -230,18 +228,6 @@ def test_of_too_many_groups_those_in_force_and_the_largest_are_exported() -> Non
         "new", *(f"r{number:02}" for number in range(11, 60))
     }  # fmt: skip
     assert len(family.samples) == 150
-
-
-def test_the_documentation_lists_every_metric_and_no_other() -> None:
-    families = [*of_view(everything(), SETTINGS), *of_guards([]), *of_labelled([]), *of_quality([])]
-    suffix = {"counter": "_total", "info": "_info"}
-    names = {family.name + suffix.get(family.type, "") for family in families}
-    names |= {"fraud_sidecar_http_requests_total", "fraud_sidecar_http_request_duration_seconds"}
-    audit = list(AuditMetrics(["fraud-alerts"], lambda: 0.0).registry.collect())
-    names |= {family.name + suffix.get(family.type, "") for family in audit}
-    page = (Path(__file__).parents[3] / "docs" / "metrics.md").read_text()
-    documented = re.findall(r"^\| `(fraud_\w+)`", page, re.MULTILINE)
-    assert sorted(documented) == sorted(names)
 
 
 def test_each_time_has_an_age_beside_it_or_in_its_name() -> None:
