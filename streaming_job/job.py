@@ -39,7 +39,8 @@ STOP_S = 20.0
 """Time that the running epoch has to end after a stop request; then its tasks are killed, as they wait for
 something that does not look at the request. Supervisors kill after 30 seconds, usually."""
 SHORT_S = 0.15
-"""Length of an epoch during the warm-up, and while there are fewer task slots than groups."""
+"""Length of an epoch while there are fewer task slots than groups: a group that is not open yet waits for the
+end of the epoch."""
 
 
 class StopRequested(Exception):  # noqa: N818  a signal, not an error
@@ -54,7 +55,8 @@ class Job:
 
         Args:
             settings: settings of the job, checked by `preconditions.require_inputs` before.
-            stop: set it for a graceful stop: the running epoch ends at once, and no other one begins.
+            stop: set it for a graceful stop: the running epoch ends at once, and the groups with it. Between
+                two epochs, one more runs for that.
 
         Raises:
             FraudError: something that the job needs is missing or inconsistent.
@@ -129,7 +131,7 @@ class Job:
 
     def _run_epoch(self, summaries: DataFrame, epoch: int) -> None:
         """Run one epoch of all groups."""
-        if self._stop.is_set():
+        if self._stop.is_set() and (self._epochs.ended_for_good or not self._ended):
             # Spark would log a stack trace although this is no failure
             self._spark.sparkContext.setLogLevel("OFF")
             raise StopRequested
@@ -170,12 +172,12 @@ class Job:
         return error
 
     def _length(self) -> float:
-        self._is_short = self._ended < self._settings.warm_up_epochs or self._slots.are_short()
+        self._is_short = self._slots.are_short()
         return min(SHORT_S, self._settings.epoch_s) if self._is_short else self._settings.epoch_s
 
     def _must_end(self) -> bool:
         """Return whether the running epoch has to end early."""
-        return self._stop.is_set() or (not self._is_short and self._slots.are_short())
+        return not self._is_short and self._slots.are_short()
 
     def run(self) -> None:
         """Run until a stop is requested.

@@ -63,7 +63,7 @@ class JobSettings(BaseSettings):
     key_groups: Annotated[int, Field(ge=1, le=4096)] = 2
     """Number of groups that decide cards in parallel; at most the number of the transactions' partitions;
     fixed by the first start (see "How many key groups" in operations). With fewer task slots than groups,
-    groups take turns, and alerts are late."""
+    a group that has to be opened is late."""
     merchant_facts: bool = False
     """Whether labels become merchant facts, and models may use merchant label features. It needs the topics
     labels, chargebacks and merchant-facts, and a larger state; fixed by the first start, because a label
@@ -71,23 +71,18 @@ class JobSettings(BaseSettings):
     label_delay_ms: Annotated[int, Field(ge=0)] = 7 * DAY_MS
     """With merchant facts: a transaction that has not been reported as fraud for that long counts as genuine;
     fixed by the first start. Models with merchant label features must be trained with the same delay."""
-    epoch_s: Annotated[float, Field(gt=0, le=600)] = 20.0
-    """Seconds between two checkpoints of the state. A checkpoint costs a pause of about a tenth of a second;
-    after a crash the log is decided again, in silence, from the last checkpoint."""
-    warm_up_epochs: Annotated[int, Field(ge=0, le=1_000)] = 100
-    """Number of short epochs after a start. Java compiles the code that runs between two epochs only after
-    about that many runs; then the pause shrinks from half a second to a tenth."""
+    epoch_s: Annotated[float, Field(gt=0, le=600)] = 5.0
+    """Seconds between two checkpoints of the state; no alert waits for them. After a crash the log is decided
+    again, in silence, from the last checkpoint."""
     epoch_bytes: Annotated[int, Field(ge=1 << 20)] = 64 << 20
-    """An epoch ends early after a key group has written this many bytes to its state."""
+    """An epoch ends early after a key group has changed this many bytes of its state. With twice as many in
+    memory, because Spark does not take them, the group waits."""
     max_records: Annotated[int, Field(ge=1)] = 50_000
     """Maximum number of records in a mini-batch. With so many, in a backlog, the cost of the Kafka
     transaction hardly counts."""
     max_bytes: Annotated[int, Field(ge=1 << 20)] = 32 << 20
     """Maximum bytes of a mini-batch's keys and values; the last few records may exceed it. It bounds
     memory, and the duration of a Kafka transaction, in a flood of large records."""
-    linger_ms: Annotated[float, Field(ge=0, le=1000)] = 3.0
-    """How long the first record of a mini-batch waits for others. The wait makes mini-batches fewer, and each
-    mini-batch costs a millisecond of processor time."""
     commit_interval_ms: Annotated[int, Field(ge=1, le=60_000)] = 200
     """Interval of commits while there is no output; alerts, dead letters and promises do not wait for it."""
     allowed_lateness_ms: Annotated[int, Field(ge=0)] = 7 * DAY_MS

@@ -27,9 +27,6 @@ os.environ.setdefault(
 )
 # OpenMP's threads wait in loops; beside other processes they would compute for nothing most of the time
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# a job of a minute or two gains nothing from compiled Java code, and the default warm-up of 100 short epochs
-# would take half of the processors
-os.environ.setdefault("FRAUD_WARM_UP_EPOCHS", "3")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -12,12 +12,9 @@ from streaming_job.settings import Arrival, JobSettings
 
 DRIVER_MEMORY = "1g"
 SNAPSHOT_S = 600
-COMPRESSED_EPOCHS = 5
-"""Number of short epochs after a start with `--merchant-labels`; few, because the log runs so fast there that
-each pause between epochs lasts hours of log time."""
-OF_THE_MACHINE = ("driver_java_options", "warm_up_epochs")
+OF_THE_MACHINE = ("driver_java_options",)
 """Settings that the demo's job takes from the caller's FRAUD_ variables: they suit the machine and change no
-alert. With `--merchant-labels` COMPRESSED_EPOCHS replaces `warm_up_epochs`."""
+alert."""
 
 
 def forget_callers_settings() -> None:
@@ -58,8 +55,7 @@ def job_settings(
     )
     if label_delay_ms is None:
         return settings
-    changes = {"merchant_facts": True, "label_delay_ms": label_delay_ms, "warm_up_epochs": COMPRESSED_EPOCHS}
-    return settings.model_copy(update=changes)
+    return settings.model_copy(update={"merchant_facts": True, "label_delay_ms": label_delay_ms})
 
 
 def write_script(data_dir: Path, settings: JobSettings) -> Path:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from feature_store.errors import FraudError
 from feature_store.kernels.hot import BUCKETS_PER_CARD
 from feature_store.layout import (
     ALERT_HOURS,
@@ -51,6 +52,14 @@ FIRST_SIZES = {
     "latest": HOT_IDS,
     "frontiers": 64,
 }
+
+
+class ArenaReplacedError(FraudError):
+    """A file of a key group's working copy was deleted or replaced while the group used it.
+
+    Keep cleaners of temporary files away from the work directory. The job opens the group again, and makes a
+    new copy from the state store.
+    """
 
 
 def layout_digest() -> str:
@@ -116,7 +125,8 @@ class MemoryArena(Arena):
 class FileArena(Arena):
     """Arrays in shared mapped files: a working copy that outlives the process that wrote it.
 
-    Nothing is synced to disk: the caller must know whether the files are still valid.
+    Nothing is synced to disk: the caller must know whether the files are still valid. Files that somebody
+    deletes while they are mapped keep their contents until they have to be resized.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -143,9 +153,20 @@ class FileArena(Arena):
         self.arrays[name] = np.frombuffer(mapped, dtype=DTYPES[name])
 
     def resize(self, name: str, size: int) -> None:
-        """See `Arena.resize`."""
-        self.arrays.pop(name, None)
+        """See `Arena.resize`.
+
+        Raises:
+            ArenaReplacedError: the file was deleted or replaced since it was mapped here; a new one would
+                lack the records.
+        """
         with (self._directory / name).open("ab") as file:
+            # looked at while the old file is still mapped: then a new one cannot have its inode
+            if name in self._mapped and not os.path.samestat(os.fstat(file.fileno()), self._mapped[name]):
+                raise ArenaReplacedError(
+                    f"{self._directory / name} was deleted or replaced while it was in use; "
+                    "the working copy is made anew from the state store"
+                )
+            self.arrays.pop(name, None)
             file.truncate(size * DTYPES[name].itemsize)
         self._map(name)
 

@@ -1,6 +1,7 @@
 """Persistence of a key group's state: deltas of its input, and snapshots of ranges of cards in turn.
 
-Everything persisted goes through a `PieceStore`, a map of names to blobs that the caller commits atomically:
+Everything persisted goes through a `PieceStore`, a map of names to blobs that the caller commits atomically
+(changes need only its half `PieceSink`, so they can be kept for a store of another thread):
 
     meta     sequence numbers of the other blobs, and the token of the state that they form
     d<seq>   delta number seq
@@ -42,17 +43,21 @@ MOST_DELTAS = 1_000
 more, even in a quiet group, whose small deltas earn few snapshots."""
 
 
-class PieceStore(Protocol):
-    """A persistent map of blobs; its changes become durable together, or not at all."""
-
-    def get(self, name: str) -> bytes | None:
-        """Return the blob of that name, or None."""
+class PieceSink(Protocol):
+    """Takes the changes of a map of blobs, which become durable together, or not at all."""
 
     def put(self, name: str, blob: bytes) -> None:
         """Set or replace a blob."""
 
     def remove(self, name: str) -> None:
         """Remove a blob that exists."""
+
+
+class PieceStore(PieceSink, Protocol):
+    """A persistent map of blobs."""
+
+    def get(self, name: str) -> bytes | None:
+        """Return the blob of that name, or None."""
 
 
 class MemoryPieces(dict[str, bytes]):
@@ -110,7 +115,7 @@ def load_meta(store: PieceStore) -> Meta:
     return Meta.decode(blob) if blob else Meta()
 
 
-def append(store: PieceStore, meta: Meta, state: GroupState, delta: Delta) -> int:
+def append(store: PieceSink, meta: Meta, state: GroupState, delta: Delta) -> int:
     """Evict some forgotten cards; write a delta, and the snapshots that are due or that the credit allows.
 
     Args:
@@ -158,7 +163,7 @@ def append(store: PieceStore, meta: Meta, state: GroupState, delta: Delta) -> in
     return written
 
 
-def seal(store: PieceStore, meta: Meta) -> None:
+def seal(store: PieceSink, meta: Meta) -> None:
     """End an epoch: write `meta` with a new token that identifies the current state."""
     meta.token = secrets.token_hex(8)
     store.put("meta", meta.encode())

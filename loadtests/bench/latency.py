@@ -16,7 +16,8 @@ from streaming_job.log.clients import Address
 
 PERCENTILES = (50, 90, 99, 99.9)
 PHASES = (
-    "take", "tables", "decode", "features", "score", "decide", "measure", "transaction", "persist", "epoch",
+    "take", "tables", "decode", "features", "score", "decide", "measure", "transaction", "persist",
+    "open", "wait",
 )  # fmt: skip
 SAMPLE_S = 5.0
 """Time between two samples of the job's processes, seconds."""

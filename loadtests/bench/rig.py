@@ -38,7 +38,6 @@ FEWEST_CARDS = 200
 """Minimal number of cards in the training history."""
 BURST = 2_000
 """Transactions that a job decides before it is measured: it loads the model, and all code that they use."""
-WARM_POLL_S = 1.0
 ACTOR = "fraud bench"
 FEED_TIMEOUT_S = 60.0
 """Time limit for the simulator's first transactions and for its end, seconds."""
@@ -109,10 +108,7 @@ class Rig:
         self._job = self.installed.start()
 
     def start_warm_job(self, say: Say) -> None:
-        """Start the job, let it decide some transactions, and wait until its epochs have their full length.
-
-        Its first epochs are short (`JobSettings.warm_up_epochs`), with a pause after each of up to half a
-        second. They take a minute or more, longest where no job has run before.
+        """Start the job, and wait until it has decided some transactions.
 
         Raises:
             FraudError: it ended, or makes no progress.
@@ -120,11 +116,6 @@ class Rig:
         self.start_job()
         self.catch_up(say)
         self.installed.send(BURST, **UNDISTURBED)
-        wanted, patience = self.installed.settings.warm_up_epochs, Patience(PATIENCE_S, WARM_POLL_S)
-        while (ended := self.job.epochs()) < wanted:
-            say(f"{ended} of the job's {wanted} short first epochs have ended")
-            self.check()
-            patience.wait(lambda: BenchError(f"no epoch ends; see {self.job.log_file}"), ended)
         self.catch_up(say)
 
     def stop_job(self) -> None:

@@ -28,7 +28,7 @@ from feature_store.merchants.catalogue import takes_effect
 from feature_store.merchants.facts import REPORT, added_up, hour_counts, merchant_hash
 from feature_store.state.card_lookup import find_transactions, label_age_ms
 from feature_store.state.group_state import GroupState
-from feature_store.state.journal import PieceStore
+from feature_store.state.journal import PieceSink, PieceStore
 from streaming_job.contracts import Contract, Reason
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.record import DeadLetter
@@ -222,7 +222,7 @@ class GroupFacts:
         detail = f"the card has no such transaction of the last {age_ms // DAY_MS} days; see docs/labels.md"
         return label.dead_letter(Reason.UNKNOWN_TRANSACTION, detail)
 
-    def persist(self, store: PieceStore) -> None:
+    def persist(self, store: PieceSink) -> None:
         """Write the changes since the last call."""
         self.table.persist(store)
         self._hours.persist(store)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from feature_store.merchants.catalogue import NEVER
 from feature_store.merchants.facts import added_up, hour_counts, merchant_hash
 from feature_store.merchants.hours import HOUR_COUNT, GrowingHours
-from feature_store.state.journal import PieceStore
+from feature_store.state.journal import PieceSink, PieceStore
 from streaming_job.facts.tiers import Tiers
 
 FIRST_HOUR = 0
@@ -52,7 +52,7 @@ class OpenHours:
         self._has_closed |= counts.size > 0
         return counts
 
-    def persist(self, store: PieceStore) -> None:
+    def persist(self, store: PieceSink) -> None:
         """Write the changes since the last call."""
         if self._has_closed:
             self._tiers.replace(store, self._counts.before(NEVER))

@@ -16,7 +16,7 @@ from feature_store.merchants.catalogue import MARGIN_MS, MONTH_H, NEVER
 from feature_store.merchants.facts import REPORT, Facts, spans, with_frauds
 from feature_store.merchants.hours import HOUR_COUNT, GrowingHours
 from feature_store.merchants.offline import features_as_of
-from feature_store.state.journal import PieceStore
+from feature_store.state.journal import PieceSink, PieceStore
 from streaming_job.facts.record import FactBatch
 from streaming_job.facts.tiers import Tiers
 
@@ -131,7 +131,7 @@ class FactTable:
         reports = sum(part.nbytes for part in self._reports)
         return self._hours.nbytes + facts.frauds.nbytes + facts.merchants.nbytes + reports
 
-    def persist(self, store: PieceStore) -> None:
+    def persist(self, store: PieceSink) -> None:
         """Write the changes since the last call."""
         for tiers, unsaved in (
             (self._counted, self._unsaved_counts),

@@ -14,7 +14,7 @@ import orjson
 from numpy.typing import NDArray
 
 from feature_store.state.group_state import GroupState
-from feature_store.state.journal import Meta, PieceStore, append, seal
+from feature_store.state.journal import Meta, PieceSink, PieceStore, append, seal
 from streaming_job.contracts import Reason
 from streaming_job.dead_letters.record import DeadLetter
 from streaming_job.decide.decider import Decider, Deciders, Stopwatch
@@ -285,7 +285,7 @@ class GroupCore:
         """
         return positions if self.facts is None else self.facts.positions(positions)
 
-    def append(self, store: PieceStore) -> int:
+    def append(self, store: PieceSink) -> int:
         """Persist new facts, and pending rows as a delta; return the bytes written, without the facts."""
         if self.facts is not None:
             self.facts.persist(store)
@@ -295,7 +295,7 @@ class GroupCore:
         self.watch.lap("persist")
         return written
 
-    def seal(self, store: PieceStore, positions: Offsets) -> None:
+    def seal(self, store: PieceSink, positions: Offsets) -> None:
         """End an epoch: write the last delta and P, the positions up to which everything is committed."""
         self.append(store)
         if self._new_rollouts:

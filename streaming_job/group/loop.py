@@ -1,11 +1,14 @@
-"""The loop of a key group, which runs one epoch. The order of its steps makes the output exactly-once.
+"""The loop of a key group. The order of its steps makes the output exactly-once.
 
     Step 1  read      new transactions, each partition in the order of offsets
     Step 2  tables    fold profiles and rollouts up to their current ends, after the transactions were read
     Step 3  decide    decode, features, scores, policy: updates the state, returns alerts and dead letters
     Step 4  commit    alerts, dead letters, progress and input offsets (Q) in one Kafka transaction
-    Step 5  persist   write the changes of the state to the state store, piece by piece
-    Step 6  end       commit the rest, then write the last delta and the positions (P); Spark commits them
+    Step 5  persist   write the changes of the state, piece by piece
+    Step 6  cut       at the end of an epoch: commit the rest, then write the last delta and the positions (P)
+
+Steps 1 to 5 are a turn (`Follower.advance`), step 6 comes between two turns (`Follower.cut`), and the next
+turn follows at once, while Spark commits what was written up to the cut (`group.serving`).
 
 P is written after everything up to it has been committed, so Q is never behind P. After a failure the group
 continues from P and decides in silence up to Q: decisions are a function of the log, so nothing is lost or
@@ -20,7 +23,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from feature_store.state.journal import PieceStore
+from feature_store.state.journal import PieceSink
 from streaming_job.group.core import GroupCore
 from streaming_job.group.gate import Gate
 from streaming_job.group.positions import require_reach
@@ -33,15 +36,12 @@ DELTA_ROWS = 65_536
 """Number of transactions and profile changes after which a delta is written: encoding them takes about 30 ms,
 during which nothing is decided."""
 DELTA_S = 1.0
-"""Seconds after which a delta is written, so that the last one of an epoch is small: it holds up alerts for
+"""Seconds after which a delta is written, so that the last one before a cut is small: it holds up alerts for
 5 ms instead of 100."""
 IDLE_S = 0.05
-"""Maximum wait for records before the loop checks whether its epoch is over."""
+"""Maximum wait for records in a turn, after which a cut can follow."""
 HELD_S = 0.005
 """Maximum wait for records while transactions wait for facts."""
-LEAST_S = 0.1
-"""Minimum seconds that a group runs in each epoch. A group that had to be opened, or waited for a slot, may
-start after the epoch's end; without time to fetch records it would never make progress."""
 
 
 class Transactions(Protocol):
@@ -51,8 +51,8 @@ class Transactions(Protocol):
     def positions(self) -> Offsets:
         """Offset after the last record returned, by partition."""
 
-    def take(self, most: int, most_bytes: int, wait_s: float, linger_s: float) -> list[Records]:
-        """Return new records, within bounds."""
+    def take(self, most: int, most_bytes: int, wait_s: float) -> list[Records]:
+        """Return the new records that are there, within bounds; wait only for the first."""
 
     def limit(self, ends: Offsets | None) -> None:
         """Return no records at or beyond `ends`; None removes the limit."""
@@ -85,30 +85,18 @@ class Committer(Protocol):
         """Write one Kafka transaction."""
 
 
-class Epoch(Protocol):
-    """The time between two checkpoints of the state."""
-
-    def is_over(self) -> bool:
-        """Return whether the driver has ended the epoch."""
-
-    def ask_for_end(self) -> None:
-        """Ask the driver to end the epoch."""
-
-
 @dataclass(frozen=True)
 class Pace:
     """The sizes and intervals of the loop."""
 
     max_records: int
     max_bytes: int
-    linger_s: float
     commit_interval_s: float
     heartbeat_s: float
-    epoch_bytes: int
 
 
 class Follower:
-    """The loop of a key group; it lives as long as its process serves the group, from epoch to epoch."""
+    """The loop of a key group; it lives as long as its process serves the group."""
 
     def __init__(
         self,
@@ -145,37 +133,39 @@ class Follower:
         self._committed = self._positions()
         """Positions at the last commit; P, if there was none yet. All output before them is written."""
         self._last_commit = clock() - silent_s
+        self._persisted = clock()
 
-    def run(self, epoch: Epoch, store: PieceStore) -> Offsets:
-        """Follow the log until the epoch is over; return P.
+    def advance(self, sink: PieceSink) -> None:
+        """Take one turn: read what is there, decide it, commit if that is due, and write changes if due.
 
         Raises:
-            FraudError: the group cannot continue; Spark keeps no state of the epoch, but the Kafka
-                transactions committed in it stay.
+            FraudError: the group cannot continue; the Kafka transactions committed so far stay.
         """
-        core, written = self.core, 0
-        core.watch.lap("epoch")
-        begun = persisted = self._clock()
-        while self._clock() - begun < LEAST_S or not epoch.is_over():
-            if self._tables.lag():
-                for records in self._tables.poll(IDLE_S):
-                    core.fold(records)
-                core.watch.lap("tables")
-            else:
-                self._take_and_decide()
-            if self._is_due():
-                self._commit()
-            if core.pending >= DELTA_ROWS or self._clock() - persisted >= DELTA_S:
-                # Step 5: persist
-                written += core.append(store)
-                persisted = self._clock()
-                if written > self._pace.epoch_bytes:
-                    epoch.ask_for_end()
-        # Step 6: end
-        if self._positions() != self._committed or any(core.outcome.records.values()):
+        core = self.core
+        if self._tables.lag():
+            for records in self._tables.poll(IDLE_S):
+                core.fold(records)
+            core.watch.lap("tables")
+        else:
+            self._take_and_decide()
+        if self._is_due():
             self._commit()
-        core.seal(store, self._committed)
-        reach(Step.DELTA)
+        if core.pending >= DELTA_ROWS or self._clock() - self._persisted >= DELTA_S:
+            # Step 5: persist
+            core.append(sink)
+            self._persisted = self._clock()
+
+    def cut(self, sink: PieceSink) -> Offsets:
+        """Commit the rest, and write the last changes of an epoch; return P.
+
+        Raises:
+            FraudError: see `advance`.
+        """
+        # Step 6: cut
+        if self._positions() != self._committed or any(self.core.outcome.records.values()):
+            self._commit()
+        self.core.seal(sink, self._committed)
+        self._persisted = self._clock()
         return self._committed
 
     def _take_and_decide(self) -> None:
@@ -184,7 +174,7 @@ class Follower:
         wait_s = min(IDLE_S, max(0.0, self._last_commit + pace.commit_interval_s - self._clock())) or IDLE_S
         if self._gate is not None and self._gate.held():
             wait_s = min(wait_s, HELD_S)
-        batches = self._transactions.take(pace.max_records, pace.max_bytes, wait_s, pace.linger_s)
+        batches = self._transactions.take(pace.max_records, pace.max_bytes, wait_s)
         core.watch.lap("take")
         if batches:
             reach(Step.TAKEN)

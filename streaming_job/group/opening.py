@@ -63,10 +63,7 @@ class Opening:
     def pace(self) -> Pace:
         """The loop's sizes and intervals, from the settings."""
         settings = self.settings
-        return Pace(
-            settings.max_records, settings.max_bytes, settings.linger_ms / 1000,
-            settings.commit_interval_ms / 1000, HEARTBEAT_S, settings.epoch_bytes,
-        )  # fmt: skip
+        return Pace(settings.max_records, settings.max_bytes, settings.commit_interval_ms / 1000, HEARTBEAT_S)
 
 
 class EpochCommitter(Committer, Protocol):

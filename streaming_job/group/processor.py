@@ -3,8 +3,7 @@
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import ExitStack, closing
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -33,14 +32,16 @@ from streaming_job.group.connections import KafkaConnections
 from streaming_job.group.opening import OpenGroup, Opening, begin, change_settings
 from streaming_job.group.placement import grouping_values
 from streaming_job.group.rules import Rules
+from streaming_job.group.serving import Serving
 from streaming_job.group.stored_positions import positions_of
 from streaming_job.group.working_copy import WorkingCopy
 from streaming_job.log.errors import LogError
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.runtime import pauses
 from streaming_job.runtime.checkpoint import CheckpointError
-from streaming_job.runtime.epochs import Address, Epoch
-from streaming_job.runtime.workers.warm_up import freeze_after_warm_up
+from streaming_job.runtime.epochs import Address, DriverWatch, Epoch
+from streaming_job.runtime.failpoints import Step, reach
+from streaming_job.runtime.workers.warm_up import freeze
 from streaming_job.settings import JobSettings
 from streaming_job.transaction.writer import FencedError
 from streaming_job.transaction.written import OtherQueryError
@@ -111,15 +112,8 @@ def _answer(request: Callable[..., Any], *arguments: Any) -> Any:
         ) from fault
 
 
-@dataclass
-class _Served:
-    """The key group that this process served last, kept open for the next epoch."""
-
-    group: int
-    open: OpenGroup
-
-
-_served: _Served | None = None
+_served: Serving | None = None
+"""The key group that this process serves."""
 _models: set[Path] = set()
 """Local copies of the models that this process has loaded."""
 
@@ -168,7 +162,7 @@ def _opened(opening: Opening, state: GroupState, meta: Meta, pieces: Pieces, reb
 
 
 class GroupProcessor(StatefulProcessor):
-    """The stateful processor that follows the log for a key group until the epoch is over."""
+    """The stateful processor of a key group: opens it, and saves the state that its loop stages."""
 
     def __init__(self, settings: JobSettings, key_groups: KeyGroups, address: Address, instance: str) -> None:
         """Hold what a worker needs; Spark pickles the processor for its workers.
@@ -201,14 +195,18 @@ class GroupProcessor(StatefulProcessor):
                 log.error("key group %d: %s", group, fault)
                 running.report(fault)
                 raise
-        freeze_after_warm_up()
         yield Row(key_group=group, **summary)
 
     def _follow(self, group: int, epoch: Epoch, query_id: str) -> dict[str, Any]:
         global _served
-        served, _served = _served, None  # reset first, so that a failure leaves no group for the next epoch
         pieces = self._pieces
         meta = load_meta(pieces)
+        if _served is not None and (_served.group, _served.token) != (group, meta.token):
+            # Spark has not committed the last epoch, another process has served the group since this one did,
+            # or this one now serves another group
+            _served.end()
+            self._copy(_served.group).release(None)
+            _served = None
         opening = self._opening(group, query_id)
         if not positions_of(meta):
             with closing(KafkaConnections(opening)) as connections:
@@ -218,26 +216,39 @@ class GroupProcessor(StatefulProcessor):
             with closing(KafkaConnections(opening)) as connections:
                 change_settings(opening, connections, meta, pieces)
             return NOTHING
-        if served is not None and (served.group, served.open.meta.token) != (group, meta.token):
-            # another process has served the group since this one did, or this one now serves another group
-            served.open.close()
-            served = None
-        settings = self._settings
-        copy = _copy(self._directory(group), settings.allowed_lateness_ms, settings.merchant_facts)
-        rebuilds = copy.rebuilds
-        with copy.use(meta if served is None else served.open.meta, pieces) as state:
-            if served is not None and (state is not served.open.state or copy.rebuilds != rebuilds):
-                served.open.close()
-                served = None
-            if served is None:
-                served = _Served(group, _opened(opening, state, meta, pieces, copy.rebuilds - rebuilds))
-            served.open.committer.begin(epoch.number)
-            positions = served.open.follower.run(epoch, pieces)
-        _served = served
-        for model in _models:
+        if _served is None:
+            _served = self._serve(opening, meta, pieces, epoch.number)
+        try:
+            cut = _served.save(epoch, pieces)
+        except BaseException:
+            _served.give_up()
+            raise
+        reach(Step.DELTA)
+        if cut.is_last:
+            self._copy(group).release(_served.join())
+            _served = None
+        for model in list(_models):
             loading.mark_used(model)
-        offsets = {f"{topic}-{partition}": offset for (topic, partition), offset in sorted(positions.items())}
-        return {**served.open.committer.summary, "positions": orjson.dumps(offsets).decode()}
+        offsets = {
+            f"{topic}-{partition}": offset for (topic, partition), offset in sorted(cut.positions.items())
+        }
+        return {**cut.summary, "positions": orjson.dumps(offsets).decode()}
+
+    def _serve(self, opening: Opening, meta: Meta, pieces: Pieces, epoch: int) -> Serving:
+        copy = self._copy(opening.group)
+        rebuilds = copy.rebuilds
+        state = copy.take(meta, pieces)
+        with ExitStack() as undo:
+            undo.callback(copy.release, None)
+            driver = undo.enter_context(DriverWatch(self._address))
+            opened = _opened(opening, state, meta, pieces, copy.rebuilds - rebuilds)
+            freeze()
+            undo.pop_all()
+        return Serving(opening.group, opened, driver, epoch, self._settings.epoch_bytes)
+
+    def _copy(self, group: int) -> WorkingCopy:
+        settings = self._settings
+        return _copy(self._directory(group), settings.allowed_lateness_ms, settings.merchant_facts)
 
     def _opening(self, group: int, query_id: str) -> Opening:
         settings = self._settings
@@ -263,4 +274,4 @@ class GroupProcessor(StatefulProcessor):
         return scorer
 
     def close(self) -> None:
-        """Release nothing: the group stays open for the next epoch."""
+        """Release nothing: the loop goes on, and waits for the next epoch's task."""

@@ -1,6 +1,6 @@
 """Trial units, applied events and feature counts: the pieces about rollouts besides the rollout history."""
 
-from feature_store.state.journal import PieceStore
+from feature_store.state.journal import PieceSink, PieceStore
 from streaming_job.decide.applied_events import AppliedEvents
 from streaming_job.decide.feature_counts import FeatureCounts
 from streaming_job.decide.plans_in_force import Step
@@ -38,7 +38,7 @@ class TrialPieces:
         """Note that an applied event has changed, so that `seal` writes the applied events."""
         self._applied_changed = True
 
-    def seal(self, store: PieceStore) -> None:
+    def seal(self, store: PieceSink) -> None:
         """Write the applied events and the feature counts, each if changed, and the units.
 
         The units are not written if they are empty and their stored piece is empty already.

@@ -8,17 +8,22 @@ token is valid only until the machine is booted again.
 """
 
 import fcntl
+import logging
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
 from pathlib import Path
 
 import psutil
 
-from feature_store.state.arena import FileArena
+from feature_store.state.arena import FileArena, MemoryArena
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import Meta, PieceStore, rebuild
 
+log = logging.getLogger(__name__)
+
+BUSY_S, LOOK_S = 2.0, 0.02
+"""How long to wait for a copy that another process holds, and interval of looks, seconds: a process that is
+being killed holds it for a moment, and one whose driver is gone for little longer."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -39,25 +44,43 @@ class WorkingCopy:
         self._boot = _boot()
         self._state: GroupState | None = None
         self._lock, self._token = self._files()
+        self._is_held = False
         self.rebuilds = 0
         """Number of rebuilds of the copy by this process, not counting those of a state never saved."""
 
-    @contextmanager
-    def use(self, meta: Meta, store: PieceStore) -> Iterator[GroupState]:
-        """Provide the state as of `meta.token` for one epoch; at the epoch's end the copy gets the new token.
+    def take(self, meta: Meta, store: PieceStore) -> GroupState:
+        """Return the state as of `meta.token`, and hold the copy until `release`.
 
-        Waits while a worker that outlived its job still holds the copy.
+        If another process of the machine keeps holding the copy, such as one whose executor Spark has given
+        up, the state is rebuilt in this process's memory instead.
 
         Raises:
             StateDamagedError: a rebuild is needed, and the store is damaged.
         """
-        self._lock_current()
+        self._is_held = self._lock_current()
+        if not self._is_held:
+            log.warning("the working copy in %s is in use: the state is rebuilt in memory", self._directory)
+            self.rebuilds += 1
+            state = GroupState(MemoryArena(), self._lateness_ms, keeps_ids=self._keeps_ids)
+            rebuild(store, meta, state)
+            return state
         try:
             state = self._open(meta, store)
-            self._stamp(b"-")  # valid for no token while it changes
-            yield state
-            self._stamp(self._name(meta))
-        finally:
+        except BaseException:
+            fcntl.flock(self._lock, fcntl.LOCK_UN)
+            raise
+        self._stamp(b"-")  # valid for no token while it changes
+        return state
+
+    def release(self, meta: Meta | None) -> None:
+        """Let another process take the copy.
+
+        Args:
+            meta: metadata of the state, if it was written to the store and has not changed since; else None.
+        """
+        if self._is_held:
+            if meta is not None:
+                self._stamp(self._name(meta))
             fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def _files(self) -> tuple[int, int]:
@@ -65,12 +88,20 @@ class WorkingCopy:
         flags = os.O_RDWR | os.O_CREAT
         return tuple(os.open(self._directory / name, flags, 0o600) for name in ("lock", "token"))  # type: ignore[return-value]
 
-    def _lock_current(self) -> None:
-        """Lock the files that are in the directory now: those held open here may have been deleted."""
+    def _lock_current(self) -> bool:
+        """Lock the files that are in the directory now; return False if they stay locked for BUSY_S."""
+        deadline = time.monotonic() + BUSY_S
         while True:
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(LOOK_S)
+                continue
+            # those held open here may have been deleted
             if self._is_current("lock", self._lock) and self._is_current("token", self._token):
-                return
+                return True
             for descriptor in (self._lock, self._token):
                 os.close(descriptor)
             self._lock, self._token = self._files()

@@ -97,14 +97,13 @@ class LogFollower:
         """Next offset of each partition: after the records, transaction markers and aborted records read."""
         return dict(zip(self._partitions, self._states["position"].tolist(), strict=True))
 
-    def take(self, most: int, most_bytes: int, wait_s: float, linger_s: float = 0.0) -> list[Records]:
-        """Return new records.
+    def take(self, most: int, most_bytes: int, wait_s: float) -> list[Records]:
+        """Return the new records that are there; wait only for the first.
 
         Args:
             most: maximum number of records.
             most_bytes: limit of bytes of keys and values, exceeded by fewer than SLICE records.
             wait_s: how long to wait for the first record.
-            linger_s: how long to wait for more after the first.
 
         Returns:
             One `Records` for each topic that has new records.
@@ -122,8 +121,6 @@ class LogFollower:
         self._wait(most, most_bytes, wait_s)
         if self._batch.record_count:
             self._client.trouble = ""
-            if linger_s > 0:
-                self._fill(most, most_bytes, math.ceil(linger_s * 1000))
         batches = self._batch.take_records()
         if self._batch.foreign is not None:
             topic, partition, offset = self._batch.foreign
@@ -166,20 +163,19 @@ class LogFollower:
             # librdkafka waits until it has all requested messages: so request one, then more without waiting
             arrived = batch.read(queue, 1, _ms_until(due))
             if arrived:
-                self._fill(most, most_bytes, 0)
+                self._fill(most, most_bytes)
             if batch.record_count or self._lost is not None:
                 return
             batch.take_records()  # messages in the batch, if any, are no records: destroy them
             if not arrived and time.monotonic() >= deadline:
                 return
 
-    def _fill(self, most: int, most_bytes: int, wait_ms: int) -> None:
-        """Read messages until the batch is full, or for `wait_ms`."""
+    def _fill(self, most: int, most_bytes: int) -> None:
+        """Read the messages that have arrived, until the batch is full."""
         batch, queue = self._batch, self._client.queue
-        deadline = time.monotonic() + wait_ms / 1000
         while (room := most - batch.count) > 0 and (bytes_left := most_bytes - batch.size) > 0:
             requested = min(room, SLICE, max(1, bytes_left // self._record_size))
-            arrived = batch.read(queue, requested, _ms_until(deadline) if wait_ms else 0)
+            arrived = batch.read(queue, requested, 0)
             self._measure()
             if arrived < requested:
                 return

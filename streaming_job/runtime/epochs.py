@@ -1,9 +1,10 @@
 """The end of epochs: the driver decides when an epoch ends, and tells its tasks over a socket.
 
-Each task of an epoch keeps a connection to the driver. One byte from the driver ends the task's loop, and so
-does a closed connection: a task whose driver is gone must not continue. A byte from the task asks the driver
-to end the epoch early. If the job is to stop, the driver sends another byte: a task then ends its waits, too
-(see `pauses`). A client has to send a secret, which Spark gives to the tasks.
+Each task of an epoch keeps a connection to the driver, over which one byte from the driver ends the epoch. A
+byte from the task asks the driver to end it early. If the job is to stop, the driver sends another byte,
+which ends the epoch, and the waits of the task, too (see `pauses`). The loop of a key group, which outlives
+its tasks, keeps a connection of its own (`DriverWatch`): a loop whose driver is gone must not continue. A
+client has to send a secret, which Spark gives to the tasks.
 
 A task can also send a verdict: an error that no new attempt can mend. Spark knows no such errors and would
 try the task again, up to four times. So the driver cancels Spark's job, and the task waits for that.
@@ -21,6 +22,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
+from typing import Self
 
 from feature_store.errors import FraudError
 
@@ -29,6 +31,8 @@ log = logging.getLogger(__name__)
 _HELLO = struct.Struct("<32sq")
 """Secret and epoch."""
 _END, _STOP = b".", b"!"
+_NO_EPOCH = -1
+"""Sent in place of an epoch by a connection that only watches the driver."""
 _LINE = b"\n"
 """End of a verdict, which is one line of text and does not begin with _END."""
 LOOK_S = 0.1
@@ -40,8 +44,8 @@ RECEIVE_BYTES = 4096
 REPORT_S = 60.0
 """Longest time for which a task waits to be cancelled after its verdict; then it fails as any other task."""
 MAX_UNAUTHENTICATED = 64
-"""Of the connections that have not sent the secret yet, the driver keeps at most this number plus the number
-of tasks; if there are more, it drops the oldest."""
+"""Of the connections that have not sent the secret yet, the driver keeps at most this number plus twice the
+number of tasks; if there are more, it drops the oldest."""
 
 
 class EpochError(FraudError):
@@ -79,9 +83,10 @@ class EpochServer:
             host: an address of this machine that the executors can reach.
             port: port to listen on; 0: any free port.
             must_end: called at least every LOOK_S during an epoch; True ends it.
-            tasks: number of tasks of an epoch, which connect at the same time.
+            tasks: number of tasks of an epoch, each of which may make two connections at the same time.
             cancel: called after the first verdict of a task; cancels the epoch's tasks.
-            must_stop: called at least every LOOK_S; True tells the tasks that the job is to stop.
+            must_stop: called at least every LOOK_S; True tells the tasks that the job is to stop, which ends
+                the running epoch, too.
         """
         self.verdict: str | None = None
         """The first verdict of a task: qualified name of the error, colon, message."""
@@ -90,10 +95,12 @@ class EpochServer:
         self._listener = socket.create_server((host, port), backlog=256)
         self.address = Address(host, self._listener.getsockname()[1], secrets.token_hex(16).encode())
         self._lock = threading.Lock()
-        self._epoch, self._deadline, self._ended = -1, 0.0, True
+        self._epoch, self._deadline, self._ended = _NO_EPOCH, 0.0, True
+        self.ended_for_good = False
+        """Whether the tasks of the newest epoch learned that the job is to stop before they ended."""
         self._tasks: dict[socket.socket, bytes] = {}
         """Connection of each task -> what it has sent and has not been handled."""
-        self._max_unauthenticated = MAX_UNAUTHENTICATED + tasks
+        self._max_unauthenticated = MAX_UNAUTHENTICATED + 2 * tasks
         self._unauthenticated: dict[socket.socket, float] = {}
         """Connection that has not sent the secret yet -> time by which it has to, oldest first."""
         self._closed = False
@@ -111,7 +118,8 @@ class EpochServer:
         if not self._thread.is_alive():
             raise EpochError("the thread that ends epochs has died, see the log above; start the job again")
         with self._lock:
-            self._epoch, self._deadline, self._ended = epoch, time.monotonic() + seconds, False
+            self._epoch, self._deadline = epoch, time.monotonic() + seconds
+            self._ended = self.ended_for_good = self._is_stopping
 
     def close(self) -> None:
         """End the running epoch and stop listening."""
@@ -142,13 +150,13 @@ class EpochServer:
             elif key.fileobj in self._unauthenticated:  # else it was dropped meanwhile, to make room
                 self._authenticate(key.fileobj)
         self._drop_unauthenticated(self._max_unauthenticated)
+        must_stop = not self._is_stopping and self._must_stop()
         with self._lock:
-            if not self._ended and (time.monotonic() >= self._deadline or self._must_end()):
+            if must_stop:
+                self._is_stopping, self.ended_for_good, self._ended = True, not self._ended, True
+                self._tell(_STOP)
+            elif not self._ended and (time.monotonic() >= self._deadline or self._must_end()):
                 self._end()
-        if not self._is_stopping and self._must_stop():
-            self._is_stopping = True
-            for connection in self._tasks:
-                _send(connection, _STOP)
 
     def _accept(self) -> None:
         try:
@@ -189,10 +197,10 @@ class EpochServer:
             return
         self._tasks[connection] = b""
         with self._lock:
-            if epoch != self._epoch or self._ended:
+            if self._is_stopping:
+                _send(connection, _STOP)
+            elif epoch != self._epoch or self._ended:
                 _send(connection, _END)
-        if self._is_stopping:
-            _send(connection, _STOP)
 
     def _receive(self, connection: socket.socket) -> None:
         try:
@@ -221,8 +229,11 @@ class EpochServer:
     def _end(self) -> None:
         """End the epoch: send every connected task the byte."""
         self._ended = True
+        self._tell(_END)
+
+    def _tell(self, order: bytes) -> None:
         for connection in self._tasks:
-            _send(connection, _END)
+            _send(connection, order)
 
 
 def _send(connection: socket.socket, order: bytes) -> None:
@@ -230,10 +241,10 @@ def _send(connection: socket.socket, order: bytes) -> None:
         connection.send(order)
 
 
-class Epoch:
-    """A task's side of the connection; a context manager."""
+class DriverWatch:
+    """A connection to the driver, from which a loop learns that it must stop; a context manager."""
 
-    def __init__(self, address: Address, number: int) -> None:
+    def __init__(self, address: Address, number: int = _NO_EPOCH) -> None:
         """Connect.
 
         Raises:
@@ -248,20 +259,19 @@ class Epoch:
                 "must reach it: set spark.driver.host in FRAUD_SPARK, and open the port to them"
             ) from fault
         self._socket.setblocking(False)
-        self.number = number
-        self._over = self._asked = self._stopping = False
-
-    def is_over(self) -> bool:
-        """Return whether the driver has ended the epoch, or is gone."""
-        if not self._over:
-            self._receive()
-        return self._over
+        self._over = self._stopping = self._gone = False
 
     def must_stop(self) -> bool:
         """Return whether the driver was told to stop the job, or is gone."""
         if not self._stopping:
             self._receive()
         return self._stopping
+
+    def is_gone(self) -> bool:
+        """Return whether the driver has ended."""
+        if not self._gone:
+            self._receive()
+        return self._gone
 
     def _receive(self) -> None:
         try:
@@ -270,8 +280,40 @@ class Epoch:
             return
         except OSError:
             orders = b""
-        self._over = True
-        self._stopping = self._stopping or not orders or _STOP in orders
+        self._over, self._gone = True, not orders
+        self._stopping = self._stopping or self._gone or _STOP in orders
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Epoch(DriverWatch):
+    """A task's side of the connection."""
+
+    def __init__(self, address: Address, number: int) -> None:
+        """Connect.
+
+        Raises:
+            EpochError: the driver does not answer.
+        """
+        super().__init__(address, number)
+        self.number = number
+        self._asked = False
+
+    def is_over(self) -> bool:
+        """Return whether the driver has ended the epoch, or is gone."""
+        if not self._over:
+            self._receive()
+        return self._over
 
     def ask_for_end(self) -> None:
         """Ask the driver to end the epoch for all groups."""
@@ -291,11 +333,3 @@ class Epoch:
             self._socket.sendall(text.encode() + _LINE)
             while self._socket.recv(RECEIVE_BYTES):
                 pass
-
-    def __enter__(self) -> "Epoch":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._socket.close()

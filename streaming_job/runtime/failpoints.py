@@ -29,6 +29,8 @@ class Step(StrEnum):
     """The transaction contains records and offsets, and is still open."""
     COMMITTED = "committed"
     """The transaction is committed, but the state's checkpoint is older."""
+    CUT = "cut"
+    """The epoch's last changes and positions are written, but the task has not taken them."""
     DELTA = "delta"
     """The epoch's delta and positions are in the state store, but Spark has not committed them."""
     EPOCH_ENDED = "epoch_ended"

@@ -1,7 +1,7 @@
 """Removal, at a start, of local files that no job of this machine uses any more.
 
-- Working copies of key groups, of other jobs or in the layout of other releases: an epoch stamps the token of
-  its copy, and holds the copy's lock.
+- Working copies of key groups, of other jobs or in the layout of other releases: a process that serves a
+  group holds the lock of its copy, and stamps the copy's token when it takes and releases it.
 - Copies of models: a load and each epoch of a process that has loaded the model set the directory's time.
 - Unfinished and damaged copies of models, which a killed loader leaves behind.
 - Compiled kernels of other releases: each import of the kernels sets their directory's time.

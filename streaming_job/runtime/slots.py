@@ -15,8 +15,9 @@ SLOTS_S = 0.5
 class Slots:
     """The count of Spark's task slots, of which each key group needs one.
 
-    A group without a slot waits until another group's task ends, and a task lasts as long as its epoch. So
-    the driver keeps epochs short while there are too few slots, for example after the loss of an executor.
+    A group without a slot waits until another group's task ends, to be opened or to save its state, and a
+    task lasts as long as its epoch. So the driver keeps epochs short while there are too few slots, for
+    example after the loss of an executor.
     """
 
     def __init__(self, spark: Any, groups: int) -> None:
@@ -39,7 +40,9 @@ class Slots:
             self._short = slots < self._groups
             if self._short != before:
                 consequence = (
-                    "they take turns in short epochs, alerts are late" if self._short else "enough again"
+                    "they take turns in short epochs; a group that has to be opened is late"
+                    if self._short
+                    else "enough again"
                 )
                 log.warning("%d task slots for %d key groups: %s", slots, self._groups, consequence)
         return self._short

@@ -128,7 +128,7 @@ def test_another_seed_gives_another_run(tmp_path: Path):
 
 
 def test_servers_of_the_caller_are_ignored(monkeypatch: pytest.MonkeyPatch):
-    kept = {"FRAUD_IVY_SETTINGS": "mirror.xml", "FRAUD_WARM_UP_EPOCHS": "3", "FRAUD_DRIVER_JAVA_OPTIONS": ""}
+    kept = {"FRAUD_IVY_SETTINGS": "mirror.xml", "FRAUD_DRIVER_JAVA_OPTIONS": ""}
     theirs = {"FRAUD_BOOTSTRAP_SERVERS": "bank:9092", "FRAUD_TOPICS__TRANSACTIONS": "theirs"}
     monkeypatch.setattr(os, "environ", {**theirs, **kept})
     environment.forget_callers_settings()

@@ -66,7 +66,8 @@ class MemoryGroups:
             fate: draws how many records a call returns, and kills processes.
         """
         self.log = MemoryLog(records, fate, own=[FACTS])
-        self.jobs = [MemoryJob(group, rules, self.log, fate) for group in range(rules.key_groups.groups)]
+        groups = range(rules.key_groups.groups)
+        self.jobs = [MemoryJob(group, rules, self.log, fate, goes_on=True) for group in groups]
         self._fate = fate
 
     def disturb(self, group: int, before: str | int | None, looks: int, last_call: int | None) -> None:
@@ -75,7 +76,7 @@ class MemoryGroups:
         Args:
             group: number, modulo the number of groups.
             before: "another process", "another machine", the number of a checkpoint to restore, or None.
-            looks: calls of the epoch's `is_over` (`loop.Epoch`) before the one that returns True.
+            looks: turns of the loop before the request for a cut.
             last_call: number of calls (`Fate.call`) before the one that kills the process; None: no kill.
         """
         job = self.jobs[group % len(self.jobs)]

@@ -16,7 +16,7 @@ import pytest
 from feature_store.state import deltas, journal, piece_records
 from feature_store.state.arena import MemoryArena
 from feature_store.state.group_state import GroupState
-from feature_store.state.journal import MemoryPieces, Meta, load_meta, rebuild
+from feature_store.state.journal import MemoryPieces, Meta, PieceSink, load_meta, rebuild
 from harness import settings_of_nowhere
 from harness.log_world import TOPICS
 from harness.memory_log import Fate, KilledError, MemoryLog, MemoryTables, MemoryTransactions
@@ -27,6 +27,7 @@ from streaming_job.group.last_record import COMMIT_ID, LAST
 from streaming_job.group.loop import Follower, Pace
 from streaming_job.group.opening import OpenGroup, Opening, begin, change_settings
 from streaming_job.group.rules import Rules
+from streaming_job.group.staging import Cut, Staging
 from streaming_job.group.stored_positions import positions_of
 from streaming_job.log.records import Offsets, PartitionId
 from streaming_job.progress.outcome import Outcome
@@ -220,26 +221,37 @@ class MemoryOpening(Opening):
 
     @property
     def pace(self) -> Pace:
-        """Sizes and intervals that make an epoch end early, and mini-batches small."""
-        return Pace(self.most, 1 << 20, 0.003, 0.2, 10.0, 2_000)
+        """Sizes and intervals that make mini-batches small."""
+        return Pace(self.most, 1 << 20, 0.2, 10.0)
 
 
-class MemoryEpoch:
-    """See `loop.Epoch`; over after a number of calls of `is_over`."""
+class MortalStaging(Staging):
+    """A staging whose process may be killed at each change, by its loop and by its task."""
 
-    def __init__(self, looks: int, fate: Fate) -> None:
-        """Begin."""
-        self._left, self._fate = looks, fate
+    def __init__(self, fate: Fate) -> None:
+        """Begin without changes."""
+        super().__init__(1 << 40, 1e9)
+        self._fate = fate
 
-    def is_over(self) -> bool:
-        """See `loop.Epoch`."""
+    def put(self, name: str, blob: bytes) -> None:
+        """See `PieceSink.put`."""
         self._fate.call()
-        self._left -= 1
-        return self._left < 0
+        super().put(name, blob)
 
-    def ask_for_end(self) -> None:
-        """See `loop.Epoch`."""
-        self._left = min(self._left, 1)
+    def remove(self, name: str) -> None:
+        """See `PieceSink.remove`."""
+        self._fate.call()
+        super().remove(name)
+
+    def write(self, store: PieceSink) -> Cut | None:
+        """Write what is staged, up to the next cut; return that cut."""
+        changes, cut = self.take(0.0)
+        for change in changes:
+            if change.blob is None:
+                store.remove(change.name)
+            else:
+                store.put(change.name, change.blob)
+        return cut
 
 
 class MortalPieces(MemoryPieces):
@@ -277,7 +289,15 @@ def mortal(fate: Fate) -> Iterator[None]:
 class MemoryJob:
     """One key group over its epochs."""
 
-    def __init__(self, group: int, rules: Rules, records: Sequence[Record] | MemoryLog, fate: Fate) -> None:
+    def __init__(
+        self,
+        group: int,
+        rules: Rules,
+        records: Sequence[Record] | MemoryLog,
+        fate: Fate,
+        *,
+        goes_on: bool = False,
+    ) -> None:
         """Start before the first epoch.
 
         Args:
@@ -286,7 +306,9 @@ class MemoryJob:
             records: of all topics, in the order in which they are written (`memory_log.as_written`); or a
                 log that other groups follow, too.
             fate: draws how many records a call returns, and kills the process.
+            goes_on: whether the loop may go on after a cut; otherwise each epoch ends as before a stop.
         """
+        self._goes_on = goes_on
         self._group, self._rules, self._fate = group, rules, fate
         self.log = records if isinstance(records, MemoryLog) else MemoryLog(records, fate)
         self.output = Output()
@@ -301,6 +323,11 @@ class MemoryJob:
         """The run of the job; a test changes it for a new start."""
         self._meta, self._state = Meta(), self._no_cards()
         self._follower: Follower | None = None
+        self._staging = MortalStaging(fate)
+        self._cut_token = ""
+        """Token of the last cut of the loop that runs."""
+        self._copy_token: str | None = None
+        """Token for which the working copy is valid; None while the loop goes on."""
 
     def _no_cards(self) -> GroupState:
         return GroupState(MemoryArena(), keeps_ids=self._rules.merchants is not None)
@@ -325,10 +352,14 @@ class MemoryJob:
 
     def lose_copy(self) -> None:
         """The group moves to another machine."""
-        self._follower, self._meta = None, Meta()
+        self._follower = self._copy_token = None
 
-    def epoch(self, looks: int) -> None:
-        """Run one epoch; see `group.processor`.
+    def epoch(self, looks: int, *, is_kept: bool = True) -> None:
+        """Run one epoch; see `group.serving`.
+
+        Args:
+            looks: turns of the loop between the task's start and the request for a cut.
+            is_kept: whether Spark commits the epoch.
 
         Raises:
             KilledError: the process was killed; the epoch's changes to the store are lost.
@@ -336,15 +367,19 @@ class MemoryJob:
         store = MortalPieces(self.pieces, self._fate)
         try:
             self._follow(looks, store)
-            self._fate.call()  # before Spark commits
+            self._go_on()  # while Spark commits
+            self._fate.call()
         except KilledError:
             self.lose_copy()
             raise
-        self.pieces = MemoryPieces(store)
-        self.checkpoints.append(self.pieces)
+        if is_kept:
+            self.pieces = MemoryPieces(store)
+            self.checkpoints.append(self.pieces)
 
     def _follow(self, looks: int, store: MortalPieces) -> None:
         meta = load_meta(store)
+        if self._follower is not None and self._cut_token != meta.token:
+            self.lose_copy()
         if not positions_of(meta):
             opening = self._opening()
             begin(opening, self._connections(opening), meta, store)
@@ -354,8 +389,31 @@ class MemoryJob:
             change_settings(opening, self._connections(opening), meta, store)
             return
         if self._follower is None:
+            self._staging = MortalStaging(self._fate)
             self._follower = self._opened(meta, store)
-        self._follower.run(MemoryEpoch(looks, self._fate), store)
+        for _ in range(looks):
+            self._fate.call()
+            self._advance()
+            if self._fate.random.random() < 0.3:
+                assert self._staging.write(store) is None
+        positions = self._follower.cut(self._staging)
+        self._copy_token = self._meta.token
+        self._staging.cut(Cut(self._meta.token, positions, {}))
+        self._go_on()  # before the task takes the cut
+        cut = self._staging.write(store)
+        assert cut is not None
+        self._cut_token = cut.token
+
+    def _advance(self) -> None:
+        assert self._follower is not None
+        self._copy_token = None
+        self._follower.advance(self._staging)
+
+    def _go_on(self) -> None:
+        """Perhaps take some turns, whose changes belong to the next epoch."""
+        if self._goes_on and self._follower is not None and self._fate.random.random() < 0.5:
+            for _ in range(self._fate.up_to(3)):
+                self._advance()
 
     def _opening(self) -> MemoryOpening:
         return MemoryOpening(
@@ -373,7 +431,7 @@ class MemoryJob:
 
     def _opened(self, meta: Meta, store: MortalPieces) -> Follower:
         """Open the group as `group.processor` does."""
-        if self._meta.token != meta.token:
+        if self._copy_token != meta.token:
             self._state = self._no_cards()
             rebuild(store, meta, self._state)
         self._meta = meta

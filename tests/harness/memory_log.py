@@ -153,7 +153,7 @@ class MemoryTransactions:
         self._log, self._fate, self._limit = log, fate, Offsets()
         self.positions = positions
 
-    def take(self, most: int, most_bytes: int, wait_s: float, linger_s: float) -> list[Records]:
+    def take(self, most: int, most_bytes: int, wait_s: float) -> list[Records]:
         """See `loop.Transactions`."""
         self._fate.call()
         self._log.grow(6)

@@ -62,10 +62,10 @@ def test_transactions_wait_for_the_tables_even_after_a_kill(
         sent += 1
     installed.flush()
     installed.send(EVENTS)
-    with installed.start(warm_up_epochs=100) as job:
+    with installed.start(epoch_s=0.2) as job:
         wait_for(lambda: job.epochs() >= 3, deadline_s=120, what="some epochs of the load")
-        job.arm(Step.DELTA)
-        wait_for(lambda: job.reached(Step.DELTA), what="the end of an epoch")
+        job.arm(Step.CUT)
+        wait_for(lambda: job.reached(Step.CUT), what="the end of an epoch")
     before = progress(installed)
     assert 0 < sum(record["counts"]["profile_changes"] for record in before) < CARDS
     assert not any(record["counts"]["transactions"] for record in before)

@@ -9,9 +9,9 @@ LONG_S = 300.0
 
 
 def _provoke(scene: Scene) -> None:
-    # long epochs only, so no warm-up, whose epochs are short: at the end of a short epoch the other group
-    # would wait for the hanging one, and the whole job would stop, as in the game day `stuck`
-    scene.restart_job(epoch_s=LONG_S, warm_up_epochs=0)
+    # long epochs only: at the end of a short one the other group would wait for the hanging one, and soon the
+    # whole job would stop, as in the game day `stuck`
+    scene.restart_job(epoch_s=LONG_S)
     scene.caught_up()
     scene.hang(Step.TAKEN)
 

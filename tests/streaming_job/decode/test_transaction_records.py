@@ -304,9 +304,9 @@ def test_accepted_fields_are_those_of_json_and_keep_the_contract(seed):
 def test_thousands_of_repeated_names_are_decoded_quickly():
     """A record with 13,000 repetitions of a name is decoded in less than quadratic time."""
     value = b"{" + b'"":0,' * 13_000 + record()[1:]
-    begin = time.perf_counter()
+    begin = time.process_time()
     assert not isinstance(alone(value), Reason)
-    assert time.perf_counter() - begin < 1.0
+    assert time.process_time() - begin < 1.0
 
 
 def test_one_invalid_record_does_not_send_the_others_to_the_slow_path(monkeypatch):

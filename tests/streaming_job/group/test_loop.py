@@ -1,4 +1,4 @@
-"""The loop of an epoch: when it commits; output equal to one uninterrupted pass, whatever is killed."""
+"""The loop of a key group: when it commits; output equal to one uninterrupted pass, whatever is killed."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
@@ -25,7 +25,6 @@ from feature_store.state.journal import MemoryPieces, Meta, load_meta, rebuild
 from loadtests.oracle import Record
 from streaming_job.decide import decider
 from streaming_job.decide.applied_events import AppliedEvents
-from streaming_job.group import loop
 from streaming_job.group.core import GroupCore
 from streaming_job.group.loop import Follower, Pace
 from streaming_job.group.rules import Rules
@@ -87,8 +86,11 @@ def knowledge(state: GroupState) -> dict[Any, Any]:
 
 BEFORE = st.one_of(st.none(), st.just("another process"), st.just("another machine"), st.integers(0, 8))
 """Event before an epoch; a number restores the checkpoint of that number."""
-EPOCHS = st.lists(st.tuples(BEFORE, st.integers(0, 12), st.none() | st.integers(0, 90)), max_size=8)
-"""Event before an epoch, turns of the epoch, and calls (`Fate.call`) before the one that kills it, if any."""
+EPOCHS = st.lists(
+    st.tuples(BEFORE, st.integers(0, 12), st.none() | st.integers(0, 90), st.booleans()), max_size=8
+)
+"""Event before an epoch; turns before the request for a cut; calls (`Fate.call`) before the one that kills
+the process, if any; and whether Spark commits the epoch."""
 
 
 @examples(60, thorough=40_000)
@@ -97,9 +99,9 @@ def test_output_and_state_equal_those_of_an_uninterrupted_pass(seed, shape, epoc
     partitions, groups, group = shape
     rules, log = case(seed, partitions, groups)
     fate = Fate(chance)
-    job = MemoryJob(group, rules, log, fate)
+    job = MemoryJob(group, rules, log, fate, goes_on=True)
     with mortal(fate):
-        for before, looks, last_call in epochs:
+        for before, looks, last_call, is_kept in epochs:
             if before == "another process":
                 job.lose_process()
             elif before == "another machine":
@@ -108,7 +110,7 @@ def test_output_and_state_equal_those_of_an_uninterrupted_pass(seed, shape, epoc
                 job.restore(before)
             fate.left = last_call
             try:
-                job.epoch(looks)
+                job.epoch(looks, is_kept=is_kept)
             except KilledError:
                 continue
         fate.left = None
@@ -149,9 +151,8 @@ class Turns:
         self.positions = {(TOPICS.transactions, 0): 0}
         self.transactions: list[tuple[int, int]] = []
         """(turn, number of alerts) of each Kafka transaction."""
-        self.asked_for_end = False
 
-    def take(self, most: int, most_bytes: int, wait_s: float, linger_s: float) -> list[Records]:
+    def take(self, most: int, most_bytes: int, wait_s: float) -> list[Records]:
         self._turn += 1
         result = [next(self._records) for _ in range(self._taken[self._turn])]
         self.positions[TOPICS.transactions, 0] += len(result)
@@ -173,16 +174,12 @@ class Turns:
         assert ends == self.positions
         self.transactions.append((self._turn, len(take_outcome().records["fraud_alerts"])))
 
-    def is_over(self) -> bool:
-        return self._turn == len(self._taken) - 1
-
-    def ask_for_end(self) -> None:
-        self.asked_for_end = True
-
-    def run(self, epoch_bytes: int = 1 << 20) -> "Turns":
-        pace = Pace(100, 1 << 20, 0.0, 0.25, 0.65, epoch_bytes)
+    def run(self) -> "Turns":
+        pace, pieces = Pace(100, 1 << 20, 0.25, 0.65), MemoryPieces()
         follower = Follower(self.core, self, self, self, pace, {}, clock=lambda: (self._turn + 1) / 10)
-        follower.run(self, MemoryPieces())
+        for _ in self._taken:
+            follower.advance(pieces)
+        follower.cut(pieces)
         return self
 
 
@@ -200,13 +197,6 @@ def test_the_rest_is_committed_at_the_end():
     assert Turns([0, 0]).run().transactions == []
 
 
-def test_an_epoch_that_has_written_much_asks_for_its_end(monkeypatch):
-    monkeypatch.setattr(loop, "DELTA_ROWS", 2)
-    assert Turns([1, 1, 1]).run(epoch_bytes=1).asked_for_end
-    assert not Turns([1, 1, 1]).run().asked_for_end
-    assert not Turns([1]).run(epoch_bytes=1).asked_for_end
-
-
 class TimedTurns(Turns):
     """Turns on a clock of their own: reading takes 10 ms, a Kafka transaction 20 ms, all else nothing."""
 
@@ -217,9 +207,9 @@ class TimedTurns(Turns):
         self.phases: Counter[str] = Counter()
         """Milliseconds by phase of the outcomes committed so far."""
 
-    def take(self, most: int, most_bytes: int, wait_s: float, linger_s: float) -> list[Records]:
+    def take(self, most: int, most_bytes: int, wait_s: float) -> list[Records]:
         self.now_ms += 10
-        return super().take(most, most_bytes, wait_s, linger_s)
+        return super().take(most, most_bytes, wait_s)
 
     def commit(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
         self.phases.update(take_outcome().phases)
@@ -231,9 +221,8 @@ def test_each_moment_of_a_group_is_in_one_phase(monkeypatch):
     monkeypatch.setattr(decider, "time", clock)
     turns = TimedTurns([1, 0, 0, 1, 1])
     clock.perf_counter = lambda: turns.now_ms / 1000
-    turns.now_ms += 500  # the time between two epochs
     turns.run()
     turns.phases.update(turns.core.outcome.phases)
     spent = {name: round(ms) for name, ms in turns.phases.items() if round(ms)}
-    assert spent == {"epoch": 500, "take": 5 * 10, "transaction": 2 * 20}
+    assert spent == {"take": 5 * 10, "transaction": 2 * 20}
     assert sum(spent.values()) == turns.now_ms

@@ -23,7 +23,7 @@ DO_NOT_DECIDE = {
     # where things are: positions in the state name the input topics, commits the others
     "bootstrap_servers", "kafka", "topics", "mlflow_tracking_uri", "checkpoint", "work_dir",
     # how the log is cut into batches and epochs, and how long something is waited for
-    "epoch_s", "warm_up_epochs", "epoch_bytes", "max_records", "max_bytes", "linger_ms", "commit_interval_ms",
+    "epoch_s", "epoch_bytes", "max_records", "max_bytes", "commit_interval_ms",
     "wait_for_snapshot_s", "transaction_timeout_ms",
     # Spark's processes
     "master", "epoch_port", "spark", "spark_conf_dir", "driver_memory", "driver_java_options", "ui_port",
@@ -74,7 +74,7 @@ def test_a_crash_before_the_state_is_stored_fixes_the_settings() -> None:
         memory.epoch(5)
     # with the former settings it decides again; at the next clean stop the others are taken over
     memory.restart(rules)
-    memory.epoch(20)
+    memory.epoch(6)
     assert not letters(memory.output)
     committed = dict(memory.output.committed)
     memory.restart(stricter(rules))

@@ -10,7 +10,7 @@ import pytest
 
 from feature_store.catalogue import COLUMN
 from feature_store.layout import PROFILE, TRANSACTION
-from feature_store.state.arena import FileArena, MemoryArena
+from feature_store.state.arena import ArenaReplacedError, FileArena, MemoryArena
 from feature_store.state.codec import StateDamagedError
 from feature_store.state.deltas import Delta
 from feature_store.state.group_state import GroupState
@@ -23,10 +23,6 @@ pytestmark = pytest.mark.unit
 LATENESS = 7 * 86_400_000
 NOW = 1_780_000_200_000
 DEADLINE_S = 60.0
-
-
-class CrashError(Exception):
-    """An error within a batch."""
 
 
 def batch(state: GroupState, meta: Meta, store: MemoryPieces, number: int, cards: int = 50) -> float:
@@ -48,8 +44,11 @@ def batch(state: GroupState, meta: Meta, store: MemoryPieces, number: int, cards
 def run(copy: WorkingCopy, store: MemoryPieces, number: int, cards: int = 50) -> float:
     """Run an epoch of one batch."""
     meta = load_meta(store)
-    with copy.use(meta, store) as state:
+    state = copy.take(meta, store)
+    try:
         return batch(state, meta, store, number, cards)
+    finally:
+        copy.release(meta)
 
 
 def test_copy_is_used_again_without_a_rebuild(tmp_path):
@@ -121,9 +120,8 @@ def test_exception_in_mid_batch_leads_to_a_rebuild(tmp_path, after_commit):
     copy, store = WorkingCopy(tmp_path, LATENESS), MemoryPieces()
     run(copy, store, 0)
     uncommitted, meta = MemoryPieces(store), load_meta(store)
-    with pytest.raises(CrashError), copy.use(meta, uncommitted) as state:  # noqa: PT012
-        batch(state, meta, uncommitted, 1)
-        raise CrashError
+    batch(copy.take(meta, uncommitted), meta, uncommitted, 1)
+    copy.release(None)  # as after an exception
     # Spark may have kept the changes or not; the copy is not used in either case
     assert run(copy, uncommitted if after_commit else store, 2) == (2 if after_commit else 1)
     assert copy.rebuilds == 1
@@ -171,16 +169,19 @@ def test_a_damaged_store_remains_an_error(tmp_path):
 def test_copy_is_locked_while_it_is_used(tmp_path):
     copy, store = WorkingCopy(tmp_path, LATENESS), MemoryPieces()
     with (tmp_path / "lock").open() as other:
-        with copy.use(load_meta(store), store), pytest.raises(BlockingIOError):
+        copy.take(load_meta(store), store)
+        with pytest.raises(BlockingIOError):
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        copy.release(None)
         fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _hold(directory, holding, release):
-    store = MemoryPieces()
-    with WorkingCopy(directory, LATENESS).use(load_meta(store), store):
-        holding.set()
-        release.wait(DEADLINE_S)
+    store, copy = MemoryPieces(), WorkingCopy(directory, LATENESS)
+    copy.take(load_meta(store), store)
+    holding.set()
+    release.wait(DEADLINE_S)
+    copy.release(None)
 
 
 def test_a_running_worker_of_an_old_job_is_awaited_and_a_killed_one_is_not(tmp_path):
@@ -207,6 +208,34 @@ def test_a_running_worker_of_an_old_job_is_awaited_and_a_killed_one_is_not(tmp_p
         finally:
             worker.kill()
             worker.join(DEADLINE_S)
+
+
+def test_a_copy_that_stays_in_use_is_replaced_by_a_state_in_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(working_copy, "BUSY_S", 0.1)
+    store = MemoryPieces()
+    orphan, copy = WorkingCopy(tmp_path, LATENESS), WorkingCopy(tmp_path, LATENESS)
+    run(orphan, store, 0)
+    held = orphan.take(load_meta(store), store)
+    assert run(copy, store, 1) == 1
+    assert copy.rebuilds == 1
+    batch(held, load_meta(store), MemoryPieces(store), 1)  # the orphan still decides
+    orphan.release(None)
+    assert run(copy, store, 2) == 2
+    assert copy.rebuilds == 2  # the orphan's copy is not the state
+
+
+def test_files_deleted_while_they_are_in_use_are_not_continued_with_empty_ones(tmp_path):
+    copy, store = WorkingCopy(tmp_path, LATENESS), MemoryPieces()
+    run(copy, store, 0)
+    meta = load_meta(store)
+    state = copy.take(meta, store)
+    shutil.rmtree(tmp_path / "arrays")
+    (tmp_path / "arrays").mkdir()
+    with pytest.raises(ArenaReplacedError, match="made anew"):
+        batch(state, meta, MemoryPieces(store), 1, cards=20_000)
+    copy.release(None)
+    assert run(copy, store, 1) == 1
+    assert copy.rebuilds == 1
 
 
 def test_a_file_arena_holds_the_same_as_a_memory_arena(tmp_path):

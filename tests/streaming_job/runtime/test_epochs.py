@@ -16,7 +16,7 @@ from feature_store.errors import FraudError
 from streaming_job.log.errors import LogError
 from streaming_job.runtime import epochs
 from streaming_job.runtime.checkpoint import CheckpointError
-from streaming_job.runtime.epochs import Address, Epoch, EpochError, EpochServer
+from streaming_job.runtime.epochs import Address, DriverWatch, Epoch, EpochError, EpochServer
 from streaming_job.runtime.failures import JobFailedError, classify
 from streaming_job.transaction.writer import FencedError
 
@@ -240,6 +240,59 @@ def test_a_task_whose_driver_is_killed_ends(wait_for: WaitFor) -> None:
         driver.kill()
         driver.wait()
         driver.stdout.close()
+
+
+def test_a_stop_ends_the_epoch_and_its_tasks_know_the_reason(wait_for: WaitFor) -> None:
+    stop: list[str] = []
+    server = EpochServer(HOST, 0, lambda: False, must_stop=lambda: bool(stop))
+    try:
+        server.begin(7, LONG_S)
+        with Epoch(server.address, 7) as task, DriverWatch(server.address) as loop:
+            welcomed(server, 2, wait_for)
+            assert not task.is_over()
+            assert not loop.must_stop()
+            stop.append("now")
+            wait_for(task.is_over)
+            assert task.must_stop()  # whoever learns of the end knows that it is for good
+            wait_for(loop.must_stop)
+            assert not loop.is_gone()
+            assert server.ended_for_good
+            with Epoch(server.address, 7) as late:
+                wait_for(late.is_over)
+                assert late.must_stop()
+    finally:
+        server.close()
+
+
+def test_a_stop_between_two_epochs_is_for_one_more(wait_for: WaitFor) -> None:
+    stop: list[str] = []
+    server = EpochServer(HOST, 0, lambda: False, must_stop=lambda: bool(stop))
+    try:
+        server.begin(7, 0.0)
+        with Epoch(server.address, 7) as task:
+            wait_for(task.is_over)
+            assert not task.must_stop()
+        with DriverWatch(server.address) as loop:
+            stop.append("now")
+            wait_for(loop.must_stop)
+        assert not server.ended_for_good  # no task has learned of it
+        server.begin(8, LONG_S)
+        assert server.ended_for_good
+        with Epoch(server.address, 8) as task:
+            wait_for(task.is_over)
+            assert task.must_stop()
+    finally:
+        server.close()
+
+
+def test_a_loop_learns_that_its_driver_is_gone(wait_for: WaitFor) -> None:
+    with running() as server:
+        loop = DriverWatch(server.address)
+        welcomed(server, 1, wait_for)
+        assert not loop.is_gone()
+    with loop:
+        wait_for(loop.is_gone)
+        assert loop.must_stop()
 
 
 def test_a_missing_driver_is_reported_with_a_remedy() -> None:

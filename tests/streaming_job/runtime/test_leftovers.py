@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from feature_store.state.group_state import GroupState
 from feature_store.state.journal import MemoryPieces, Meta
 from models import loading
 from streaming_job.group.working_copy import WorkingCopy
@@ -25,11 +26,17 @@ def made(path: Path, unused_s: float) -> Path:
     return path
 
 
+def used(working: WorkingCopy) -> GroupState:
+    """Take a copy and release it; return its state."""
+    state = working.take(Meta(), MemoryPieces())
+    working.release(Meta())
+    return state
+
+
 def copy(work_dir: Path, job: str, layout: str, unused_s: float) -> Path:
     """The working copy of a key group after an epoch that ended some seconds before NOW."""
     directory = work_dir / "state" / job / layout / "0"
-    with WorkingCopy(directory, 1).use(Meta(), MemoryPieces()):
-        pass
+    used(WorkingCopy(directory, 1))
     os.utime(directory / "token", (NOW - unused_s, NOW - unused_s))
     return directory
 
@@ -58,13 +65,11 @@ def test_a_copy_that_a_process_holds_stays(tmp_path: Path) -> None:
 
 def test_a_process_whose_copy_was_removed_makes_a_new_one(tmp_path: Path) -> None:
     directory = tmp_path / "state" / "job" / "layout" / "0"
-    working, store = WorkingCopy(directory, 1), MemoryPieces()
-    with working.use(Meta(), store):
-        pass
+    working = WorkingCopy(directory, 1)
+    used(working)
     os.utime(directory / "token", (0, 0))
     assert remove(tmp_path, None, NOW) == [directory]
-    with working.use(Meta(), store) as state:
-        assert state.numbers_given == 0
+    assert used(working).numbers_given == 0
     assert (directory / "arrays").exists()
 
 
