@@ -62,7 +62,7 @@ lint: setup ## style, types, import directions, dead and repeated code
 	PYTHONPATH=tests $(BIN)/python -m harness.repeated_code $(PACKAGES)
 	$(BIN)/mypy
 
-bench: setup ## benchmarks; figures in docs/benchmarks.md
+bench: setup ## benchmarks; figures in docs/measurements.md
 	@$(BIN)/fraud bench $(ARGS)
 
 loadtest: setup ## open-loop load with locust and an audit of it: make loadtest ARGS="--rate 10000 --for 120s"

@@ -42,7 +42,7 @@ COMMANDS = {
         "streaming_job.dead_letters.commands:app", "List dead letters; send mended ones again."
     ),
     "labels": Entry("streaming_job.labels.commands:app", "Add and show labels of transactions."),
-    "bench": Entry("loadtests.bench.commands:app", "Measure speed and size; see docs/benchmarks.md."),
+    "bench": Entry("loadtests.bench.commands:app", "Measure speed and size; see docs/measurements.md."),
     "compare": Entry(
         "loadtests.compare.commands:compare",
         "Compare this job with its rewrites for Kafka Streams and Quix Streams.",

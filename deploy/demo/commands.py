@@ -35,7 +35,7 @@ def demo(
         Path | None,
         typer.Option(
             help="Feed this parquet file, not simulated traffic; it has the columns of the transaction "
-            "contract or those of the fraud detection handbook (docs/model-quality.md)."
+            "contract or those of the fraud detection handbook (docs/models.md)."
         ),
     ] = None,
     speed: Annotated[

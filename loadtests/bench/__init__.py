@@ -1,1 +1,1 @@
-"""Benchmarks; docs/benchmarks.md gives each result with its command and the machine's load average."""
+"""Benchmarks; docs/measurements.md gives each result with its command and the machine's load average."""

@@ -14,7 +14,7 @@ from loadtests.durations import seconds
 from loadtests.rig import report
 from loadtests.rig.report import Say, saying
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Measure; see docs/benchmarks.md.")
+app = typer.Typer(add_completion=False, no_args_is_help=True, help="Measure; see docs/measurements.md.")
 
 Report = Annotated[
     Path | None,
@@ -45,7 +45,7 @@ class Part(StrEnum):
 
 @app.callback()
 def _group() -> None:
-    """Measure; see docs/benchmarks.md."""
+    """Measure; see docs/measurements.md."""
 
 
 @app.command()

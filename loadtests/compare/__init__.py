@@ -1,1 +1,1 @@
-"""Comparison of this project with the same job on other engines, on one broker; see docs/comparison.md."""
+"""Comparison of this project with the same job on other engines, on one broker; see docs/measurements.md."""

@@ -52,7 +52,8 @@ def compare(
 ) -> None:
     """Compare throughput, latency, CPU time and memory of the same job on several engines.
 
-    See docs/comparison.md. The exit status is 1 if their alerts differ.
+    See docs/measurements.md. The exit status is 1 if their alerts differ. It needs a JDK (javac), and the
+    network at its first run.
 
     Example: fraud compare --only ours,streams --rate 500 --for 30s --report compare.json
     """

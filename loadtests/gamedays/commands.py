@@ -25,7 +25,7 @@ app = typer.Typer(add_completion=False)
 def gameday(
     names: Annotated[list[str], typer.Argument(help="`list`, `all`, or names of game days")],
     write: Annotated[
-        Path | None, typer.Option("--page", help="Write each result into this page (docs/gamedays.md)")
+        Path | None, typer.Option("--page", help="Write each result into this page (docs/measurements.md)")
     ] = None,
 ) -> None:
     """Run game days on an embedded stack of their own, one after another.
@@ -95,8 +95,8 @@ def _run_until_failure(
             typer.echo(f"FAILED {day.name}: {fault}", err=True)
             return days[number:], [f"{day.name}: {fault}"]
         if write is not None:
-            section = page.section(
+            row = page.row(
                 day, system.journal.lines, datetime.now(UTC).date(), system.watchers.prometheus is not None
             )
-            write.write_text(page.put(write.read_text(), day.name, section))
+            write.write_text(page.put(write.read_text(), day.name, row))
     return [], []

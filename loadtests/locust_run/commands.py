@@ -86,7 +86,20 @@ def loadtest(
 ) -> None:
     """Run a load test, or search for the peak; exit status 1 if it fails, and each reason is shown.
 
-    See docs/load-tests.md.
+    The load is an open loop: each transaction is due at a time that is fixed before the run, so if the system
+    stalls, the whole delay of what becomes due meanwhile counts as latency.
+
+    Shapes: steady; ramp rises from a tenth of --rate to --rate; spike is --factor times the rate in the
+    middle fifth of the time; soak is a ramp in the first 5 % of the time, then steady, for hours; replay
+    sends the file's transactions at their times, with new ids.
+
+    The run fails if the p99 of the sender's delay exceeds --max-slip, if less than 99 % of the offered rate
+    is achieved, if brokers have not acknowledged a transaction ten seconds after the end, if the lag then
+    exceeds --max-backlog or does not reach 0 within --drain, if the p99 of the latency exceeds --p99, or if
+    the audit finds a difference.
+
+    --find-peak doubles the rate until a run fails or its lag grows (its slope exceeds 1 % of the rate and
+    three standard errors), then bisects.
 
     Example: fraud loadtest --rate 10000 --for 120s --report out.json
     """

@@ -42,7 +42,7 @@ def evaluate_command(
     """Train on some days and test on later ones, fold by fold, as the Fraud Detection Handbook does.
 
     Between training and test lie the days whose labels are not known yet. A test day excludes the cards that
-    are known as compromised before it. See docs/model-quality.md.
+    are known as compromised before it. See docs/models.md.
 
     Example: fraud models evaluate --transactions tx.parquet --train-start 2026-01-01 --report report.json
     """

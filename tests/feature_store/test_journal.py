@@ -325,7 +325,7 @@ def test_a_delta_returns_the_fields_that_the_state_depends_on():
 
 @pytest.mark.parametrize(("resolution_ms", "most"), [(1, 760), (1000, 670)])
 def test_snapshot_takes_few_bytes_a_card(resolution_ms, most):
-    """A card keeps eighty events, with times in ms or whole seconds; docs/benchmarks.md has the figures."""
+    """A card keeps eighty events, with times in ms or whole seconds; docs/measurements.md has the figures."""
     state = GroupState(MemoryArena())
     FeatureLoad(piece_records.CARDS_PER_PIECE, resolution_ms=resolution_ms).warm(state, 40, 4_000)
     assert len(write_piece(state, 0)) / piece_records.CARDS_PER_PIECE < most

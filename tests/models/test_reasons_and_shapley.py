@@ -2,7 +2,7 @@
 
 `shap` computes the Shapley values (Lundberg et al. 2020).
 
-`pytest -s` prints the figures of docs/model-quality.md.
+`pytest -s` prints the figures of docs/measurements.md.
 """
 
 import time

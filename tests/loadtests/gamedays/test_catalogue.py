@@ -1,4 +1,4 @@
-"""The game days use existing codes, checks, metrics and rules, and are linked with the runbook."""
+"""The game days use existing codes, checks, metrics and rules, and the runbook names them."""
 
 import re
 from pathlib import Path
@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from deploy.cli import app
 from loadtests.gamedays.catalogue import DAYS
 from loadtests.gamedays.day import Gameday
+from loadtests.gamedays.page import plan
 from loadtests.gamedays.run import AUDITED
 from service.health.codes import REGISTRY
 from service.health.readiness import NAMES
@@ -20,9 +21,15 @@ DOCS = Path(__file__).parents[3] / "docs"
 ENTRIES = dict(
     re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", (DOCS / "runbook.md").read_text(), re.MULTILINE | re.DOTALL)
 )
-PAGE = (DOCS / "gamedays.md").read_text()
+PAGE = (DOCS / "measurements.md").read_text()
 ALERTS = {rule["alert"] for rule in all_rules() if "alert" in rule}
 every_day = pytest.mark.parametrize("day", DAYS.values(), ids=DAYS)
+
+
+def gamedays_of(entry: str) -> set[str]:
+    """Names of game days in the last paragraph of a runbook's entry."""
+    _, _, names = entry.partition("**Game day.** ")
+    return set(re.findall(r"`(\w+)`", names))
 
 
 @every_day
@@ -39,14 +46,14 @@ def test_expected_signs_are_exported(day: Gameday) -> None:
 
 
 @every_day
-def test_each_entry_links_to_its_game_day(day: Gameday) -> None:
+def test_each_entry_names_its_game_day(day: Gameday) -> None:
     assert day.entries
     for entry in day.entries:
-        assert f"(gamedays.md#{day.name})" in ENTRIES[entry], entry
+        assert day.name in gamedays_of(ENTRIES[entry]), entry
 
 
 @every_day
-def test_each_rule_links_to_an_entry_that_links_to_its_game_day(day: Gameday) -> None:
+def test_each_rule_links_to_an_entry_that_names_its_game_day(day: Gameday) -> None:
     led_to = {
         rule["annotations"]["runbook_url"].removeprefix("docs/runbook.md#")
         for rule in all_rules()
@@ -57,15 +64,16 @@ def test_each_rule_links_to_an_entry_that_links_to_its_game_day(day: Gameday) ->
 
 @every_day
 def test_each_game_day_was_held_and_its_audit_found_what_it_caused_itself(day: Gameday) -> None:
-    (section,) = re.findall(rf"^## {day.name}\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    (row,) = re.findall(rf"^\| `{day.name}` \|.*$", PAGE, re.MULTILINE)
+    assert row.startswith(plan(day)), "run the game day again, or correct its row"
     result = " ".join(f"{day.findings.get(kind, 0)} {kind}," for kind in AUDITED).rstrip(",")
-    held = r"^Held on [\d-]+: all was seen after [\d.]+ s, and well again after [\d.]+ s\. The audit: "
-    assert re.search(rf"{held}\d+ transactions, \d+ alerts: {result}\.$", section, re.MULTILINE)
+    held = r" [\d-]+, [\d.]+, [\d.]+; \d+ transactions, \d+ alerts: "
+    assert re.fullmatch(rf"{held}{result} \|", row.removeprefix(plan(day)))
 
 
-def test_the_runbook_links_only_to_existing_game_days() -> None:
-    led_to = {name for text in ENTRIES.values() for name in re.findall(r"\(gamedays\.md#(\w+)\)", text)}
-    assert led_to == set(DAYS)
+def test_the_runbook_names_only_existing_game_days() -> None:
+    named = {name for text in ENTRIES.values() for name in gamedays_of(text)}
+    assert named == set(DAYS)
     assert all(name == day.name for name, day in DAYS.items())
 
 

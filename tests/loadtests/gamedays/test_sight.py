@@ -66,7 +66,7 @@ def test_a_journal_counts_seconds_from_its_beginning() -> None:
     assert journal.lines == ["    8.5 s  status   OK"]
 
 
-def test_a_section_replaces_the_one_before() -> None:
+def test_a_row_replaces_the_one_before() -> None:
     day = DAYS["transaction_hung"]
     lines = [
         "    0.0 s  done     seen nothing yet",
@@ -74,17 +74,15 @@ def test_a_section_replaces_the_one_before() -> None:
         "   97.0 s  well     no rule is active",
         "  120.8 s  audit    12 transactions, 3 alerts: 0 missing",
     ]
-    text = page.section(day, lines, date(2026, 11, 23), prometheus=False)
-    assert text.startswith("## transaction_hung\n")
+    text = page.row(day, lines, date(2026, 11, 23), prometheus=False)
+    assert text.startswith("| `transaction_hung` | ")
     assert text.endswith(
-        "Held on 2026-11-23: all was seen after 93.7 s, and well again after 97.0 s. The audit: 12 "
-        "transactions, 3 alerts: 0 missing. Prometheus was not installed: no rule was evaluated.\n"
+        ". | 2026-11-23, 93.7, 97.0; 12 transactions, 3 alerts: 0 missing; without Prometheus, so no rule "
+        "was evaluated |\n"
     )
-    assert "no rule was" not in page.section(day, lines, date(2026, 11, 23), prometheus=True)
-    once = page.put("# Game days\n\nText.\n", day.name, text)
-    assert once == f"# Game days\n\nText.\n\n{text}"
+    assert "no rule was" not in page.row(day, lines, date(2026, 11, 23), prometheus=True)
+    empty = f"# Game days\n\n{page.COLUMNS}\nText.\n"
+    once = page.put(empty, day.name, text)
+    assert once == f"# Game days\n\n{page.COLUMNS}{text}\nText.\n"
     assert page.put(once, day.name, text) == once
-    both = page.put(once, "other", "## other\n\nmore\n")
-    assert page.put(both, day.name, "## transaction_hung\n\nnew\n") == (
-        "# Game days\n\nText.\n\n## transaction_hung\n\nnew\n\n## other\n\nmore\n"
-    )
+    assert page.put(once, day.name, "| new |\n") == f"# Game days\n\n{page.COLUMNS}| new |\n\nText.\n"
