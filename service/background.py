@@ -1,16 +1,21 @@
-"""Base class of the sidecar's background threads."""
+"""Base class of background threads: of the sidecar's, of the tools' and of the demo's."""
 
 import threading
 
 STOP_S = 1.0
-"""Longest wait for a thread at shutdown; the thread may be blocked by a broker that does not answer."""
+"""Longest wait for a sidecar's thread at shutdown; it may be blocked by a broker that does not answer."""
 
 
 class Background:
     """A daemon thread that executes `_run`, which ends once the event `_stop` is set."""
 
-    def __init__(self, name: str) -> None:
-        self._stop = threading.Event()
+    def __init__(self, name: str, patience_s: float | None = STOP_S) -> None:
+        """Prepare the thread without starting it.
+
+        Args:
+            patience_s: longest wait in `stop`; None: until the thread has ended.
+        """
+        self._stop, self._patience_s = threading.Event(), patience_s
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -18,12 +23,12 @@ class Background:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask the thread to end, and wait for it up to STOP_S."""
+        """Ask the thread to end, and wait for it."""
         self._stop.set()
-        self._thread.join(STOP_S)
+        self._thread.join(self._patience_s)
 
     @property
-    def has_died(self) -> bool:
+    def has_ended(self) -> bool:
         """Whether the thread was started and has ended."""
         return self._thread.ident is not None and not self._thread.is_alive()
 

@@ -43,7 +43,7 @@ class TopicFollower(Background):
     @property
     def waiting_for(self) -> str | None:
         """Why records may be missing; None if the topics have been read to their ends and can be read now."""
-        if self.has_died:
+        if self.has_ended:
             return f"the thread that reads {self._what} has died; restart the sidecar"
         if self._behind is None:
             return self._fault or f"{self._what} have not been read yet"

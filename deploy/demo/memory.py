@@ -1,10 +1,11 @@
 """Memory of the whole demo: all its processes with their children; on Linux, shared pages count once."""
 
-import threading
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 import psutil
+
+from service.background import Background
 
 INTERVAL_S = 2.0
 
@@ -37,26 +38,16 @@ def total(pids: Iterable[int]) -> int:
     return sum(proportional(member) for member in family.values())
 
 
-class MemorySampler:
+class MemorySampler(Background):
     """Background thread that measures memory every two seconds and keeps the peak."""
 
     def __init__(self, pids: Callable[[], Iterable[int]]) -> None:
+        super().__init__("memory-sampler", patience_s=None)
         self._pids = pids
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="memory-sampler", daemon=True)
         self.now = 0
         """Bytes at the last measurement."""
         self.peak = 0
         """Greatest measurement, bytes."""
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._stop.set()
-        self._thread.join()
 
     def _run(self) -> None:
         while not self._stop.is_set():

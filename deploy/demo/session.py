@@ -114,7 +114,7 @@ class Session:
         if self._tour is None:
             return self._load.is_over
         enough = time.time() - self._load.begun_at >= (self._options.for_s or 0.0)
-        return self._load.is_over or (self._tour.is_over and enough)
+        return self._load.is_over or (self._tour.has_ended and enough)
 
     def _print_line(self, text: str) -> None:
         self._console.print(text, soft_wrap=True, markup=False)

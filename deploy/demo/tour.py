@@ -4,7 +4,6 @@ Everything goes through the sidecar's API, while transactions stream. The sideca
 model; the tour only waits until that has happened.
 """
 
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ from deploy.demo.sidecar_client import SidecarClient
 from deploy.demo.training import BETTER, TRIGGER_HAPPY, Champion
 from deploy.local.waiting import Patience
 from feature_store.errors import FraudError
+from service.background import Background
 
 T = TypeVar("T")
 POLL_S = 0.5
@@ -38,32 +38,16 @@ prove or refute that a challenger alerts twice as often as the champion; the usu
 them. The omitted guards need hours of traffic, or cards with a history."""
 
 
-class Tour:
-    """Background thread that tries both challengers, one after the other."""
+class Tour(Background):
+    """Background thread that tries one challenger after the other; `stop` leaves an open rollout open."""
 
     def __init__(self, sidecar: SidecarClient, data_dir: Path, print_line: Callable[[str], None]) -> None:
+        super().__init__("tour", patience_s=None)
         self._sidecar, self._data_dir, self._print_line = sidecar, data_dir, print_line
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="tour", daemon=True)
         self.fault: FraudError | None = None
         """The error that ended the tour early, if any."""
         self.results: dict[str, Any] = {}
         """Result of each challenger, by name, for the report."""
-
-    def start(self) -> None:
-        """Start the thread; returns at once."""
-        self._thread.start()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the tour has ended."""
-        return not self._thread.is_alive()
-
-    def stop(self) -> None:
-        """Stop the tour; an open rollout stays open."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
 
     def _run(self) -> None:
         try:

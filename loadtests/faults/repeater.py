@@ -6,26 +6,25 @@ from contextlib import contextmanager
 from typing import Self
 
 from loadtests.faults.errors import FaultError
+from service.background import Background
 
 
-class Repeater:
+class Repeater(Background):
     """Thread that sends transactions repeatedly; a context manager that raises if sending failed."""
 
     def __init__(self, send: Callable[[], None], every_s: float) -> None:
         """Start nothing yet."""
+        super().__init__("transactions", patience_s=None)
         self._send, self._every_s = send, every_s
-        self._stop = threading.Event()
         self._sending = threading.Lock()
         self._fault: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name="transactions")
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+        self.stop()
         if kind is None:
             self.check()
 

@@ -1,6 +1,5 @@
 """Polls sidecar, Prometheus and the continuous audit every second; writes changes to the journal."""
 
-import threading
 from collections.abc import Callable, Collection
 
 from deploy.local.waiting import Patience
@@ -8,11 +7,12 @@ from loadtests.faults.errors import FaultError
 from loadtests.gamedays.journal import Journal
 from loadtests.gamedays.sight import FIRING, Expected, Sight
 from loadtests.gamedays.watchers import Watchers
+from service.background import Background
 
 EVERY_S = 1.0
 
 
-class Lookout:
+class Lookout(Background):
     """Polls in a thread and remembers what was seen since the game day began; a context manager.
 
     Args:
@@ -20,6 +20,7 @@ class Lookout:
     """
 
     def __init__(self, watchers: Watchers, journal: Journal, expected: Expected) -> None:
+        super().__init__("lookout", patience_s=None)
         self._watchers, self._journal, self._expected = watchers, journal, expected
         self._before = self.last = watchers.look()
         self._codes: set[str] = set()
@@ -29,16 +30,13 @@ class Lookout:
         self._pending: set[str] = set()
         self._firing: set[str] = set()
         self._signs: set[str] = set()
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="lookout")
 
     def __enter__(self) -> "Lookout":
-        self._thread.start()
+        self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+        self.stop()
 
     def missing(self) -> list[str]:
         """Return what has not been seen yet; rules count only with Prometheus."""
@@ -60,7 +58,7 @@ class Lookout:
         """
         patience = Patience(patience_s, EVERY_S / 4)
         while not condition():
-            if not self._thread.is_alive():
+            if self.has_ended:
                 raise FaultError("the polling thread of the game day died; see the traceback above")
             patience.wait(
                 lambda: FaultError(f"not seen within {patience_s:.0f} s: {description()}; see the log above")

@@ -1,6 +1,5 @@
 """Profile changes during a stream: blocks, limits, risk tiers, opened and closed accounts."""
 
-import threading
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from loadtests.simulator.profiles import COLUMNS
 from loadtests.simulator.randomness import generator
 from loadtests.simulator.scenarios import STOLEN, Campaigns, FraudMix
 from loadtests.simulator.world import World
+from service.background import Background
 
 
 class Change(StrEnum):
@@ -135,7 +135,7 @@ class ProfileChurn:
         return ProfileChange(at_ms, change, {"card_id": self._world.cards.ids[card].as_py(), **values})
 
 
-class ProfileFeed:
+class ProfileFeed(Background):
     """Thread that applies changes to Postgres at their times."""
 
     def __init__(self, dsn: str, churn: ProfileChurn) -> None:
@@ -145,16 +145,11 @@ class ProfileFeed:
             dsn: libpq URI or keywords.
             churn: the changes, whose times are real ones.
         """
+        super().__init__("profile-feed", patience_s=None)
         self._dsn, self._churn = dsn, churn
-        self._stopped = threading.Event()
         self._fault: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name="profile-feed", daemon=True)
         self.applied = 0
         """Number of executed statements."""
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
 
     def stop(self) -> None:
         """Stop the thread and wait for its end.
@@ -163,8 +158,7 @@ class ProfileFeed:
             ProfileError: the connection or a change failed.
             Exception: any other error that ended the thread.
         """
-        self._stopped.set()
-        self._thread.join()
+        super().stop()
         self.check()
 
     def check(self) -> None:
@@ -176,7 +170,7 @@ class ProfileFeed:
         try:
             with psycopg.connect(self._dsn, autocommit=True) as connection:
                 for change in self._churn.changes():
-                    if self._stopped.wait(max(0.0, change.at_ms / 1_000 - time.time())):
+                    if self._stop.wait(max(0.0, change.at_ms / 1_000 - time.time())):
                         return
                     connection.execute(change.sql, change.values)
                     self.applied += 1

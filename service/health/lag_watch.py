@@ -65,7 +65,7 @@ class LagWatch(Background):
     @property
     def fault(self) -> str | None:
         """Why the last query has no answer; None if it has one."""
-        if self.has_died:
+        if self.has_ended:
             return "the thread that asks the broker has died; restart the sidecar"
         return self._fault
 

@@ -40,7 +40,7 @@ class LabelFollower(Background):
             with the cause as `waiting_for`.
         """
         followed, counts = self._followed
-        if self.has_died:
+        if self.has_ended:
             return LabelCounts(waiting_for="the thread that reads labels has died; restart the sidecar")
         return counts if followed == rollout_id else None
 

@@ -74,7 +74,7 @@ class GuardWatch(Background):
     @property
     def fault(self) -> str | None:
         """Why the last assessment failed; None if it did not."""
-        if self.has_died:
+        if self.has_ended:
             return "the thread that watches the guards has died; restart the sidecar"
         return self._fault
 

@@ -1,6 +1,5 @@
 """Game day: two supervisors restart instances of one job, which fence each other."""
 
-import threading
 import time
 from contextlib import suppress
 
@@ -9,6 +8,7 @@ from loadtests.faults.job_process import JobProcess
 from loadtests.gamedays.day import Gameday
 from loadtests.gamedays.scene import Scene
 from loadtests.gamedays.sight import Expected, Sign
+from service.background import Background
 
 RESTARTS = 3
 """How often to wait for the first instance to catch up: fenced before the remedy, it may end once more."""
@@ -16,7 +16,7 @@ RESTART_S = 2.0
 """Time in which a supervisor starts the next instance."""
 
 
-class Supervisor:
+class Supervisor(Background):
     """Restarts the job whenever it ends, as systemd or Kubernetes would.
 
     Args:
@@ -25,21 +25,12 @@ class Supervisor:
     """
 
     def __init__(self, scene: Scene, name: str, job: JobProcess | None = None) -> None:
+        super().__init__(name, patience_s=None)
         self._scene, self._name = scene, name
-        self._stop = threading.Event()
-        self.job = job or self._start()
-        self._thread = threading.Thread(target=self._run, name=name)
-        self._thread.start()
+        self.job = job or self._start_job()
+        self.start()
 
-    def stop(self) -> None:
-        """Stop restarting the job."""
-        self._stop.set()
-
-    def join(self) -> None:
-        """Wait until the supervisor has stopped."""
-        self._thread.join()
-
-    def _start(self) -> JobProcess:
+    def _start_job(self) -> JobProcess:
         installed = self._scene.installed
         job = installed.start(work_dir=installed.directory / f"work-{self._name}")
         self._scene.others.append(job)
@@ -50,7 +41,7 @@ class Supervisor:
             if not self.job.runs:
                 error = self.job.error or (self.job.log.strip() or "its log is empty").splitlines()[-1]
                 self._scene.journal.add(self._name, f"exit status {self.job.exit_code()}: {error[:160]}")
-                self.job = self._start()
+                self.job = self._start_job()
 
 
 class _Pair:
@@ -67,13 +58,11 @@ class _Pair:
         When the first instance has caught up, stop its supervisor too; the instance runs on.
         """
         self._second.stop()
-        self._second.join()
         self._second.job.kill()
         try:
             self._wait_for_first(scene)
         finally:
             self._first.stop()
-            self._first.join()
         scene.job = self._first.job
 
     def _wait_for_first(self, scene: Scene) -> None:
