@@ -74,6 +74,7 @@ docs: setup ## make the pages, dashboards and alert rules that are generated ane
 	@$(BIN)/python -m deploy.topics_page docs/topics.md
 	@$(BIN)/python -m deploy.errors_page docs/errors.md
 	@$(BIN)/python -m deploy.metrics_page docs/metrics.md
+	@$(BIN)/python -m deploy.policy_page docs/rollouts.md
 	@$(BIN)/python -m deploy.grafana
 	@$(BIN)/python -m deploy.prometheus.absence
 

@@ -38,29 +38,33 @@ _MOST_COOLDOWN_S = 31 * 86_400
 
 @dataclass(frozen=True)
 class Policy:
-    """Thresholds and rules that turn a score and a card's recent activity into a decision."""
+    """Thresholds and rules that turn a score and a card's recent activity into a decision.
+
+    The table of parameters in docs/rollouts.md is made from the fields.
+    """
 
     threshold: Annotated[float, Probability()]
-    """Least score at which the rule `score` fires, 0 to 1."""
+    """Least score that is an alert, 0 to 1."""
     max_count_5m: Annotated[int, Limit(is_optional=False)]
-    """Greatest number of a card's transactions within 5 minutes, the current one included, that raises no
-    alert; transactions are counted by event time and by arrival, and the greater count is compared."""
+    """Greatest number of a card's transactions within 5 minutes, the current one included, that is no alert;
+    they are counted by event time and by arrival, and the greater count decides."""
     missing_profile: Annotated[str, Action(SCORE, REVIEW)] = SCORE
     """Action for a card without profile: `score`, decide as for any other card; `review`, alert."""
     max_count_1m: Annotated[int | None, Limit()] = None
-    """As `max_count_5m`, within 1 minute; None: no such rule."""
+    """As `max_count_5m`, within a minute."""
     max_count_1h: Annotated[int | None, Limit()] = None
-    """As `max_count_5m`, within 1 hour; None: no such rule."""
+    """As `max_count_5m`, within an hour."""
     blocked: Annotated[str, Action(DECLINE, REVIEW, IGNORE)] = DECLINE
-    """Action for a blocked card: `decline`; `review`, alert and send to review; `ignore`, no rule."""
+    """Action for a blocked card: `decline`; `review`, alert and send to review; `ignore`, decide as for any
+    other card."""
     closed: Annotated[str, Action(DECLINE, REVIEW, IGNORE)] = DECLINE
     """Action for a closed card, as `blocked`."""
     escalate_after: Annotated[int | None, Limit("is no count")] = None
-    """Number of a card's alerts, the current one included, from which alerts are declines; the alerts of the
-    clock hour of the current arrival and of the 23 hours before it are counted. None: no such rule."""
+    """Number of a card's alerts, the current one included, from which alerts are declines; counted are those
+    of the clock hour of the arrival and of the 23 hours before it."""
     cooldown_s: Annotated[int, Seconds(_MOST_COOLDOWN_S, "a month")] = 0
-    """Seconds, by arrival, after the card's last alert that was not suppressed, within which a review is
-    suppressed; 0: never."""
+    """Seconds, by arrival, after the card's last alert that was not suppressed, within which an alert that
+    does not decline is suppressed; 0: never."""
 
     def __post_init__(self) -> None:
         for name, parameter in PARAMETERS.items():
