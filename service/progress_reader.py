@@ -8,6 +8,7 @@ from typing import Any
 
 from confluent_kafka import Message, TopicPartition
 
+from service.health.groups import Groups
 from service.settings import ServiceSettings
 from service.topic_follower import TopicFollower
 from streaming_job.log.clients import Consumer
@@ -24,7 +25,7 @@ class ProgressReader(TopicFollower):
         self._unreadable = 0
 
     @property
-    def groups(self) -> Mapping[int, Mapping[str, Any]]:
+    def groups(self) -> Groups:
         """Key group -> its newest progress record; groups that have written none are absent."""
         return self._groups
 

@@ -1,13 +1,13 @@
 """Waiting for a condition, with a deadline for signs of life."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from deploy.demo import children
 from deploy.demo.options import DemoError, Options
 from deploy.demo.state import Run
 from deploy.local.console import Progress
 from deploy.local.waiting import Patience
+from service.health.groups import Groups
 from service.health.lag_watch import LagWatch
 from service.progress_reader import ProgressReader
 
@@ -50,7 +50,7 @@ def wait_until_caught_up(
     wait(has_caught_up, "the job makes no progress", records, lambda: children.check(options.data_dir, run))
 
 
-def have_loaded_the_tables(groups: Mapping[int, Mapping[str, Any]]) -> bool:
+def have_loaded_the_tables(groups: Groups) -> bool:
     """Return whether every key group has read the tables.
 
     The lag does not prove this: only one group commits the offsets of the tables, and a group that has

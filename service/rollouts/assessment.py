@@ -10,6 +10,7 @@ from models.guards.findings import GuardOutcome
 from models.guards.verdict import GuardVerdict, Step, next_step, verdict
 from models.rollouts.events import Type
 from models.rollouts.state import TRIED, Trial
+from service.health.groups import Groups
 from service.precision.trial import LabelCounts
 from service.rollouts.history import History
 
@@ -99,7 +100,7 @@ class Assessment:
 def assess(
     history: History,
     trial: Trial,
-    groups: Mapping[int, Mapping[str, Any]],
+    groups: Groups,
     labels: LabelCounts | None = None,
 ) -> Assessment:
     """Judge a rollout's challengers.
@@ -133,7 +134,7 @@ def assess(
 
 
 def counts(
-    groups: Mapping[int, Mapping[str, Any]],
+    groups: Groups,
     rollout_id: str,
     challenger: str,
     labels: LabelCounts | None = None,

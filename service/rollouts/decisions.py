@@ -1,7 +1,7 @@
 """The explanation of a transaction's decision: its alert, or the rollouts in force when it arrived."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from confluent_kafka import KafkaException, Message, TopicPartition
 from feature_store.kernels.hashing import hash_string
 from models.rollouts import machine, membership
 from models.rollouts.state import Decides, Line, Plan
+from service.health.groups import Groups
 from service.rollouts.errors import UnansweredError, UnknownError
 from service.rollouts.history import History
 from service.settings import ServiceSettings
@@ -27,7 +28,7 @@ CLIENT = "decisions"
 def explain(
     settings: ServiceSettings,
     history: History,
-    groups: Mapping[int, Mapping[str, Any]],
+    groups: Groups,
     card_id: str,
     transaction_id: str,
     since_ms: int,
@@ -71,7 +72,7 @@ def explain(
 def _unalerted(
     settings: ServiceSettings,
     history: History,
-    groups: Mapping[int, Mapping[str, Any]],
+    groups: Groups,
     card_id: str,
     record: Message,
     shadows: list[dict[str, Any]],

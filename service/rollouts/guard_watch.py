@@ -5,14 +5,14 @@ others, which then read the topic again.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from feature_store.errors import FraudError
 from models.guards.findings import GuardOutcome
 from models.rollouts.state import Trial
 from service.background import Background
+from service.health.groups import Groups
 from service.precision.trial import LabelCounts
 from service.rollouts.assessment import Assessment, assess, is_watched
 from service.rollouts.desk import Desk
@@ -38,7 +38,7 @@ class GuardWatch(Background):
     def __init__(
         self,
         history: Callable[[], History],
-        groups: Callable[[], Mapping[int, Mapping[str, Any]]],
+        groups: Callable[[], Groups],
         desk: Desk,
         interval_s: float = 1.0,
         labels: Callable[[Trial], LabelCounts | None] = lambda trial: None,

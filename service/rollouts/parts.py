@@ -1,11 +1,11 @@
 """The parts behind the rollouts' endpoints: the threads that follow topics, and the desk that writes."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from models.guards.counts import Labelled
 from models.rollouts.state import Trial
+from service.health.groups import Groups
 from service.precision.follower import LabelFollower
 from service.precision.trial import LabelCounts
 from service.precision.trial_topics import UNREAD
@@ -75,7 +75,7 @@ class RolloutParts:
                 if cards is not None:
                     yield seen.assessment.rollout_id, challenger, role, cards
 
-    def _complete(self) -> Mapping[int, Mapping[str, Any]]:
+    def _complete(self) -> Groups:
         """Return the newest progress records; empty until the topic has been read to its end."""
         return self.progress.groups if self.progress.waiting_for is None else {}
 

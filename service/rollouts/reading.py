@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
+from service.health.groups import Groups
 from service.rollouts.errors import StaleError, UnansweredError
 from service.rollouts.history import History, Record
 from service.settings import ServiceSettings
@@ -29,7 +30,7 @@ LATEST: Any = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 class Job:
     """Rollout data in the progress of a job's key groups."""
 
-    groups: Mapping[int, Mapping[str, Any]]
+    groups: Groups
     """Key group -> its newest progress record."""
 
     @property

@@ -1,6 +1,5 @@
 """Views of rollouts for the API and the command line. Pure."""
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -8,9 +7,9 @@ from models.registry import ModelRef
 from models.rollouts import machine
 from models.rollouts.events import Challenger, Type
 from models.rollouts.state import Trial
+from service.health.groups import Groups
 from service.rollouts.history import Entry, History
 
-Groups = Mapping[int, Mapping[str, Any]]
 PENDING, APPLIED, REFUSED = "pending", "applied", "refused"
 """States of an event in the job."""
 
