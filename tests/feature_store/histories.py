@@ -181,7 +181,6 @@ def replay(
     """Outcomes by the kernels.
 
     Args:
-        history: the log.
         cuts: batches end before these transactions.
         rebuild_after: whether, after the batch of this number (from 0), the state is dropped and rebuilt from
             its pieces.

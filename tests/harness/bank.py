@@ -38,8 +38,6 @@ class Bank:
         """Create topics and table, and make a model with that policy the champion; no connector, no job.
 
         Args:
-            stack: the servers.
-            stack_dir: their data directory.
             topics: unique names; that of the profiles is replaced by the topic that the connector writes.
             directory: for checkpoint, working copies and logs.
         """

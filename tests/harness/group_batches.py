@@ -19,12 +19,7 @@ class Group:
     """A key group whose epochs are batches."""
 
     def __init__(self, number: int, rules: Rules) -> None:
-        """Begin with an empty state.
-
-        Args:
-            number: of the group.
-            rules: of the job.
-        """
+        """Begin with an empty state."""
         self._number, self._rules = number, rules
         self.store = MemoryPieces()
         self._positions: Offsets = {}

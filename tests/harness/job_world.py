@@ -111,12 +111,7 @@ class World(LogWorld):
     """A log with labels, and the job's outcomes."""
 
     def __init__(self, *, rollout: bool = True, partitions: int = 1) -> None:
-        """Start a log.
-
-        Args:
-            rollout: whether it starts with a rollout.
-            partitions: number of partitions of the transactions.
-        """
+        """Start a log."""
         super().__init__()
         self.partitions = partitions
         self.labels: list[Record] = []

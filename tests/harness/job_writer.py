@@ -35,7 +35,6 @@ class Job:
         """Write one commit.
 
         Args:
-            commit_id: its number.
             end: committed offset of the group's partition of the transactions; None: none is committed.
             commit: False: the transaction is aborted.
             owner: owner in the metadata of the offset; empty: the offset has no metadata.

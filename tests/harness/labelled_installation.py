@@ -41,7 +41,6 @@ class LabelledInstallation(Installation):
         """Create topics that take the archive's arrivals, and roll out the policy.
 
         Args:
-            stack: the servers.
             topics: topic names; the profiles get a topic of their own, because Debezium's has today's times.
             directory: gets checkpoint, working copies and logs.
             records: length of the archive in records, without the changes of profiles.

@@ -13,8 +13,6 @@ def logged_in(installed: Installation, component: Component, **changes: Any) -> 
     """Give a component's user its permissions; return settings with which the component logs in as that user.
 
     Args:
-        installed: the installation.
-        component: the component.
         changes: changed settings of the job.
     """
     settings = installed.settings.model_copy(update=changes)

@@ -202,7 +202,6 @@ def run(case: Case, home: Path, rule: Rule | None = None, recorded: Mapping[str,
     """Failures that promtool reports for a case; empty if there are none.
 
     Args:
-        case: the series, and what is expected.
         home: an empty directory.
         rule: is run instead of the stored rule, whose labels are expected in any case.
         recorded: the recording rules to use instead of the stored ones.

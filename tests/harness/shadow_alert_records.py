@@ -14,9 +14,7 @@ def shadow_alert(
     Args:
         number: of the transaction; see `alert_records.alert`.
         at_ms: arrival, ms.
-        challenger: name.
         alerts: whether the challenger alerts; the champion does the opposite.
-        rollout_id: of the trial.
     """
     of_alert = alert(number, at_ms)
     names = ("alert_id", "card_id", "transaction_id", "arrival_time", "model", "release", "source")

@@ -23,7 +23,6 @@ class SparkCluster:
 
         Args:
             directory: for logs and the executors' working directories.
-            executors: how many there is room for.
             environment: variables that the executors get.
         """
         directory.mkdir()

@@ -27,7 +27,6 @@ def trial_progress(
     """The fields of a progress record that desk, guards and API read.
 
     Args:
-        rollout_id: of the trial.
         challengers: name -> COUNTS.
         written_at: ms.
         folded: offset in the rollout topic before which the job has read all events.
