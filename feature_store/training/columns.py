@@ -60,11 +60,7 @@ def converted(table: pa.Table, names: Iterable[str] | None = None) -> pa.Table:
 
 
 def require_unique(names: list[str], where: str = "the table") -> None:
-    """Check that no column is there twice.
-
-    Raises:
-        TrainingSetError: one is.
-    """
+    """Raise TrainingSetError if a column is there twice."""
     for name in names:
         if names.count(name) > 1:
             raise TrainingSetError(

@@ -151,11 +151,7 @@ def _audit(relay: Relay, dsn: str) -> Iterator[Figure]:
 
 
 def require_clean(figures: list[Figure]) -> None:
-    """Require that the audit found nothing.
-
-    Raises:
-        FaultError: it found a difference.
-    """
+    """Raise FaultError if the audit found a difference."""
     wrong = {figure.name: figure.value for figure in figures if figure.detail == WRONG and figure.value}
     if wrong:
         raise FaultError(f"the audit found differences: {wrong}; run `fraud verify` for details")

@@ -128,11 +128,7 @@ class Rig:
             self._job.kill()
 
     def check(self) -> None:
-        """Check that the job still runs.
-
-        Raises:
-            ProcessError: it does not.
-        """
+        """Raise ProcessError unless the job still runs."""
         self.job.check()
 
     @contextmanager

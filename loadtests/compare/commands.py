@@ -114,11 +114,7 @@ def _write(to: Path | None, results: dict[str, Any]) -> None:
 
 
 def _require_agreement(rows: list[dict[str, Any]]) -> None:
-    """Refuse results of engines whose alerts differ.
-
-    Raises:
-        CompareError: alerts differ.
-    """
+    """Raise CompareError if the alerts of the engines differ."""
     if others := [row["title"] for row in rows if not row["agrees"]]:
         raise CompareError(
             f"alerts of {', '.join(others)} differ from those of {rows[0]['title']}: the figures are invalid"

@@ -40,11 +40,7 @@ class Repeater(Background):
             yield
 
     def check(self) -> None:
-        """Check that sending has not failed.
-
-        Raises:
-            FaultError: sending has failed.
-        """
+        """Raise FaultError if sending has failed."""
         if self._fault is not None:
             raise FaultError(f"transactions are no longer sent: {self._fault}") from self._fault
 

@@ -102,11 +102,7 @@ class Sending:
         self._sender.stop()
 
     def check(self) -> None:
-        """Check that the thread works.
-
-        Raises:
-            LoadTestError: the thread failed.
-        """
+        """Raise LoadTestError if the thread failed."""
         if self.thread.fault is not None:
             raise LoadTestError(f"sending failed: {self.thread.fault!r}") from self.thread.fault
 

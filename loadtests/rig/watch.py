@@ -89,11 +89,7 @@ class AlertWatch:
         self._thread.start()
 
     def check(self) -> None:
-        """Check that the thread works.
-
-        Raises:
-            WatchError: the thread failed.
-        """
+        """Raise WatchError if the thread failed."""
         if self._thread.fault is not None:
             raise WatchError(f"reading alerts failed: {self._thread.fault!r}") from self._thread.fault
 

@@ -82,11 +82,7 @@ def is_repetition(line: Line, event: Event) -> bool:
 
 
 def require_allowed(line: Line, event: Event) -> None:
-    """Check that the state of the rollouts allows an event.
-
-    Raises:
-        ConflictError: the state does not allow the event.
-    """
+    """Raise ConflictError unless the state of the rollouts allows an event."""
     trial = line.trials.get(event.rollout_id)
     if event.type is Type.PROPOSED:
         _require_proposable(line, event, trial)
@@ -107,11 +103,7 @@ def require_allowed(line: Line, event: Event) -> None:
 
 
 def require_second_person(line: Line, event: Event) -> None:
-    """Check that an event that counts as a promotion has a second person, if the log demands one.
-
-    Raises:
-        ConflictError: it has none.
-    """
+    """Raise ConflictError if a promotion lacks the second person that the log demands."""
     demands = line.demands
     if not demands.four_eyes:
         return

@@ -23,11 +23,7 @@ MOST_CHALLENGERS = 4
 
 
 def require_sound(proposal: Proposal) -> None:
-    """Check that a proposal can be written as an event.
-
-    Raises:
-        RefusedError: its challengers are invalid.
-    """
+    """Raise RefusedError unless a proposal's challengers are valid, so that it can be written as an event."""
     names = [challenger.name for challenger in proposal.challengers]
     if not 1 <= len(names) <= MOST_CHALLENGERS or len(set(names)) < len(names):
         raise RefusedError(
@@ -43,13 +39,10 @@ def require_sound(proposal: Proposal) -> None:
 
 
 def require_features(ref: ModelRef, computed: list[str] | None, job_id: str) -> None:
-    """Check that every feature of a model is computed.
+    """Raise RefusedError unless every feature of a model is computed.
 
     Args:
         computed: features that the running job computes; None if no job runs: this release's are assumed.
-
-    Raises:
-        RefusedError: features are missing.
     """
     # whether a stopped job keeps merchant facts is not known here: the job itself judges the model later
     known = merchants.computed(merchants=True) if computed is None else computed
@@ -67,13 +60,10 @@ def require_features(ref: ModelRef, computed: list[str] | None, job_id: str) -> 
 
 
 def require_label_delay(scorer: Scorer, label_delay_ms: int | None, job_id: str) -> None:
-    """Check that the model was trained with the job's label delay, on which features of merchants depend.
+    """Raise RefusedError unless the model has the job's label delay, on which features of merchants depend.
 
     Args:
         label_delay_ms: label delay of the running job; None if it is not known.
-
-    Raises:
-        RefusedError: the model was trained with another label delay.
     """
     trained_ms = scorer.label_delay_ms
     if trained_ms is None or label_delay_ms is None or trained_ms == label_delay_ms:
@@ -136,11 +126,7 @@ def require_judged(trial: Trial, assessment: Assessment, challenger: str) -> Non
 
 
 def require_no_breach(trial: Trial, assessment: Assessment) -> None:
-    """Check that no guard is breached.
-
-    Raises:
-        RefusedError: a guard is breached; the text names it.
-    """
+    """Raise RefusedError, which names it, if a guard is breached."""
     if breach := assessment.breach():
         raise RefusedError(
             "guards",

@@ -194,11 +194,7 @@ def find_trial(line: Line, rollout_id: str) -> Trial:
 
 
 def require_seq(trial: Trial, expected: int) -> None:
-    """Check that the rollout has the seq that the caller expects.
-
-    Raises:
-        StaleError: it has another seq.
-    """
+    """Raise StaleError unless the rollout has the seq that the caller expects."""
     if trial.seq != expected:
         raise StaleError(
             "seq",

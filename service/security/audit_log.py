@@ -77,11 +77,7 @@ class AuditLog:
 
 
 def require_topics(settings: ServiceSettings) -> None:
-    """Check that the topics of changes and refusals exist; brokers that do not answer are no fault here.
-
-    Raises:
-        AuditError: a topic does not exist.
-    """
+    """Raise AuditError if a topic of changes or refusals does not exist; silent brokers are no fault here."""
     topics = settings.topics.audit_log, settings.topics.audit_refusals
     with _reading(settings) as reader, suppress(KafkaException):
         topic_reader.require(reader, topics, _unaudited, START_S)

@@ -97,11 +97,7 @@ class GroupOutput:
         return None if self.owner is None else self.owner.partition("/")[0]
 
     def require_query(self, query_id: str) -> None:
-        """Check that the output, if any, belongs to the checkpoint of this query.
-
-        Raises:
-            OtherQueryError: it belongs to another query's checkpoint.
-        """
+        """Raise OtherQueryError if the output, if any, belongs to the checkpoint of another query."""
         if self.query_id not in (None, query_id):
             raise OtherQueryError(
                 f"the topics were last written by query {self.query_id}, but this checkpoint is of query "
