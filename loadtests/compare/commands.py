@@ -39,6 +39,9 @@ def compare(
     rate: Annotated[float, typer.Option(min=1, help="Transactions per second of the steady load")] = 1_000.0,
     length: Annotated[str, typer.Option("--for", help="Length of the latency measurement: 60s, 5m")] = "45s",
     warm_up: Annotated[str, typer.Option(help="Warm-up at --rate before the measurement")] = "30s",
+    kill: Annotated[
+        str, typer.Option("--kill", help="Load after the measurement, in whose middle the engine is killed")
+    ] = "20s",
     backlog: Annotated[int, typer.Option(min=1, help="Transactions of the backlog, sent together")] = 150_000,
     prime: Annotated[int, typer.Option(min=1, help="Transactions before the measurements")] = 50_000,
     cards: Annotated[int, typer.Option(min=100, help="Number of cards")] = 20_000,
@@ -50,15 +53,15 @@ def compare(
     ] = None,
     data_dir: Annotated[Path, typer.Option(help="Directory of all data; emptied first")] = DATA_DIR,
 ) -> None:
-    """Compare throughput, latency, CPU time and memory of the same job on several engines.
+    """Compare throughput, latency, recovery, CPU time and memory of the same job on several engines.
 
     See docs/measurements.md. The exit status is 1 if their alerts differ. It needs a JDK (javac), and the
     network at its first run.
 
-    Example: fraud compare --only ours,streams --rate 500 --for 30s --report compare.json
+    Example: fraud compare --only ours,streams-10 --rate 500 --for 30s --report compare.json
     """
     variants = engines.chosen(only)
-    load = Load(prime, backlog, rate, seconds(warm_up), seconds(length))
+    load = Load(prime, backlog, rate, seconds(warm_up), seconds(length), seconds(kill))
     begun = reporting.Report()
 
     def results(runs: list[Run], tape: Tape) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,16 +48,20 @@ class Variant:
     title: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings by the engine's own names; empty: defaults."""
+    decides: bool = True
+    """Whether its alerts can be compared with those of the others."""
 
 
-OURS, STREAMS, QUIX = "ours", "streams", "quix"
+OURS, FLOOR, STREAMS, QUIX = "ours", "floor", "streams", "quix"
 TUNED_STREAMS = {
-    "commit.interval.ms": 10,
     "statestore.cache.max.bytes": 64 << 20,
     "producer.linger.ms": 1,
     # the broker often refuses the start of a Kafka transaction that soon follows another; the producer then
     # tries again, by default after 100 ms
     "producer.retry.backoff.ms": 5,
+    # how long the partitions of a killed instance wait for it
+    "consumer.session.timeout.ms": 6_000,
+    "consumer.heartbeat.interval.ms": 1_000,
 }
 TUNED_QUIX = {
     "commit_interval": 0.02,
@@ -66,7 +70,15 @@ TUNED_QUIX = {
 }
 VARIANTS = (
     Variant(OURS, "this project"),
-    Variant(STREAMS, "Kafka Streams, tuned", TUNED_STREAMS),
+    Variant(FLOOR, "Kafka's transactions alone", decides=False),
+    *(
+        Variant(
+            f"{STREAMS}-{interval_ms}",
+            f"Kafka Streams, tuned, commits every {interval_ms} ms",
+            {**TUNED_STREAMS, "commit.interval.ms": interval_ms},
+        )
+        for interval_ms in (5, 10, 25)
+    ),
     Variant(f"{STREAMS}-default", "Kafka Streams as it comes"),
     Variant(QUIX, "Quix Streams, tuned", TUNED_QUIX),
     Variant(f"{QUIX}-default", "Quix Streams as it comes"),
@@ -89,17 +101,22 @@ def chosen(names: str) -> list[Variant]:
     return [variant for variant in VARIANTS if variant.name in selected]
 
 
-def launch(variant: Variant, deployment: Deployment, say: Say) -> Child:
-    """Build an engine if needed, and start it.
+def prepare(variant: Variant, deployment: Deployment, say: Say) -> Callable[[], Child]:
+    """Build an engine if needed; return a function that starts it, and starts it again after its end.
 
     Raises:
         FraudError: compiler, jars or packages are missing, or the sources do not compile.
     """
     deployment.directory.mkdir(parents=True)
     kind = variant.name.partition("-")[0]
-    command, environment = {OURS: _ours, STREAMS: _streams, QUIX: _quix}[kind](variant, deployment, say)
-    say(f"starting {variant.title}")
-    return Child("the engine", command, deployment.directory / "engine.log", environment)
+    commands = {OURS: _ours, FLOOR: _floor, STREAMS: _streams, QUIX: _quix}
+    command, environment = commands[kind](variant, deployment, say)
+
+    def start() -> Child:
+        say(f"starting {variant.title}")
+        return Child("the engine", command, deployment.directory / "engine.log", environment)
+
+    return start
 
 
 def _ours(variant: Variant, deployment: Deployment, say: Say) -> tuple[list[str], dict[str, str]]:
@@ -116,6 +133,17 @@ def _ours(variant: Variant, deployment: Deployment, say: Say) -> tuple[list[str]
         **variant.settings,
     )
     return [sys.executable, "-m", "deploy.cli", "job", "run"], settings.variables()
+
+
+def _floor(variant: Variant, deployment: Deployment, say: Say) -> tuple[list[str], dict[str, str]]:
+    config = {
+        "bootstrap_servers": deployment.bootstrap_servers,
+        "group": deployment.group,
+        "transactions": deployment.topics.transactions,
+        "alerts": deployment.topics.fraud_alerts,
+        "partitions": THREADS,
+    }
+    return [sys.executable, "-m", "loadtests.compare.floor", json.dumps(config)], {}
 
 
 def _streams(variant: Variant, deployment: Deployment, say: Say) -> tuple[list[str], dict[str, str]]:

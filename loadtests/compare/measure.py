@@ -1,6 +1,7 @@
-"""Measurement of one engine on the tape, the recorded input: a backlog, then a steady rate."""
+"""Measurement of one engine on the tape, the recorded input: a backlog, a steady rate, a kill under load."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from loadtests.audit.topic_log import TopicLog
 from loadtests.bench.job_usage import JobUsage
 from loadtests.bench.rig import Rig
 from loadtests.compare.alerts import Alerts
-from loadtests.compare.engines import Deployment, Variant, launch
+from loadtests.compare.engines import Deployment, Variant, prepare
 from loadtests.compare.errors import CompareError
 from loadtests.compare.tape import Load, Tape
 from loadtests.rig.pace import Pace, SteadyClock
@@ -35,6 +36,8 @@ LOOK_S = 1.5
 """At the steady rate, processes are first sampled at most this long before the warm-up ends, seconds.
 Sampling delays the feed, so it must not happen while latency is measured; the second sample follows the last
 send."""
+IN_FLIGHT_MS = 300.0
+"""Alerts received within this time after a kill may have been committed before it, ms."""
 LEAD_S = 0.5
 """Time before the first transaction of the steady rate, seconds."""
 SHARED = ("profiles", "model_rollouts")
@@ -62,6 +65,8 @@ class Run:
     """Uncommitted transactions at the moment when all had been sent."""
     slip_p99_ms: float
     """p99 of the delays with which the feed sends, after the warm-up, ms."""
+    recovery_s: float
+    """Time from SIGKILL to the receipt of the next alert, the new start included, seconds."""
 
 
 def topics_of(name: str) -> Topics:
@@ -85,7 +90,8 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
     watch.start()
     position = Position(TopicLog(servers), deployment.group, topic)
     kafka = state.load(rig.options.data_dir).servers["kafka"]
-    with launch(variant, deployment, say) as engine:
+    start = prepare(variant, deployment, say)
+    with start() as engine:
         _wait_until_committed(
             engine, position, position.targets(marked=True), f"{variant.title}: first transactions", say
         )
@@ -102,7 +108,7 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
         sender, slips_us = Sender(brokers, clock=clock, stamped=True), []
         start_ms = clock.now_ms() + LEAD_S * 1_000
         sender.send(
-            [tape.records(topic, tape.live_from, len(tape))],
+            [tape.records(topic, tape.live_from, tape.kill_from)],
             Pace(start_ms, tape.live_start_ms),
             meanwhile=lambda: live((clock.now_ms() - start_ms) / 1_000),
             on_sent=lambda _, slip_us: slips_us.append(slip_us),
@@ -112,10 +118,19 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
         behind = position.behind(targets)
         _wait_until_committed(engine, position, targets, f"{variant.title}: the rest", say)
         live.engine_usage.measure_memory()
-        engine.terminate(STOP_S)
+        kill = _Kill(engine, start, clock, load.kill_s / 2)
+        sender.send(
+            [tape.records(topic, tape.kill_from, len(tape))],
+            Pace(clock.now_ms() + LEAD_S * 1_000, int(tape.arrivals[tape.kill_from])),
+            meanwhile=kill,
+        )
+        with kill.again as engine_again:
+            targets = position.targets(marked=False)
+            _wait_until_committed(engine_again, position, targets, f"{variant.title}: after the kill", say)
+            engine_again.terminate(STOP_S)
     alerts = Alerts.of(watch.finish())
     due = start_ms + alerts.arrivals - tape.live_start_ms
-    measured = due >= start_ms + load.warm_up_s * 1_000
+    measured = (due >= start_ms + load.warm_up_s * 1_000) & (alerts.arrivals < tape.arrivals[tape.kill_from])
     if not measured.any():
         raise CompareError(
             "no alert was received in the measured time; give a higher --rate or a longer --for"
@@ -131,6 +146,7 @@ def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load
         live.engine_usage.peak_memory / 2**20,
         behind,
         float(np.percentile(np.concatenate(slips_us)[round(load.warm_up_s * load.rate) :], 99) / 1_000),
+        kill.recovery_s(alerts),
     )
 
 
@@ -182,6 +198,35 @@ class _Live:
         """Sample the CPU times."""
         self.engine_usage.sample()
         self.broker_usage.sample()
+
+
+class _Kill:
+    """SIGKILL to an engine under load, and its next start."""
+
+    def __init__(self, engine: Child, start: Callable[[], Child], clock: SteadyClock, after_s: float) -> None:
+        self._engine, self._start, self._clock = engine, start, clock
+        self._kill_ms = clock.now_ms() + after_s * 1_000
+        self._again: Child | None = None
+
+    def __call__(self) -> None:
+        if self._again is None and self._clock.now_ms() >= self._kill_ms:
+            self._kill_ms = self._clock.now_ms()
+            self._engine.kill()
+            self._again = self._start()
+
+    @property
+    def again(self) -> Child:
+        """The second process; it is started if the load has ended before the kill."""
+        if self._again is None:
+            self._kill_ms = 0.0
+            self()
+        assert self._again is not None
+        return self._again
+
+    def recovery_s(self, alerts: Alerts) -> float:
+        """Return the time from the kill to the receipt of the first alert that the second process wrote."""
+        later = alerts.received[alerts.received > self._kill_ms + IN_FLIGHT_MS]
+        return float((later.min() - self._kill_ms) / 1_000) if later.size else float("nan")
 
 
 def _wait_until_committed(

@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from loadtests.rig.plot import latency_plot
-from models.plots import BLUE, GREEN, RED, figure
+from models.plots import BLUE, GREEN, GREY, RED, figure
 
-COLOURS = {"ours": BLUE, "streams": RED, "quix": GREEN}
+COLOURS = {"ours": BLUE, "floor": GREY, "streams": RED, "quix": GREEN}
+STYLES = {"5": ":", "25": "-.", "default": "--"}
+"""Line of a variant, by the part of its name after the engine's."""
 
 
 def latency(rows: Sequence[dict[str, Any]]) -> str:
-    """Plot latency by percentile of each engine; the lines of `-default` variants are dashed."""
+    """Plot latency by percentile of each engine; variants of one engine have one colour."""
     lines = [(row["latency_curve"], {"label": row["title"], **_look(row)}) for row in rows]
     return latency_plot(lines, of="alerts")
 
@@ -31,5 +33,5 @@ def throughput(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _look(row: dict[str, Any]) -> dict[str, str]:
-    kind, _, default = row["engine"].partition("-")
-    return {"color": COLOURS[kind], "linestyle": "--" if default else "-"}
+    kind, _, variant = row["engine"].partition("-")
+    return {"color": COLOURS[kind], "linestyle": STYLES.get(variant, "-")}

@@ -15,7 +15,7 @@ def rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def _row(run: Run, first: Run) -> dict[str, Any]:
-    compared = agreement(run.alerts, first.alerts)
+    compared = agreement(run.alerts, first.alerts if run.variant.decides else run.alerts)
     latency = histograms.of(1_000 * run.latencies_ms)
     return {
         "engine": run.variant.name,
@@ -31,6 +31,7 @@ def _row(run: Run, first: Run) -> dict[str, Any]:
         "memory_mib": run.memory_mib,
         "behind_at_the_end": run.behind,
         "slip_p99_ms": run.slip_p99_ms,
+        "recovery_s": run.recovery_s,
         "alerts": len(run.alerts),
         "agrees": compared.holds,
         **asdict(compared),
@@ -48,6 +49,7 @@ COLUMNS: dict[str, Callable[[dict[str, Any]], str]] = {
     "engine's cores": lambda row: f"{row['cores']:.2f}",
     "Kafka's cores": lambda row: f"{row['broker_cores']:.2f}",
     "MiB": lambda row: f"{row['memory_mib']:,.0f}",
+    "next alert after SIGKILL, s": lambda row: f"{row['recovery_s']:,.1f}",
     "behind": lambda row: f"{row['behind_at_the_end']:,}",
     "alerts": lambda row: f"{row['alerts']:,}",
     "missing / unexpected / doubled": lambda row: (

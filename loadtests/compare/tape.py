@@ -29,10 +29,12 @@ class Load:
     """Time at that rate before the measurement, seconds."""
     for_s: float
     """Time at that rate after the warm-up, in which latency is measured, seconds."""
+    kill_s: float
+    """Time at that rate after the measurement, in whose middle the engine is killed, seconds."""
 
     @property
     def live_s(self) -> float:
-        """Time at `rate`, warm-up included, seconds."""
+        """Time at `rate`, warm-up included, up to the end of the measurement, seconds."""
         return self.warm_up_s + self.for_s
 
 
@@ -46,6 +48,8 @@ class Tape:
     values: Sequence[bytes | None]
     live_from: int
     """Index of the first transaction that is sent at its own time; those before it are sent at once."""
+    kill_from: int
+    """Index of the first transaction after the measurement."""
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -70,7 +74,8 @@ def record(world: World, load: Load, start_ms: int) -> Tape:
         start_ms: arrival of the first transaction, ms since 1970-01-01 UTC.
     """
     at_once = load.prime + load.backlog
-    events = at_once + round(load.rate * load.live_s)
+    kill_from = at_once + round(load.rate * load.live_s)
+    events = kill_from + round(load.rate * load.kill_s)
     arrivals: list[npt.NDArray[np.int64]] = []
     keys: list[bytes] = []
     values: list[bytes | None] = []
@@ -79,4 +84,4 @@ def record(world: World, load: Load, start_ms: int) -> Tape:
         arrivals.append(batch.arrival)
         keys += more_keys
         values += more_values
-    return Tape(np.concatenate(arrivals), keys, values, at_once)
+    return Tape(np.concatenate(arrivals), keys, values, at_once, kill_from)

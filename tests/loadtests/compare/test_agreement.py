@@ -49,11 +49,12 @@ def test_any_difference_is_counted_and_ends_the_agreement(
 
 def run(place: int, made: Alerts) -> Run:
     latencies = np.linspace(1, 1_000, 1_000)
-    return Run(VARIANTS[place], made, 1_000.0, 50.0, latencies, 0.5, 0.1, 300.0, 0, 1.0)
+    return Run(VARIANTS[place], made, 1_000.0, 50.0, latencies, 0.5, 0.1, 300.0, 0, 1.0, 9.5)
 
 
 def test_table_and_plots_name_every_engine_and_its_difference() -> None:
-    rows = report.rows([run(0, alerts(a=0.5, b=0.7)), run(1, alerts(a=0.5))])
+    floor = Alerts(["c", "c"], [0.0, 0.0], np.zeros(2, np.int64), np.zeros(2))
+    rows = report.rows([run(0, alerts(a=0.5, b=0.7)), run(2, alerts(a=0.5)), run(1, floor)])
     content: dict[str, Any] = {
         "command": "fraud compare",
         "machine": {"cpu": "one", "cores": 2},
@@ -65,7 +66,9 @@ def test_table_and_plots_name_every_engine_and_its_difference() -> None:
     table = report.markdown(content).splitlines()
     assert table[2].startswith("| this project | 1,000 | 50 | 500.2 |")
     assert table[3].split(" | ")[-2] == "1 / 0 / 0"
-    assert [row["agrees"] for row in rows] == [True, False]
+    # what decides nothing has no alerts to compare, but none may be doubled
+    assert table[4].split(" | ")[-2] == "0 / 0 / 1"
+    assert [row["agrees"] for row in rows] == [True, False, False]
     for plot in (plots.latency, plots.throughput):
         assert plot(rows).startswith("<svg")
 

@@ -8,7 +8,7 @@ from loadtests.compare.tape import Load, record
 from loadtests.simulator.world import World
 
 pytestmark = pytest.mark.unit
-LOAD = Load(prime=300, backlog=700, rate=50.0, warm_up_s=4.0, for_s=6.0)
+LOAD = Load(prime=300, backlog=700, rate=50.0, warm_up_s=4.0, for_s=6.0, kill_s=2.0)
 START = 1_790_000_000_000
 
 
@@ -21,11 +21,11 @@ def test_tape_is_the_same_whenever_it_is_recorded() -> None:
 
 def test_the_live_part_has_its_length_and_follows_the_backlog() -> None:
     tape = record(World.create(1, 200), LOAD, START)
-    assert len(tape) == len(tape.values) == len(tape.arrivals) == 300 + 700 + 500
-    assert tape.live_from == 1_000
+    assert len(tape) == len(tape.values) == len(tape.arrivals) == 300 + 700 + 500 + 100
+    assert (tape.live_from, tape.kill_from) == (1_000, 1_500)
     assert (np.diff(tape.arrivals) >= 0).all()
     assert tape.live_start_ms - START == pytest.approx(1_000 / LOAD.rate * 1_000, rel=0.1)
-    assert tape.arrivals[-1] - tape.live_start_ms == pytest.approx(LOAD.live_s * 1_000, rel=0.1)
+    assert tape.arrivals[tape.kill_from] - tape.live_start_ms == pytest.approx(LOAD.live_s * 1_000, rel=0.1)
 
 
 def test_records_have_cards_as_keys_and_some_are_repeated() -> None:

@@ -1,0 +1,95 @@
+"""What Kafka's transactions alone cost: a bare loop of consume, produce, send offsets and commit.
+
+It keeps no state, computes no features and answers a fixed share of the records, so it is no engine; it shows
+which part of an engine's latency the client library and the broker have. One process follows one partition.
+Argument: JSON, see `engines._floor`.
+"""
+
+import json
+import multiprocessing
+import signal
+import sys
+import time
+from multiprocessing import connection
+from typing import Any
+
+import orjson
+from confluent_kafka import TopicPartition
+
+from streaming_job.log import clients
+from streaming_job.log.clients import Address
+
+ANSWERED = 16
+"""One of so many records is answered, by its offset: about as many as the job's alerts."""
+LINGER_S = 0.001
+"""How long a transaction waits for more records after its first one."""
+COMMIT_S = 0.2
+"""Interval of commits while nothing is to be answered."""
+MOST = 10_000
+PATIENCE_S = 60.0
+TUNING: clients.Settings = {
+    "fetch.wait.max.ms": 50,
+    "fetch.queue.backoff.ms": 1,
+}
+WRITING: clients.Settings = {
+    "linger.ms": 0,
+    # the broker often refuses the start of a Kafka transaction that soon follows another
+    "retry.backoff.ms": 2,
+    "retry.backoff.max.ms": 5,
+}
+
+
+def run(config: dict[str, Any], partition: int) -> None:
+    """Follow one partition until the process is killed."""
+    brokers, topic, alerts = Address(config["bootstrap_servers"]), config["transactions"], config["alerts"]
+    identity = {"transactional.id": f"{config['group']}-{partition}"}
+    producer = clients.producer(brokers, tuning=WRITING, fixed=identity)
+    producer.init_transactions(PATIENCE_S)
+    consumer = clients.reader(brokers, config["group"], tuning=TUNING, fixed={"enable.partition.eof": False})
+    (committed,) = consumer.committed([TopicPartition(topic, partition)], PATIENCE_S)
+    consumer.assign([TopicPartition(topic, partition, max(0, committed.offset))])
+    next_offset, last_commit = -1, time.monotonic()
+    while True:
+        messages = consumer.consume(1, COMMIT_S)
+        if messages:
+            time.sleep(LINGER_S)
+            messages += consumer.consume(MOST, 0)
+        answers = []
+        for message in messages:
+            if message.error() is not None:
+                continue  # transient: the client reconnects
+            offset = message.offset() or 0
+            next_offset = offset + 1
+            if offset % ANSWERED == 0:
+                answers.append(message)
+        if next_offset < 0 or not (answers or time.monotonic() - last_commit >= COMMIT_S):
+            continue
+        producer.begin_transaction()
+        for message in answers:
+            identifier = orjson.loads(message.value() or b"{}").get("transaction_id")
+            answer = {"transaction_id": identifier, "score": 0.0, "arrival_time": message.timestamp()[1]}
+            producer.produce(alerts, orjson.dumps(answer), message.key())
+        producer.flush(PATIENCE_S)
+        producer.send_offsets_to_transaction(
+            [TopicPartition(topic, partition, next_offset)], consumer.consumer_group_metadata(), PATIENCE_S
+        )
+        producer.commit_transaction(PATIENCE_S)
+        next_offset, last_commit = -1, time.monotonic()
+
+
+def main(text: str) -> None:
+    """Run a process for each partition until SIGTERM; the exit code is 1 if one ends before."""
+    config = json.loads(text)
+    workers = [
+        multiprocessing.get_context("spawn").Process(target=run, args=(config, partition), daemon=True)
+        for partition in range(config["partitions"])
+    ]
+    for worker in workers:
+        worker.start()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # ends the workers, too; they have nothing to save
+    connection.wait([worker.sentinel for worker in workers])
+    sys.exit(1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
