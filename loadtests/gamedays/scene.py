@@ -31,8 +31,6 @@ POLL_S = 0.05
 SETTINGS: dict[str, Any] = {
     # the limit of an epoch's length is ten times the measured length, and 10 x 5 s is long to wait
     "epoch_s": 2.0,
-    # a job of some minutes is too short for Java's optimising compiler to pay
-    "driver_java_options": "-XX:TieredStopAtLevel=1",
 }
 
 

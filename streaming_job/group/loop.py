@@ -18,6 +18,7 @@ In a job that keeps merchant facts there is a gate before step 3: a transaction 
 may see have been folded, and positions do not pass a waiting transaction.
 """
 
+import math
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
@@ -91,6 +92,7 @@ class Pace:
 
     max_records: int
     max_bytes: int
+    spacing_s: float
     commit_interval_s: float
     heartbeat_s: float
 
@@ -134,6 +136,8 @@ class Follower:
         """Positions at the last commit; P, if there was none yet. All output before them is written."""
         self._last_commit = clock() - silent_s
         self._persisted = clock()
+        self._taken = -math.inf
+        """When the last mini-batch began."""
 
     def advance(self, sink: PieceSink) -> None:
         """Take one turn: read what is there, decide it, commit if that is due, and write changes if due.
@@ -171,12 +175,15 @@ class Follower:
     def _take_and_decide(self) -> None:
         pace, core = self._pace, self.core
         # Step 1: read
+        if (early_s := self._taken + pace.spacing_s - self._clock()) > 0:
+            time.sleep(early_s)
         wait_s = min(IDLE_S, max(0.0, self._last_commit + pace.commit_interval_s - self._clock())) or IDLE_S
         if self._gate is not None and self._gate.held():
             wait_s = min(wait_s, HELD_S)
         batches = self._transactions.take(pace.max_records, pace.max_bytes, wait_s)
         core.watch.lap("take")
         if batches:
+            self._taken = self._clock()
             reach(Step.TAKEN)
         elif self._silent:
             # nothing new may get an offset below Q: it would be decided in silence

@@ -63,7 +63,13 @@ class Opening:
     def pace(self) -> Pace:
         """The loop's sizes and intervals, from the settings."""
         settings = self.settings
-        return Pace(settings.max_records, settings.max_bytes, settings.commit_interval_ms / 1000, HEARTBEAT_S)
+        return Pace(
+            settings.max_records,
+            settings.max_bytes,
+            settings.spacing_ms / 1000,
+            settings.commit_interval_ms / 1000,
+            HEARTBEAT_S,
+        )
 
 
 class EpochCommitter(Committer, Protocol):

@@ -222,7 +222,7 @@ class MemoryOpening(Opening):
     @property
     def pace(self) -> Pace:
         """Sizes and intervals that make mini-batches small."""
-        return Pace(self.most, 1 << 20, 0.2, 10.0)
+        return Pace(self.most, 1 << 20, 0.0, 0.2, 10.0)
 
 
 class MortalStaging(Staging):

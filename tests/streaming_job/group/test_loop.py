@@ -25,6 +25,7 @@ from feature_store.state.journal import MemoryPieces, Meta, load_meta, rebuild
 from loadtests.oracle import Record
 from streaming_job.decide import decider
 from streaming_job.decide.applied_events import AppliedEvents
+from streaming_job.group import loop
 from streaming_job.group.core import GroupCore
 from streaming_job.group.loop import Follower, Pace
 from streaming_job.group.rules import Rules
@@ -174,9 +175,10 @@ class Turns:
         assert ends == self.positions
         self.transactions.append((self._turn, len(take_outcome().records["fraud_alerts"])))
 
-    def run(self) -> "Turns":
-        pace, pieces = Pace(100, 1 << 20, 0.25, 0.65), MemoryPieces()
-        follower = Follower(self.core, self, self, self, pace, {}, clock=lambda: (self._turn + 1) / 10)
+    def run(self, spacing_s: float = 0.0, clock: Callable[[], float] | None = None) -> "Turns":
+        pace, pieces = Pace(100, 1 << 20, spacing_s, 0.25, 0.65), MemoryPieces()
+        clock = clock or (lambda: (self._turn + 1) / 10)
+        follower = Follower(self.core, self, self, self, pace, {}, clock=clock)
         for _ in self._taken:
             follower.advance(pieces)
         follower.cut(pieces)
@@ -226,3 +228,22 @@ def test_each_moment_of_a_group_is_in_one_phase(monkeypatch):
     spent = {name: round(ms) for name, ms in turns.phases.items() if round(ms)}
     assert spent == {"take": 5 * 10, "transaction": 2 * 20}
     assert sum(spent.values()) == turns.now_ms
+
+
+def test_a_mini_batch_begins_only_some_time_after_the_one_before(monkeypatch):
+    now = [0.0]
+    begun: list[float] = []
+
+    class Spaced(Turns):
+        def take(self, most: int, most_bytes: int, wait_s: float) -> list[Records]:
+            now[0] += 0.0005  # while it reads
+            begun.append(now[0])
+            return super().take(most, most_bytes, wait_s)
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(loop, "time", SimpleNamespace(sleep=sleep))
+    Spaced([1, 1, 0, 1]).run(0.004, clock=lambda: now[0])
+    # after an empty turn there is nothing to wait for beyond the mini-batch before it
+    assert [round(1_000 * at, 1) for at in begun] == [0.5, 5.0, 9.5, 10.0]
