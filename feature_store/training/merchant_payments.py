@@ -54,7 +54,7 @@ class Payments:
     def __init__(self, reports: Undated | Reports) -> None:
         """Start with no transactions."""
         self._reports = reports
-        self._parts: list[_Part] = []
+        self._chunks: list[_Chunk] = []
 
     def add(self, rows: Rows, decisions: Decisions) -> None:
         """Add the next transactions; those that are not accepted are ignored.
@@ -70,30 +70,30 @@ class Payments:
         merchant, arrival, time = (rows.records[name].copy() for name in ("merchant", "arrival", "time"))
         # an unknown ratio is NaN and compares as no spike
         spike = decisions.features[accepted, COLUMN["ratio_robust"]] > SPIKE_RATIO
-        self._parts.append(_Part(merchant, arrival, time, spike, self._reports.fraud_spans(rows)))
+        self._chunks.append(_Chunk(merchant, arrival, time, spike, self._reports.fraud_spans(rows)))
 
     @property
     def spans(self) -> FraudSpans:
         """Spans of time in which the accepted transactions were labelled as fraud."""
-        starts = np.cumsum([0, *(part.merchant.size for part in self._parts[:-1])])
+        starts = np.cumsum([0, *(chunk.merchant.size for chunk in self._chunks[:-1])])
         return FraudSpans.concat(
             [
-                FraudSpans(part.spans.row + start, part.spans.reported_at, part.spans.reversed_at)
-                for part, start in zip(self._parts, starts.tolist(), strict=True)
+                FraudSpans(chunk.spans.row + start, chunk.spans.reported_at, chunk.spans.reversed_at)
+                for chunk, start in zip(self._chunks, starts.tolist(), strict=True)
             ]
         )
 
     def facts(self, lateness_ms: int = DEFAULT_LATENESS_MS) -> Facts:
         """Build the merchant facts of all transactions added, as the job writes them to `merchant-facts`."""
         merchant, arrival, time, spike = (
-            np.concatenate([getattr(part, name) for part in self._parts])
+            np.concatenate([getattr(chunk, name) for chunk in self._chunks])
             for name in ("merchant", "arrival", "time", "spike")
         )
         return facts_of(merchant, arrival, spike, self.spans.reported_within(label_age_ms(lateness_ms), time))
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Chunk:
     """Accepted transactions of one chunk."""
 
     merchant: NDArray[np.uint64]

@@ -10,7 +10,7 @@ from threading import Event
 
 from loadtests.audit.comparison import output_topics
 from loadtests.audit.exported import AuditMetrics
-from loadtests.audit.follow import Follower
+from loadtests.audit.follow import ContinuousAudit
 from loadtests.audit.judging import Load
 from loadtests.audit.memory import Memory
 from loadtests.audit.topic_log import Log, TopicReadError
@@ -59,7 +59,7 @@ def follow(
         TopicReadError: a topic cannot be read at the start; later the audit retries.
     """
     memory = _memory(settings, options)
-    follower = Follower(log, settings, load, memory, clock)
+    follower = ContinuousAudit(log, settings, load, memory, clock)
     logger.warning("audit of a share of %g of the cards: %s", options.share, _start_text(memory))
     start = clock()
 

@@ -41,7 +41,7 @@ class FollowError(FraudError):
     """
 
 
-class Follower:
+class ContinuousAudit:
     """Audits the job's output since the last step; a restarted audit needs only `memory`.
 
     Args:

@@ -90,7 +90,7 @@ def features(
         if Part.MERCHANTS in chosen:
             from loadtests.bench import merchants
 
-            traffic = merchants.Traffic(number, per_day, labels_per_day)
+            traffic = merchants.MerchantTraffic(number, per_day, labels_per_day)
             yield from merchants.measure(traffic, rounds, say)
 
     run("features", measured, to, beside)

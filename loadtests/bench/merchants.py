@@ -32,7 +32,7 @@ MINI_BATCH, BLOCK = 16, 1_024
 
 
 @dataclass(frozen=True)
-class Traffic:
+class MerchantTraffic:
     """A bank's traffic as merchant facts: transactions spread evenly over merchants and hours."""
 
     merchants: int
@@ -55,7 +55,7 @@ class Traffic:
         return FactBatch(counts, reports, {0: promise_of(hour + 1)})
 
 
-def measure(traffic: Traffic, rounds: int, say: Callable[[str], None]) -> Iterator[Figure]:
+def measure(traffic: MerchantTraffic, rounds: int, say: Callable[[str], None]) -> Iterator[Figure]:
     """Fill one key group's table, then open it again; measure additions, writes, sorting, lookups, opening.
 
     Args:
@@ -72,7 +72,7 @@ def measure(traffic: Traffic, rounds: int, say: Callable[[str], None]) -> Iterat
 
 
 def _of_a_running_table(
-    traffic: Traffic, rounds: int, table: FactTable, store: MemoryPieces, say: Callable[[str], None]
+    traffic: MerchantTraffic, rounds: int, table: FactTable, store: MemoryPieces, say: Callable[[str], None]
 ) -> Iterator[Figure]:
     rng = np.random.default_rng(1)
     folded, sealed = [], []

@@ -66,7 +66,7 @@ class RigOptions:
     earlier timestamps."""
 
 
-class Commit(NamedTuple):
+class MeasuredCommit(NamedTuple):
     """The measured parts of a progress record."""
 
     key_group: int
@@ -78,10 +78,10 @@ class Commit(NamedTuple):
     phases_ms: dict[str, float]
 
     @staticmethod
-    def of(record: Mapping[str, Any]) -> "Commit":
+    def of(record: Mapping[str, Any]) -> "MeasuredCommit":
         """Extract the parts from a whole record."""
         counts = record["counts"]
-        return Commit(
+        return MeasuredCommit(
             record["key_group"],
             record["written_at"],
             counts["transactions"],
@@ -156,9 +156,9 @@ class Rig:
         """
         self.installed.caught_up(self.job, say)
 
-    def commits(self) -> list[Commit]:
+    def commits(self) -> list[MeasuredCommit]:
         """Return the job's commits so far, in the order of writing."""
-        return [Commit.of(json.loads(record.value or b"")) for record in self.installed.progress()]
+        return [MeasuredCommit.of(json.loads(record.value or b"")) for record in self.installed.progress()]
 
 
 def simulator(

@@ -10,7 +10,7 @@ from loadtests import commands as audit
 from loadtests.bench import history
 from loadtests.bench.latency import PHASES
 from loadtests.bench.measure import Figure
-from loadtests.bench.rig import BenchError, Commit, Rig
+from loadtests.bench.rig import BenchError, MeasuredCommit, Rig
 from loadtests.rig.report import Say
 
 THROUGHPUT = "throughput"
@@ -69,7 +69,7 @@ def measure(rig: Rig, backlog: Backlog, say: Say, *, verify: bool = True) -> Ite
         yield _verified(rig)
 
 
-def figures(commits: list[Commit], backlog: Backlog) -> Iterator[Figure]:
+def figures(commits: list[MeasuredCommit], backlog: Backlog) -> Iterator[Figure]:
     """Yield the throughput of a job that works off a backlog, from its commits."""
     done_before = accumulate((commit.decided + commit.repeated for commit in commits), initial=0)
     drain = [

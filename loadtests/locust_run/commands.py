@@ -16,7 +16,7 @@ from loadtests.locust_run import launch, targets
 from loadtests.locust_run.errors import LoadTestError, LoadTestFailed
 from loadtests.locust_run.peak import Peak
 from loadtests.locust_run.plan import LoadTestPlan
-from loadtests.locust_run.report import Report
+from loadtests.locust_run.report import LoadTestReport
 from loadtests.locust_run.search import Search
 from loadtests.locust_run.targets import Target
 from loadtests.locust_run.verdict import Audit, Bounds, audited, failures
@@ -138,7 +138,7 @@ def loadtest(
             say("auditing")
             audit = Audit.of(verify(target.settings), target.sent_before, target.alerts_before)
             reasons += audited(everything, audit, own_topics=target.own_topics)
-    _show(Report(begun, result, bounds, audit, tuple(reasons), peak), report)
+    _show(LoadTestReport(begun, result, bounds, audit, tuple(reasons), peak), report)
 
 
 @contextmanager
@@ -175,7 +175,7 @@ def _maybe(text: str) -> float:
     return 0.0 if text.strip() in ("0", "0s") else seconds(text)
 
 
-def _show(report: Report, to: Path | None) -> None:
+def _show(report: LoadTestReport, to: Path | None) -> None:
     """Show and write a report.
 
     Raises:

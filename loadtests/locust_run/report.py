@@ -21,7 +21,7 @@ li { color: #c0392b; } footer { color: #777; margin-top: 2em; }
 
 
 @dataclass(frozen=True)
-class Report:
+class LoadTestReport:
     """The complete report of a run or search."""
 
     begun: reporting.Report

@@ -4,7 +4,6 @@ A C library called in a greenlet blocks all other greenlets. The locks and event
 so a `NativeThread` must not use them: it shares plain attributes and deques, which the GIL protects.
 """
 
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -25,8 +24,6 @@ class NativeThread:
         self.ended = False
         self.fault: BaseException | None = None
         """The exception that ended the function."""
-        self.trace = ""
-        """Its traceback."""
 
     def start(self) -> None:
         """Start the thread."""
@@ -40,6 +37,6 @@ class NativeThread:
         try:
             self._run()
         except BaseException as fault:  # no caller can catch it: the owner reads `fault`
-            self.fault, self.trace = fault, traceback.format_exc()
+            self.fault = fault
         finally:
             self.ended = True

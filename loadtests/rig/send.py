@@ -54,7 +54,7 @@ class SendError(FraudError):
     """
 
 
-class Part(Timed, Protocol):
+class TimedRecords(Timed, Protocol):
     """Records of one topic in the order of their times."""
 
     @property
@@ -163,7 +163,7 @@ class Sender:
 
     def send(
         self,
-        parts: Iterable[Part],
+        parts: Iterable[TimedRecords],
         pace: Pace | None = None,
         *,
         until_ms: float = float("inf"),
@@ -193,7 +193,7 @@ class Sender:
 
     def run(
         self,
-        parts: Iterable[Part],
+        parts: Iterable[TimedRecords],
         pace: Pace,
         *,
         until_ms: float = float("inf"),
@@ -223,7 +223,7 @@ class Sender:
                 called_ms = now
                 meanwhile()
 
-    def _produce(self, part: Part, start: int, end: int, due_ms: npt.NDArray[np.float64]) -> int:
+    def _produce(self, part: TimedRecords, start: int, end: int, due_ms: npt.NDArray[np.float64]) -> int:
         """Produce records; returns how many before sending had to end."""
         topic, produce, sent = part.topic, self._producer.produce, 0
         values, keys = part.columns(start, end)

@@ -13,7 +13,7 @@ from loadtests import durations
 from loadtests.simulator import runs
 from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.replay import Replay
-from loadtests.simulator.runs import Limits, Traffic
+from loadtests.simulator.runs import Limits, TrafficOptions
 from loadtests.simulator.scenarios import FraudMix
 
 app = typer.Typer(add_completion=False)
@@ -83,7 +83,7 @@ def simulate(
         runs.replay(_servers(bootstrap_servers), Replay(replay), factor, limits, delay_ms)
         return
     disturbances = Disturbances(late, out_of_order, future, malformed, duplicated)
-    traffic = Traffic(seed, cards, merchants, rate, FraudMix(share=fraud_share), disturbances)
+    traffic = TrafficOptions(seed, cards, merchants, rate, FraudMix(share=fraud_share), disturbances)
     if output is not None:
         runs.to_file(
             traffic, int(start.replace(tzinfo=start.tzinfo or UTC).timestamp() * 1_000), output, limits

@@ -55,7 +55,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Traffic:
+class TrafficOptions:
     """Parameters of the simulated traffic."""
 
     seed: int
@@ -76,7 +76,7 @@ class Traffic:
         return Stream(world, self.rate, start_ms, fraud=self.fraud, disturbances=self.disturbances)
 
 
-def to_file(traffic: Traffic, start_ms: int, path: Path, limits: Limits) -> None:
+def to_file(traffic: TrafficOptions, start_ms: int, path: Path, limits: Limits) -> None:
     """Write a Parquet file."""
     if limits.seconds is None and limits.events is None:
         raise FraudError("a file needs an end; give --events or --for (simulated time)")
@@ -96,7 +96,7 @@ def to_file(traffic: Traffic, start_ms: int, path: Path, limits: Limits) -> None
 
 
 def live(
-    traffic: Traffic,
+    traffic: TrafficOptions,
     servers: str,
     limits: Limits,
     chargeback_delay_ms: int,
@@ -119,7 +119,7 @@ def live(
 
 
 def backlog(
-    traffic: Traffic, servers: str, limits: Limits, chargeback_delay_ms: int, postgres_dsn: str | None
+    traffic: TrafficOptions, servers: str, limits: Limits, chargeback_delay_ms: int, postgres_dsn: str | None
 ) -> None:
     """Send the transactions and labels of a period that ends now, as fast as possible."""
     if limits.events is None:

@@ -14,7 +14,7 @@ from service.health.lag import Lag
 from service.health.limits import LearnedLimit, bounded
 from service.health.partition_samples import partition_samples
 from service.health.recent import Rates, Recent, RecentCounts, RecentRates
-from service.health.verdicts import Finding, Limits, PartitionSample, evaluate
+from service.health.verdicts import Limits, PartitionFinding, PartitionSample, evaluate
 from service.health.waiting import PartitionId
 from service.settings import ServiceSettings
 from streaming_job.progress.totals import Totals
@@ -35,7 +35,7 @@ class Assessment:
 
     at_s: float
     """Time of the last sample."""
-    findings: Mapping[PartitionId, Finding]
+    findings: Mapping[PartitionId, PartitionFinding]
     limits: Limits
     heartbeat_s: float
     """Limit for the age of the profile feed's newest heartbeat."""

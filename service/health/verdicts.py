@@ -90,8 +90,8 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """The verdict on a partition."""
+class PartitionFinding:
+    """The code of the verdict on a partition, with its reason and onset."""
 
     code: str
     """Name in the registry of codes."""
@@ -106,7 +106,7 @@ class Finding:
         return REGISTRY[self.code].verdict
 
 
-def evaluate(window: Sequence[PartitionSample], limits: Limits) -> Finding:
+def evaluate(window: Sequence[PartitionSample], limits: Limits) -> PartitionFinding:
     """Judge a partition as of its last sample.
 
     Args:
@@ -118,11 +118,11 @@ def evaluate(window: Sequence[PartitionSample], limits: Limits) -> Finding:
     if sample.lost and len(window) > 1 and window[-2].lost:
         since = _trailing(window, lambda seen: seen.lost > 0)[0].at_s
         words = f"the job has read {sample.lost} offsets that the log lost; new records get them again"
-        return Finding("log_behind_output", words, since)
+        return PartitionFinding("log_behind_output", words, since)
     fell_at = _fell_at(window)
     if fell_at is not None:
         before = max(earlier.position or 0 for earlier in window if earlier.at_s < fell_at)
-        return Finding(
+        return PartitionFinding(
             "position_went_back", f"went back from offset {before}; now {sample.position}", fell_at
         )
     if sample.lag == 0:
@@ -130,32 +130,32 @@ def evaluate(window: Sequence[PartitionSample], limits: Limits) -> Finding:
     if sample.behind_transactions:
         first = _trailing(window, lambda seen: seen.behind_transactions)[0]
         waits = f"{sample.lag} labels wait until the transactions that arrived before them are decided"
-        return Finding("waiting_for_transactions", waits, first.at_s)
+        return PartitionFinding("waiting_for_transactions", waits, first.at_s)
     run = _trailing(window, lambda seen: seen.is_due)
     waiting = _waiting_since(run)
     if len(run) < len(window) and window[-len(run) - 1].behind_transactions:
         waiting = max(waiting, run[0].at_s)  # the records have become due only now
     waits = f"{sample.lag} records wait, the oldest for {now - waiting:.0f} s"
     if sample.loading:
-        return Finding("loading_tables", waits, next(seen.at_s for seen in run if seen.loading))
+        return PartitionFinding("loading_tables", waits, next(seen.at_s for seen in run if seen.loading))
     if sample.position is None and sample.committed_at_s is None:
         if now - waiting > limits.commit_s:
-            return Finding("never_committed", f"{waits}; nothing has ever been committed", waiting)
-        return Finding("keeping_up", waits, waiting)
+            return PartitionFinding("never_committed", f"{waits}; nothing has ever been committed", waiting)
+        return PartitionFinding("keeping_up", waits, waiting)
     if sample.committed_at_s is not None:
         due = max(sample.committed_at_s, waiting)
         if now - due > limits.commit_s:
             silent = f"no commit for {now - sample.committed_at_s:.0f} s (limit {limits.commit_s:.0f} s)"
-            return Finding("no_commits", f"{waits}; {silent}", due)
+            return PartitionFinding("no_commits", f"{waits}; {silent}", due)
     stayed = _stayed_since(run, waiting)
     if now - stayed > limits.commit_s:
         still = f"at offset {sample.position} for {now - stayed:.0f} s (limit {limits.commit_s:.0f} s)"
-        return Finding("not_moving", f"{waits}; {still}", stayed)
+        return PartitionFinding("not_moving", f"{waits}; {still}", stayed)
     if now - waiting > limits.latency_s:
         slow = f"{waits} (limit {limits.latency_s:.1f} s)"
         worse = len(run) >= FEWEST and _is_not_shrinking(run[-TREND:])
-        return Finding("falling_behind" if worse else "catching_up", slow, run[0].at_s)
-    return Finding("keeping_up", waits, run[0].at_s)
+        return PartitionFinding("falling_behind" if worse else "catching_up", slow, run[0].at_s)
+    return PartitionFinding("keeping_up", waits, run[0].at_s)
 
 
 def _fell_at(window: Sequence[PartitionSample]) -> float | None:
@@ -172,7 +172,7 @@ def _fell_at(window: Sequence[PartitionSample]) -> float | None:
     return fell
 
 
-def _without_lag(window: Sequence[PartitionSample], limits: Limits) -> Finding:
+def _without_lag(window: Sequence[PartitionSample], limits: Limits) -> PartitionFinding:
     sample = window[-1]
     now = sample.at_s
     if sample.held:
@@ -180,15 +180,15 @@ def _without_lag(window: Sequence[PartitionSample], limits: Limits) -> Finding:
         since = min(first.at_s, sample.waiting_since_s or first.at_s)
         held = f"{sample.held} records have been held back for {now - since:.0f} s"
         if now - since > limits.held_s:
-            return Finding("open_transaction", f"{held} (limit {limits.held_s:.0f} s)", since)
-        return Finding("keeping_up", held, since)
+            return PartitionFinding("open_transaction", f"{held} (limit {limits.held_s:.0f} s)", since)
+        return PartitionFinding("keeping_up", held, since)
     unchanged = (sample.position, 0, 0)
     first = _trailing(window, lambda seen: (seen.position, seen.lag, seen.held) == unchanged)[0]
     quiet = min(first.at_s, sample.active_at_s) if sample.active_at_s is not None else first.at_s
     if now - quiet > limits.idle_s:
-        return Finding("idle", f"nothing has come for {now - quiet:.0f} s", quiet)
+        return PartitionFinding("idle", f"nothing has come for {now - quiet:.0f} s", quiet)
     first = _trailing(window, lambda seen: seen.lag == 0 and seen.held == 0)[0]
-    return Finding("keeping_up", "nothing waits", first.at_s)
+    return PartitionFinding("keeping_up", "nothing waits", first.at_s)
 
 
 def _trailing(

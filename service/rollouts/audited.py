@@ -9,7 +9,7 @@ from confluent_kafka import KafkaException
 from models.rollouts.events import Event
 from service.rollouts.errors import UnansweredError
 from service.rollouts.requests import GUARD, Actor
-from service.rollouts.writing import Line
+from service.rollouts.writing import ExtraRecord
 from service.security.audit import Entry, next_record
 from service.security.audit_log import AuditLog, NoAuditError
 from service.settings import ServiceSettings
@@ -35,7 +35,7 @@ class RolloutAudit:
         self._settings, self._clock = settings, clock
         self._log = AuditLog(settings)
 
-    def of(self, events: Sequence[Event], actor: Actor) -> list[Line]:
+    def of(self, events: Sequence[Event], actor: Actor) -> list[ExtraRecord]:
         """Create the audit records of events that will be written.
 
         Without an audit log only guards may write: their events give all cards back to the champion.
@@ -53,11 +53,11 @@ class RolloutAudit:
             raise UnansweredError("audit", f"changes cannot be audited: {fault}, then retry") from fault
         except KafkaException as fault:
             raise UnansweredError("audit", f"{topic} cannot be read: {describe(fault)}; retry") from fault
-        lines = []
+        records = []
         for event in events:
             previous = next_record(previous, self._entry(event, actor))
-            lines.append(Line(topic, event.rollout_id.encode(), previous))
-        return lines
+            records.append(ExtraRecord(topic, event.rollout_id.encode(), previous))
+        return records
 
     def _entry(self, event: Event, actor: Actor) -> Entry:
         return Entry(

@@ -25,7 +25,7 @@ FENCED = (
 
 
 @dataclass(frozen=True)
-class Line:
+class ExtraRecord:
     """A further record of the events' Kafka transaction, for example an audit record."""
 
     topic: str
@@ -59,7 +59,7 @@ class RolloutWriter:
         except KafkaException as fault:
             raise self._refused(fault) from fault
 
-    def write(self, events: Sequence[Event], lines: Sequence[Line] = ()) -> list[int]:
+    def write(self, events: Sequence[Event], extra: Sequence[ExtraRecord] = ()) -> list[int]:
         """Write events and further records in one transaction; return the events' offsets.
 
         Raises:
@@ -80,8 +80,8 @@ class RolloutWriter:
                 self._producer.produce(
                     topic, event.to_json(), event.rollout_id.encode(), partition=0, on_delivery=delivered
                 )
-            for line in lines:
-                self._producer.produce(line.topic, line.value, line.key)
+            for record in extra:
+                self._producer.produce(record.topic, record.value, record.key)
             self._producer.commit_transaction(TIMEOUT_S)
         except KafkaException as fault:
             raise self._refused(fault) from fault

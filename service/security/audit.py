@@ -65,7 +65,7 @@ class Fault(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class FaultyRecord:
     """A fault, and the number of its record, from 0; for `CUT`, the number of records in the log."""
 
     number: int
@@ -92,7 +92,7 @@ class Verification:
     """Number of records."""
     head: str | None
     """Digest of the last record; None without records. Keep it elsewhere for the next verification."""
-    findings: tuple[Finding, ...]
+    findings: tuple[FaultyRecord, ...]
 
     @property
     def is_intact(self) -> bool:
@@ -160,31 +160,31 @@ def verify(
     for number, digests in enumerate(zip(links, stated, strict=True)):
         for one in digests:
             first_at.setdefault(one, number)
-    findings: list[Finding] = []
+    findings: list[FaultyRecord] = []
     for number, record in enumerate(records):
         if record is None:
-            findings.append(Finding(number, Fault.FOREIGN))
+            findings.append(FaultyRecord(number, Fault.FOREIGN))
             continue
         if record["digest"] != links[number]:
-            findings.append(Finding(number, Fault.CHANGED))
+            findings.append(FaultyRecord(number, Fault.CHANGED))
         if number == 0 and not is_from_the_first:
             continue
         if record["previous"] not in ((links[number - 1], stated[number - 1]) if number else (None,)):
             findings.append(_break(number, record["previous"], first_at))
     if known_head is not None and known_head not in links:
-        findings.append(Finding(len(records), Fault.CUT))
+        findings.append(FaultyRecord(len(records), Fault.CUT))
     head = links[-1] if links else None
     return Verification(len(records), head, tuple(dict.fromkeys(findings)))
 
 
-def _break(number: int, previous: str | None, first_at: Mapping[str, int]) -> Finding:
+def _break(number: int, previous: str | None, first_at: Mapping[str, int]) -> FaultyRecord:
     """Classify a record that does not refer to the previous record."""
     origin = -1 if previous is None else first_at.get(previous)
     if origin is None:
-        return Finding(number, Fault.MISSING)
+        return FaultyRecord(number, Fault.MISSING)
     if origin >= number:
-        return Finding(number, Fault.MISPLACED)
-    return Finding(origin + 1, Fault.INSERTED)
+        return FaultyRecord(number, Fault.MISPLACED)
+    return FaultyRecord(origin + 1, Fault.INSERTED)
 
 
 def _link(value: bytes, record: Mapping[str, Any] | None) -> str:

@@ -7,7 +7,7 @@ from fastapi import FastAPI
 
 from service.security import audit_api, problems
 from service.security.audit_log import AuditLog
-from service.security.gate import Gate
+from service.security.authentication import Authentication
 from service.security.headers import SafeHeaders
 from service.security.limits import BodyLimit, RateLimit, TokenBuckets
 from service.security.tokens import TokensFile
@@ -36,5 +36,5 @@ def install(app: FastAPI, settings: ServiceSettings, clock: Callable[[], float] 
     if settings.rate_per_s > 0:
         buckets = TokenBuckets(settings.rate_per_s, settings.rate_burst)
         app.add_middleware(RateLimit, buckets=buckets, clock=time.monotonic, exempt=PROBES)
-    app.add_middleware(Gate, tokens=tokens, clock=clock)
+    app.add_middleware(Authentication, tokens=tokens, clock=clock)
     app.add_middleware(SafeHeaders, tls=settings.tls_cert is not None)

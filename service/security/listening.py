@@ -4,7 +4,7 @@ import socket
 import ssl
 
 from feature_store.errors import FraudError
-from service.security.gate import is_loopback
+from service.security.authentication import is_loopback
 from service.settings import ServiceSettings
 
 

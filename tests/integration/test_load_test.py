@@ -23,7 +23,7 @@ from loadtests.faults.job_process import JobProcess
 from loadtests.locust_run.launch import LocustProcesses
 from loadtests.locust_run.locust_stats import NAME
 from loadtests.locust_run.plan import LoadTestPlan
-from loadtests.locust_run.report import Report
+from loadtests.locust_run.report import LoadTestReport
 from loadtests.locust_run.search import Search
 from loadtests.locust_run.targets import Target
 from loadtests.locust_run.verdict import Bounds, failures
@@ -105,7 +105,7 @@ def test_a_search_for_the_peak_tries_rates_until_one_fails(
     failed = impossible.find(300.0, 600.0, 0.05, 1)
     assert (failed.rate, failed.probes[0].generator_limited) == (None, False)
     assert "latency: p99" in failed.limited_by
-    report = Report(reporting.Report(), search.results[600.0], bounds, None, (), search_result)
+    report = LoadTestReport(reporting.Report(), search.results[600.0], bounds, None, (), search_result)
     assert report.as_html().count("<svg") == 6
 
 

@@ -9,7 +9,7 @@ from harness.log_world import MINUTE
 from oracle_world import World, load
 
 from loadtests.audit.comparison import output_topics
-from loadtests.audit.follow import Follower
+from loadtests.audit.follow import ContinuousAudit
 from loadtests.audit.memory import Memory
 from loadtests.oracle import Record
 
@@ -94,7 +94,7 @@ class Audited:
     def __init__(self, log: MemoryLog, share: float = 1.0, memory: Memory | None = None) -> None:
         self.clock, self.log = Clock(), log
         memory = memory or Memory.empty(SETTINGS, share, BEHIND_S)
-        self.follower = Follower(log, SETTINGS, load, memory, self.clock)
+        self.follower = ContinuousAudit(log, SETTINGS, load, memory, self.clock)
 
     def step(self, pass_s: float = 0.0) -> tuple[int, int, int, int]:
         """Run one step after `pass_s` seconds; returns counts: missing, duplicated, unexpected, different."""

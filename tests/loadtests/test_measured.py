@@ -8,15 +8,15 @@ import pytest
 
 from loadtests.bench import throughput
 from loadtests.bench.job_usage import JobUsage
-from loadtests.bench.rig import BenchError, Commit
+from loadtests.bench.rig import BenchError, MeasuredCommit
 from loadtests.bench.throughput import Backlog
 from loadtests.faults.record_producer import NO_CARD, card_of
 
 pytestmark = pytest.mark.unit
 
 
-def commit(group: int, written_at: int, decided: int, repeated: int = 0) -> Commit:
-    return Commit(group, written_at, decided, repeated, {"decode": 1.0, "take": 2.0})
+def commit(group: int, written_at: int, decided: int, repeated: int = 0) -> MeasuredCommit:
+    return MeasuredCommit(group, written_at, decided, repeated, {"decode": 1.0, "take": 2.0})
 
 
 def test_the_rate_of_a_backlog_is_measured_from_the_end_of_the_first_commit():
@@ -52,7 +52,7 @@ def test_a_backlog_of_one_commit_has_no_rate():
 def test_commit_is_the_measured_part_of_a_progress_record():
     counts = {"transactions": 5, "duplicates": 2}
     record: dict[str, Any] = {"key_group": 1, "written_at": 7, "counts": counts, "phases_ms": {"take": 0.5}}
-    assert Commit.of(record) == Commit(1, 7, 5, 2, {"take": 0.5})
+    assert MeasuredCommit.of(record) == MeasuredCommit(1, 7, 5, 2, {"take": 0.5})
 
 
 def test_the_processor_time_of_a_process_counts_from_the_first_sample():

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from audited_log import SETTINGS, MemoryLog, audit, job_output
-from followed_log import Follower
+from followed_log import ContinuousAudit
 from harness.log_world import MINUTE
 from oracle_world import World, load
 
@@ -41,6 +41,6 @@ def test_other_settings_are_named(changes: dict[str, Any]) -> None:
     words = f"FRAUD_{name.upper()}={value}"
     with pytest.raises(OtherSettingsError, match=words):
         audit(log(**changes))
-    follower = Follower(log(**changes), SETTINGS, load, Memory.empty(SETTINGS, 1.0, 0.0))
+    follower = ContinuousAudit(log(**changes), SETTINGS, load, Memory.empty(SETTINGS, 1.0, 0.0))
     with pytest.raises(OtherSettingsError, match=words):
         follower.step()

@@ -11,7 +11,7 @@ from loadtests.locust_run.collector import Collector
 from loadtests.locust_run.lane import RUNNING, SENT
 from loadtests.locust_run.peak import Peak, Probe
 from loadtests.locust_run.plan import LoadTestPlan
-from loadtests.locust_run.report import Report
+from loadtests.locust_run.report import LoadTestReport
 from loadtests.locust_run.result import HISTOGRAMS, Result
 from loadtests.locust_run.verdict import Audit, Bounds
 from loadtests.rig import histograms
@@ -76,8 +76,8 @@ def test_transactions_of_a_lost_worker_count_as_unsent(tmp_path: Path) -> None:
     collector.close()
 
 
-def report_of(result: Result, **change: Any) -> Report:
-    report = Report(reporting.Report(), result, Bounds(), Audit(220, 240, 0, 0, 0), ())
+def report_of(result: Result, **change: Any) -> LoadTestReport:
+    report = LoadTestReport(reporting.Report(), result, Bounds(), Audit(220, 240, 0, 0, 0), ())
     return replace(report, **change)
 
 

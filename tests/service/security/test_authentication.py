@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from harness.local_client import LocalClient
 from security_world import sidecar
 
-from service.security.gate import is_loopback
+from service.security.authentication import is_loopback
 from service.security.roles import Operator, Role, require
 
 pytestmark = pytest.mark.unit

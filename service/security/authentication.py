@@ -16,7 +16,7 @@ LONGEST_TOKEN = 512
 OF_PROXIES = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
 
 
-class Gate:
+class Authentication:
     """ASGI middleware that puts the caller, or the problem of the authentication, into the scope.
 
     It refuses nothing itself: a route that requires a role raises the problem (`roles.Require`).
