@@ -22,8 +22,9 @@ READ_TO = "LEDGER_READ_TO"
 PAGE = """# Results of the thorough tests
 
 `make test-thorough` writes this page from its ledger. For each test file it shows the newest result of each
-test, when and at which commits these ran, and the sum of their times. [Thorough tests](thorough-tests.md)
-says what the files test.
+test, when and at which commits these ran, and the sum of their times. A file of which the ledger has nothing,
+because other files ran or on another machine, keeps its row. [Thorough tests](thorough-tests.md) says what
+the files test.
 
 | tests | passed | failed | skipped | time, s | run at | commits |
 |---|---:|---:|---:|---:|---|---|
@@ -131,12 +132,20 @@ def read(path: Path, size: int | None = None) -> list[Line]:
     return [Line.model_validate_json(line) for line in content.split(b"\n")[:-1]]
 
 
-def page(lines: Iterable[Line], thorough: Iterable[str]) -> str:
-    """Render the results, one row for each file of `thorough` and one for all other files."""
+def page(lines: Iterable[Line], thorough: Iterable[str], before: str = "") -> str:
+    """Render the results, one row for each file of `thorough` and one for all other files.
+
+    Args:
+        before: the page so far, whose rows stay for files without lines.
+    """
+    kept = {row.split(" | ")[0].removeprefix("| "): row for row in before.splitlines() if row[:2] == "| "}
     rows: dict[str, list[Line]] = {file: [] for file in (*sorted(thorough), OTHERS)}
     for line in {line.test: line for line in lines}.values():
         rows[line.file if line.file in rows else OTHERS].append(line)
-    return PAGE + "".join(f"| {file} | {_cells(of)} |\n" for file, of in rows.items())
+    return PAGE + "".join(
+        f"{kept[file]}\n" if file in kept and not of else f"| {file} | {_cells(of)} |\n"
+        for file, of in rows.items()
+    )
 
 
 def _cells(lines: list[Line]) -> str:
@@ -162,7 +171,8 @@ def main(ledger: str, target: str) -> None:
         for path in tests.rglob("test_*.py")
         if "thoroughness import" in path.read_text()
     }
-    Path(target).write_text(page(read(Path(ledger)), thorough))
+    file = Path(target)
+    file.write_text(page(read(Path(ledger)), thorough, file.read_text() if file.exists() else ""))
 
 
 if __name__ == "__main__":
