@@ -80,6 +80,8 @@ def server(service: Service) -> Callable[["Scene"], None]:
     """Return a function that kills and restarts a server; the job has to survive this."""
 
     def kill(scene: "Scene") -> None:
+        # a job that starts while the brokers are away says so and ends after 15 s
+        scene.relay.until(scene.relay.job.epochs, "an epoch")
         scene.busy()
         stack.kill(scene.stack_dir, service)
         stack.up(scene.stack_dir)
