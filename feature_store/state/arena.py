@@ -159,16 +159,23 @@ class FileArena(Arena):
             ArenaReplacedError: the file was deleted or replaced since it was mapped here; a new one would
                 lack the records.
         """
-        with (self._directory / name).open("ab") as file:
+        try:
+            file = (self._directory / name).open("ab")
+        except FileNotFoundError as fault:
+            raise self._replaced(fault.filename) from fault
+        with file:
             # looked at while the old file is still mapped: then a new one cannot have its inode
             if name in self._mapped and not os.path.samestat(os.fstat(file.fileno()), self._mapped[name]):
-                raise ArenaReplacedError(
-                    f"{self._directory / name} was deleted or replaced while it was in use; "
-                    "the working copy is made anew from the state store"
-                )
+                raise self._replaced(file.name)
             self.arrays.pop(name, None)
             file.truncate(size * DTYPES[name].itemsize)
         self._map(name)
+
+    def _replaced(self, file: str) -> ArenaReplacedError:
+        return ArenaReplacedError(
+            f"{file} was deleted or replaced while it was in use; the working copy is made anew from the "
+            "state store"
+        )
 
     def grow(self, name: str, least: int) -> None:
         """See `Arena.grow`; grows fourfold: records not yet written to take no disk space."""
@@ -176,8 +183,15 @@ class FileArena(Arena):
 
     @property
     def nbytes(self) -> int:
-        """See `Arena.nbytes`; records that were never written to do not count."""
-        return sum((self._directory / name).stat().st_blocks * 512 for name in DTYPES)
+        """See `Arena.nbytes`; records that were never written to do not count.
+
+        Raises:
+            ArenaReplacedError: a file was deleted.
+        """
+        try:
+            return sum((self._directory / name).stat().st_blocks * 512 for name in DTYPES)
+        except FileNotFoundError as fault:
+            raise self._replaced(fault.filename) from fault
 
     def is_current(self) -> bool:
         """Return whether no other process has resized or replaced a file since it was mapped here."""

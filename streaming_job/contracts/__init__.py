@@ -74,16 +74,16 @@ class Reason(StrEnum):
 
     Send the contract's types.
     """
-    NON_FINITE_NUMBER = "non_finite_number"
-    """NaN, Infinity, or an amount beyond float64.
-
-    Find where the amount was computed.
-    """
     INVALID_VALUE = "invalid_value"
     """The value breaks the contract's length, pattern or range. Of a rollout: the record breaks its contract
     in any other way than by size, for example because it is not JSON.
 
     See the detail and the schema.
+    """
+    NON_FINITE_NUMBER = "non_finite_number"
+    """NaN, Infinity, or an amount beyond float64.
+
+    Find where the amount was computed.
     """
     NEGATIVE_AMOUNT = "negative_amount"
     """The amount is below 0.

@@ -60,7 +60,7 @@ class Tiers:
     def parts(self, store: PieceStore) -> Iterator[NDArray[np.void]]:
         """Yield all rows, piece by piece; see `load`."""
         self._mergeable = {}
-        for number, rows in self._pieces:
+        for index, (number, rows) in enumerate(self._pieces):
             name = f"{self._prefix}{number}"
             blob = store.get(name)
             if blob is None:
@@ -74,12 +74,12 @@ class Tiers:
                 )
             self._newest[number] = int(part[self._time].max())
             self._mergeable[number] = blob
-            yield part
-        for index in range(1, len(self._pieces)):
             self._forget_before(index)
+            yield part
 
     def add(self, store: PieceSink, rows: NDArray[np.void]) -> None:
-        """Add rows."""
+        """Add rows; stored pieces must have been loaded."""
+        assert self._newest.keys() >= {number for number, _ in self._pieces}, "not loaded"
         if not rows.size:
             return
         rows = self._condense(rows)

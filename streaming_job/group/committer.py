@@ -39,13 +39,13 @@ class GroupCommitter:
         self._rebuilds = rebuilds
         self._notes = notes
         self._begun_ms = _now_ms()
-        self._epoch = 0
+        self.epoch = 0
+        """Number of the running epoch, for progress records."""
         self.summary: dict[str, int] = {}
-        """Counts of the running epoch: commits, transactions, alerts, dead_letters."""
+        """Counts since the last cut: commits, transactions, alerts, dead_letters."""
 
-    def begin(self, epoch: int) -> None:
-        """Begin an epoch, whose number is part of progress records."""
-        self._epoch = epoch
+    def begin(self) -> None:
+        """Begin to count anew."""
         self.summary = dict.fromkeys(("commits", "transactions", "alerts", "dead_letters"), 0)
 
     def commit(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
@@ -63,7 +63,7 @@ class GroupCommitter:
         now = _now_ms()
         progress = self._progress.record(
             outcome,
-            epoch=self._epoch,
+            epoch=self.epoch,
             started_at=self._begun_ms,
             now=now,
             starts=self._starts,

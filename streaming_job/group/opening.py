@@ -76,10 +76,12 @@ class EpochCommitter(Committer, Protocol):
     """A committer that counts by epoch."""
 
     summary: dict[str, int]
-    """Counts of the running epoch."""
+    """Counts since the last cut."""
+    epoch: int
+    """Number of the running epoch."""
 
-    def begin(self, epoch: int) -> None:
-        """Begin an epoch."""
+    def begin(self) -> None:
+        """Begin to count anew."""
 
 
 class Connections(Protocol):

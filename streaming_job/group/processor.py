@@ -41,6 +41,7 @@ from streaming_job.runtime import pauses
 from streaming_job.runtime.checkpoint import CheckpointError
 from streaming_job.runtime.epochs import Address, DriverWatch, Epoch
 from streaming_job.runtime.failpoints import Step, reach
+from streaming_job.runtime.workers import residents
 from streaming_job.runtime.workers.warm_up import freeze
 from streaming_job.settings import JobSettings
 from streaming_job.transaction.writer import FencedError
@@ -114,6 +115,7 @@ def _answer(request: Callable[..., Any], *arguments: Any) -> Any:
 
 _served: Serving | None = None
 """The key group that this process serves."""
+residents.activities.append(lambda: _served is not None and _served.is_alive)
 _models: set[Path] = set()
 """Local copies of the models that this process has loaded."""
 
@@ -199,14 +201,14 @@ class GroupProcessor(StatefulProcessor):
 
     def _follow(self, group: int, epoch: Epoch, query_id: str) -> dict[str, Any]:
         global _served
-        pieces = self._pieces
+        pieces, served = self._pieces, _served
         meta = load_meta(pieces)
-        if _served is not None and (_served.group, _served.token) != (group, meta.token):
+        if served is not None and (served.group, served.token) != (group, meta.token):
             # Spark has not committed the last epoch, another process has served the group since this one did,
             # or this one now serves another group
-            _served.end()
-            self._copy(_served.group).release(None)
-            _served = None
+            served.end()
+            self._copy(served.group).release(None)
+            _served = served = None
         opening = self._opening(group, query_id)
         if not positions_of(meta):
             with closing(KafkaConnections(opening)) as connections:
@@ -216,16 +218,16 @@ class GroupProcessor(StatefulProcessor):
             with closing(KafkaConnections(opening)) as connections:
                 change_settings(opening, connections, meta, pieces)
             return NOTHING
-        if _served is None:
-            _served = self._serve(opening, meta, pieces, epoch.number)
+        if served is None:
+            _served = served = self._serve(opening, meta, pieces, epoch.number)
         try:
-            cut = _served.save(epoch, pieces)
+            cut = served.save(epoch, pieces)
         except BaseException:
-            _served.give_up()
+            served.give_up()
             raise
         reach(Step.DELTA)
         if cut.is_last:
-            self._copy(group).release(_served.join())
+            self._copy(group).release(served.join())
             _served = None
         for model in list(_models):
             loading.mark_used(model)

@@ -24,7 +24,8 @@ What may go wrong, and what follows:
         ends the loop and opens the group from the state store
     the task fails: its loop is told to end; the process ends after the task in any case
     task, worker or process is killed: the kernel ends the process, and the loop with it
-    the next task does not come: the loop waits when too much is staged, or after ALONE_S
+    the next task comes late, because another group is not open yet: the loop goes on, within its bytes
+    the next task never comes: the loop ends after ALONE_S, and the process a minute later
     another process has opened the group: the loop's next Kafka transaction is fenced, which ends it
     the driver is gone: the loop notices it in each turn, and ends
     the job stops: the cut is the last one; the loop ends, and its working copy stays valid
@@ -45,8 +46,9 @@ from streaming_job.runtime.failpoints import Step, reach
 
 log = logging.getLogger(__name__)
 
-ALONE_S = 30.0
-"""Seconds for which a loop goes on without a task. Spark needs a fraction of a second between two epochs."""
+ALONE_S = 600.0
+"""Seconds for which a loop goes on without a task. Usually Spark needs a fraction of a second between two
+epochs; but an epoch lasts until all groups are open, and to open one may take minutes."""
 LOOK_S = 0.1
 """Interval at which a task looks whether its epoch is over, and a waiting loop whether its driver is gone."""
 SWITCH_S = 0.0005
@@ -70,11 +72,14 @@ class Driver(Protocol):
 class Epoch(Protocol):
     """A task's connection to the driver: `epochs.Epoch`."""
 
+    number: int
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the epoch was ended because the job stops."""
+
     def is_over(self) -> bool:
         """Return whether the driver has ended the epoch."""
-
-    def must_stop(self) -> bool:
-        """Return whether the job is to stop."""
 
     def ask_for_end(self) -> None:
         """Ask the driver to end the epoch."""
@@ -101,11 +106,13 @@ class Serving:
             group: number of the key group.
             opened: the group; the loop owns it until it has ended.
             driver: closed when the loop ends.
-            epoch: number of the running epoch.
+            epoch: number of the running epoch. Progress records have the number of the newest epoch whose
+                task has come: by then Spark has committed the one before.
             most_bytes: bytes of staged changes after which an epoch should end.
         """
         self.group, self.token = group, opened.meta.token
-        """Token of the state up to the last cut."""
+        """Token of the state up to the last cut; empty while a task saves, so that after a failure no other
+        task goes on where it stopped."""
         self._opened, self._driver, self._epoch = opened, driver, epoch
         self._staging = Staging(most_bytes, ALONE_S)
         self._is_given_up = False
@@ -120,6 +127,7 @@ class Serving:
             BaseException: the fault of the loop.
         """
         staging, wants_cut = self._staging, False
+        self.token, self._epoch = "", epoch.number
         while True:
             changes, cut = staging.take(LOOK_S)
             for change in changes:
@@ -131,7 +139,7 @@ class Serving:
                 self.token = cut.token
                 return cut
             if not wants_cut and epoch.is_over():
-                staging.want_cut(last=epoch.must_stop())
+                staging.want_cut(last=epoch.is_last)
                 wants_cut = True
             elif not wants_cut and staging.wants_end:
                 epoch.ask_for_end()
@@ -145,6 +153,11 @@ class Serving:
     def give_up(self) -> None:
         """Have the loop end after its turn, without a cut."""
         self._is_given_up = True
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the loop runs."""
+        return self._thread.is_alive()
 
     def end(self) -> None:
         """End the loop without a cut, and close the group."""
@@ -167,20 +180,23 @@ class Serving:
 
     def _serve(self) -> None:
         follower, committer, staging = self._opened.follower, self._opened.committer, self._staging
-        epoch = self._epoch
-        committer.begin(epoch)
+        committer.begin()
         follower.core.watch.lap("open")
-        while not self._is_given_up:
+        while True:
+            committer.epoch = self._epoch
+            if self._is_given_up:
+                raise EpochError("the task of the key group has failed")
             if self._driver.is_gone():
                 raise EpochError("the job's driver is gone")
+            if staging.is_abandoned:
+                raise EpochError(f"Spark has sent no task for {ALONE_S:.0f} s")
             if (is_last := staging.wanted_cut) is not None:
                 positions = follower.cut(staging)
                 reach(Step.CUT)
                 staging.cut(Cut(self._opened.meta.token, positions, committer.summary, is_last))
                 if is_last:
                     return
-                epoch += 1
-                committer.begin(epoch)
+                committer.begin()
             elif staging.is_full:
                 staging.wait(LOOK_S)
                 follower.core.watch.lap("wait")

@@ -46,7 +46,7 @@ class Staging:
         Args:
             most_bytes: bytes of the changes of an epoch after which it should end; twice as many untaken ones
                 leave no room.
-            alone_s: seconds without a task after which there is no room.
+            alone_s: seconds without a task after which the loop should end.
             clock: seconds.
         """
         self._most_bytes, self._alone_s, self._clock = most_bytes, alone_s, clock
@@ -85,8 +85,13 @@ class Staging:
 
     @property
     def is_full(self) -> bool:
-        """Whether the loop has to wait: too much is untaken, or no task has come for too long."""
-        return self._untaken_bytes > 2 * self._most_bytes or self._clock() - self._seen > self._alone_s
+        """Whether the loop has to wait, because too much is untaken."""
+        return self._untaken_bytes > 2 * self._most_bytes
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether no task has come for so long that none will come any more."""
+        return self._clock() - self._seen > self._alone_s
 
     def wait(self, seconds: float) -> None:
         """Wait until the task takes changes or wants a cut, or for `seconds`."""

@@ -259,7 +259,9 @@ class DriverWatch:
                 "must reach it: set spark.driver.host in FRAUD_SPARK, and open the port to them"
             ) from fault
         self._socket.setblocking(False)
-        self._over = self._stopping = self._gone = False
+        self._stopping = self._gone = False
+        self._first: bytes | None = None
+        """The first order; empty: the driver was gone before any."""
 
     def must_stop(self) -> bool:
         """Return whether the driver was told to stop the job, or is gone."""
@@ -280,7 +282,9 @@ class DriverWatch:
             return
         except OSError:
             orders = b""
-        self._over, self._gone = True, not orders
+        if self._first is None:
+            self._first = orders[:1]
+        self._gone = not orders
         self._stopping = self._stopping or self._gone or _STOP in orders
 
     def close(self) -> None:
@@ -311,9 +315,14 @@ class Epoch(DriverWatch):
 
     def is_over(self) -> bool:
         """Return whether the driver has ended the epoch, or is gone."""
-        if not self._over:
+        if self._first is None:
             self._receive()
-        return self._over
+        return self._first is not None
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the epoch was ended because the job stops, so that no other one follows."""
+        return self._first is not None and self._first != _END
 
     def ask_for_end(self) -> None:
         """Ask the driver to end the epoch for all groups."""
@@ -322,7 +331,7 @@ class Epoch(DriverWatch):
             try:
                 self._socket.send(_END)
             except OSError:
-                self._over = True
+                self._first = self._first or b""
 
     def report(self, fault: FraudError) -> None:
         """Send a verdict to the driver, and wait until it has cancelled this task, REPORT_S at most."""

@@ -134,8 +134,9 @@ class MemoryCommitter:
         self._output, self._fate, self._log, self._notes = output, fate, log, notes
         self._group, self._settings = opening.group, notes[settings_in_force.SETTINGS]
         self.summary: dict[str, int] = {}
+        self.epoch = 0
 
-    def begin(self, epoch: int) -> None:
+    def begin(self) -> None:
         """See `opening.EpochCommitter`."""
 
     def commit(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:

@@ -80,7 +80,7 @@ def committed(outcome: Outcome, monkeypatch: pytest.MonkeyPatch) -> list[tuple[s
         GroupProgress("job", "query", 0, 1, None),
         SETTINGS.topics.transactions, {}, 0, {},
     )  # fmt: skip
-    committer.begin(1)
+    committer.begin()
     committer.commit(lambda: outcome, {(SETTINGS.topics.transactions, 0): 9}, {})
     return broker.written
 

@@ -7,8 +7,8 @@ connection on to the resident of that partition, a process that the daemon forks
 task. Data then flows between Spark and the resident directly.
 
 A resident ends when the worker whose task it runs ends (so Spark can still kill the task by killing the
-worker); when the daemon ends; after a task that raised; and after IDLE_S without a task, for example because
-Spark has moved the partition to another machine.
+worker); when the daemon ends; after a task that raised; and after IDLE_S in which it neither gets a task nor
+serves a key group, for example because Spark has moved the partition to another machine.
 """
 
 import os
@@ -16,6 +16,7 @@ import secrets
 import socket
 import struct
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
@@ -25,6 +26,8 @@ from setproctitle import getproctitle, setproctitle
 from streaming_job.runtime.workers import endings
 
 spark_worker = daemon.worker
+activities: list[Callable[[], bool]] = []
+"""Functions that return whether this process does something between its tasks, added by who does it."""
 _secret = ""
 """Random part of the residents' addresses. A process id would not do: containers that share a network also
 share the addresses, but each numbers its own processes, so two daemons may have the same process id."""
@@ -136,7 +139,13 @@ def _reside(partition: int) -> NoReturn:
         listener.settimeout(IDLE_S)
         is_reusable = True
         while is_reusable:
-            with listener.accept()[0] as client:
+            try:
+                client, _ = listener.accept()
+            except TimeoutError:
+                if not any(is_active() for is_active in activities):
+                    break
+                continue
+            with client:
                 client.setblocking(True)
                 is_reusable = not _is_ours(client) or _serve(client)
     os._exit(0)

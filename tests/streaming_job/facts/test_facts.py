@@ -159,6 +159,7 @@ def test_pieces_hold_all_rows_in_order_and_stay_few(steps):
         rows["hour"] = np.arange(rows.size) + len(held)
         extra = json.loads(json.dumps(extra))  # as the state keeps it
         tiers = Tiers("x", HOUR_COUNT, extra, "hour")
+        assert tiers.load(store)["hour"].tolist() == held
         if step == "replace":
             tiers.replace(store, rows)
             held = []

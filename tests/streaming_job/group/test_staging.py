@@ -1,6 +1,7 @@
 """Changes reach the state store in their order, never beyond a cut, and within bounds of bytes and time."""
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -74,15 +75,15 @@ def test_twice_as_many_untaken_bytes_leave_no_room_until_they_are_taken():
     assert not stage.is_full
 
 
-def test_without_a_task_there_is_no_room_after_a_while():
+def test_without_a_task_the_loop_is_abandoned_after_a_while():
     clock = Clock()
     stage = staging(clock)
     clock.now = 30.0
-    assert not stage.is_full
+    assert not stage.is_abandoned
     clock.now = 31.0
-    assert stage.is_full
+    assert stage.is_abandoned
     stage.take(0.0)
-    assert not stage.is_full
+    assert not stage.is_abandoned
 
 
 def test_a_request_for_a_cut_is_answered_by_the_next_cut():
@@ -96,12 +97,21 @@ def test_a_request_for_a_cut_is_answered_by_the_next_cut():
     assert stage.wanted_cut is True
 
 
-def test_a_full_staging_does_not_hold_up_a_cut():
-    clock = Clock()
-    stage = staging(clock)
-    clock.now = 31.0
-    stage.want_cut(last=False)
-    stage.wait(60.0)  # returns at once
+@pytest.mark.parametrize("before", [True, False])
+def test_a_full_staging_does_not_hold_up_a_cut(before: bool):
+    stage = staging()
+    stage.put("d1", bytes(201))
+    assert stage.is_full
+    thread = threading.Thread(target=stage.wait, args=(60.0,))
+    if before:
+        stage.want_cut(last=False)
+        thread.start()
+    else:
+        thread.start()
+        time.sleep(0.05)
+        stage.want_cut(last=False)
+    thread.join(10.0)
+    assert not thread.is_alive()
 
 
 def test_the_loops_fault_follows_what_it_had_staged():

@@ -253,7 +253,7 @@ def test_a_stop_ends_the_epoch_and_its_tasks_know_the_reason(wait_for: WaitFor) 
             assert not loop.must_stop()
             stop.append("now")
             wait_for(task.is_over)
-            assert task.must_stop()  # whoever learns of the end knows that it is for good
+            assert task.is_last  # whoever learns of the end knows that it is for good
             wait_for(loop.must_stop)
             assert not loop.is_gone()
             assert server.ended_for_good
@@ -281,6 +281,24 @@ def test_a_stop_between_two_epochs_is_for_one_more(wait_for: WaitFor) -> None:
         with Epoch(server.address, 8) as task:
             wait_for(task.is_over)
             assert task.must_stop()
+    finally:
+        server.close()
+
+
+def test_a_stop_just_after_the_end_of_an_epoch_is_for_the_next_one(wait_for: WaitFor) -> None:
+    """A task that reads both orders at once must not make the last cut: one more epoch follows."""
+    stop: list[str] = []
+    server = EpochServer(HOST, 0, lambda: False, must_stop=lambda: bool(stop))
+    try:
+        server.begin(7, 0.0)
+        with Epoch(server.address, 7) as task, DriverWatch(server.address) as loop:
+            wait_for(lambda: server._ended)
+            stop.append("now")
+            wait_for(loop.must_stop)
+            assert not server.ended_for_good
+            assert task.is_over()
+            assert task.must_stop()
+            assert not task.is_last
     finally:
         server.close()
 

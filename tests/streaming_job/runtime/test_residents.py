@@ -20,13 +20,14 @@ RESIDENT = f"""
 import sys
 from streaming_job.runtime.workers import residents
 residents._secret, residents.IDLE_S = sys.argv[1], float(sys.argv[2])
+exec(sys.argv[3])
 residents._reside({PARTITION})
 """
 
 
 @contextmanager
-def resident(secret: str, idle_s: float) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen([sys.executable, "-c", RESIDENT, secret, str(idle_s)])
+def resident(secret: str, idle_s: float, also: str = "") -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([sys.executable, "-c", RESIDENT, secret, str(idle_s), also])
     try:
         yield process
     finally:
@@ -52,6 +53,12 @@ def connected() -> bool:
 def test_a_resident_without_tasks_ends(secret: str) -> None:
     with resident(secret, 0.1) as process:
         assert process.wait(30) == 0
+
+
+def test_a_resident_that_serves_a_group_stays_without_tasks(secret: str) -> None:
+    serves = "residents.activities.append(lambda: True)"
+    with resident(secret, 0.1, serves) as process, pytest.raises(subprocess.TimeoutExpired):
+        process.wait(3)
 
 
 def test_only_one_process_serves_a_partition(secret: str, wait_for: WaitFor) -> None:
