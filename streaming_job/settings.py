@@ -83,7 +83,7 @@ class JobSettings(BaseSettings):
     max_bytes: Annotated[int, Field(ge=1 << 20)] = 32 << 20
     """Maximum bytes of a mini-batch's keys and values; the last few records may exceed it. It bounds
     memory, and the duration of a Kafka transaction, in a flood of large records."""
-    spacing_ms: Annotated[float, Field(ge=0, le=100)] = 4.0
+    spacing_ms: Annotated[float, Field(ge=0, le=100)] = 2.0
     """Least time between the beginnings of two mini-batches, each of which costs the group and the brokers
     processor time. Only a record that arrives sooner after a mini-batch waits, for the rest of that time."""
     commit_interval_ms: Annotated[int, Field(ge=1, le=60_000)] = 200

@@ -66,8 +66,9 @@ def run(config: dict[str, Any], partition: int) -> None:
             continue
         producer.begin_transaction()
         for message in answers:
-            identifier = orjson.loads(message.value() or b"{}").get("transaction_id")
-            answer = {"transaction_id": identifier, "score": 0.0, "arrival_time": message.timestamp()[1]}
+            # by place, because the tape repeats some transactions, and each record is answered
+            place = f"{partition}-{message.offset()}"
+            answer = {"transaction_id": place, "score": 0.0, "arrival_time": message.timestamp()[1]}
             producer.produce(alerts, orjson.dumps(answer), message.key())
         producer.flush(PATIENCE_S)
         producer.send_offsets_to_transaction(

@@ -727,7 +727,7 @@ def test_the_next_start_continues(installed: Installation, stop: Stop, next_job:
     assert AGAIN not in next_job.log
     assert next_job.runs
     for group, records in by_group(installed).items():  # with the working copy that the last cut has left
-        assert not sum(record["counts"]["rebuilds"] for record in records[len(stop.groups[group]) :])
+        assert not sum(record["state"]["rebuilds"] for record in records[len(stop.groups[group]) :])
 
 
 def test_totals_are_those_of_both_starts(installed: Installation, next_job: JobProcess) -> None:
