@@ -74,7 +74,7 @@ VARIANTS = (
     *(
         Variant(
             f"{STREAMS}-{interval_ms}",
-            f"Kafka Streams, tuned, commits every {interval_ms} ms",
+            f"Kafka Streams, {interval_ms} ms",
             {**TUNED_STREAMS, "commit.interval.ms": interval_ms},
         )
         for interval_ms in (5, 10, 25)
