@@ -8,11 +8,9 @@ import importlib
 import inspect
 import os
 import pkgutil
-import sys
 from collections.abc import Iterable
-from pathlib import Path
 
-from deploy.page_tables import docstrings, with_table
+from deploy.page_tables import docstrings, update, with_table
 from feature_store.errors import FraudError
 from service import problem_codes
 from streaming_job.contracts import Reason
@@ -21,7 +19,7 @@ _PACKAGES = ("feature_store", "models", "streaming_job", "service", "loadtests",
 
 
 def page(text: str) -> str:
-    """Return the text of docs/errors.md with its tables made anew."""
+    """Return the text of docs/errors.md with regenerated tables."""
     texts = docstrings(Reason)
     reasons = _table("reason", ((f"`{reason.value}`", texts[reason.name]) for reason in Reason))
     errors = _table(
@@ -64,5 +62,4 @@ def _row(name: str, text: str) -> str:
 
 
 if __name__ == "__main__":
-    path = Path(sys.argv[1])
-    path.write_text(page(path.read_text()))
+    update(page)

@@ -1,10 +1,8 @@
 """Generator of the tables of docs/metrics.md: `python -m deploy.metrics_page FILE`."""
 
-import sys
 from collections.abc import Iterable
-from pathlib import Path
 
-from deploy.page_tables import with_table
+from deploy.page_tables import update, with_table
 from loadtests.audit import exported
 from service.metrics.table import SECTIONS, Family
 
@@ -14,7 +12,7 @@ _COLUMNS = """| metric | type | labels | meaning |
 
 
 def page(text: str) -> str:
-    """Return the text of docs/metrics.md with its tables made anew."""
+    """Return the text of docs/metrics.md with regenerated tables."""
     for heading, families in {**SECTIONS, "The continuous audit": exported.FAMILIES}.items():
         text = with_table(text, heading, _table(families))
     return text
@@ -30,5 +28,4 @@ def _row(family: Family) -> str:
 
 
 if __name__ == "__main__":
-    path = Path(sys.argv[1])
-    path.write_text(page(path.read_text()))
+    update(page)

@@ -2,7 +2,16 @@
 
 import ast
 import inspect
+import sys
 import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+
+def update(page: Callable[[str], str]) -> None:
+    """Replace the file that the program's argument names by the page made of its text."""
+    path = Path(sys.argv[1])
+    path.write_text(page(path.read_text()))
 
 
 def with_table(page: str, heading: str, table: str) -> str:

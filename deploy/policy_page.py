@@ -1,10 +1,8 @@
 """Generator of the table of policy parameters in docs/rollouts.md: `python -m deploy.policy_page FILE`."""
 
-import sys
 from dataclasses import MISSING, fields
-from pathlib import Path
 
-from deploy.page_tables import docstrings, with_table
+from deploy.page_tables import docstrings, update, with_table
 from models.policy import Policy
 
 _COLUMNS = """| field | default | meaning |
@@ -13,7 +11,7 @@ _COLUMNS = """| field | default | meaning |
 
 
 def page(text: str) -> str:
-    """Return the text of docs/rollouts.md with its table of parameters made anew."""
+    """Return the text of docs/rollouts.md with a regenerated table of parameters."""
     meanings = {name: " ".join(meaning.split()) for name, meaning in docstrings(Policy).items()}
     rows = (
         f"| `{each.name}` | {_default(each.default)} | {meanings[each.name]} |\n" for each in fields(Policy)
@@ -28,5 +26,4 @@ def _default(value: object) -> str:
 
 
 if __name__ == "__main__":
-    path = Path(sys.argv[1])
-    path.write_text(page(path.read_text()))
+    update(page)

@@ -125,8 +125,8 @@ class MemoryArena(Arena):
 class FileArena(Arena):
     """Arrays in shared mapped files: a working copy that outlives the process that wrote it.
 
-    Nothing is synced to disk: the caller must know whether the files are still valid. Files that somebody
-    deletes while they are mapped keep their contents until they have to be resized.
+    Nothing is synced to disk: the caller must know whether the files are still valid. A deleted
+    file keeps its contents while it is mapped; it cannot be resized.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -173,7 +173,7 @@ class FileArena(Arena):
 
     def _replaced(self, file: str) -> ArenaReplacedError:
         return ArenaReplacedError(
-            f"{file} was deleted or replaced while it was in use; the working copy is made anew from the "
+            f"{file} was deleted or replaced while it was in use; the working copy is rebuilt from the "
             "state store"
         )
 

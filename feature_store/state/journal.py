@@ -115,7 +115,7 @@ def load_meta(store: PieceStore) -> Meta:
     return Meta.decode(blob) if blob else Meta()
 
 
-def append(store: PieceSink, meta: Meta, state: GroupState, delta: Delta) -> int:
+def append(store: PieceSink, meta: Meta, state: GroupState, delta: Delta) -> None:
     """Evict some forgotten cards; write a delta, and the snapshots that are due or that the credit allows.
 
     Args:
@@ -123,9 +123,6 @@ def append(store: PieceSink, meta: Meta, state: GroupState, delta: Delta) -> int
         meta: updated; `seal` writes it.
         state: already includes the delta.
         delta: the input since the last delta, without `added`, `evicted` and `after`.
-
-    Returns:
-        Bytes written.
     """
     meta.sequence += 1
     added = state.take_added()
@@ -135,7 +132,6 @@ def append(store: PieceSink, meta: Meta, state: GroupState, delta: Delta) -> int
     head = _digest(blob)
     meta.head = head.hex()
     store.put(f"d{meta.sequence}", blob)
-    written = len(blob)
     meta.cards = state.numbers_given
     meta.pieces += [0] * (-(-meta.cards // CARDS_PER_PIECE) - len(meta.pieces))
     earned = SNAPSHOT_BYTES_PER_DELTA_BYTE * len(blob)
@@ -155,12 +151,10 @@ def append(store: PieceSink, meta: Meta, state: GroupState, delta: Delta) -> int
         meta.pieces[piece] = meta.sequence
         meta.next_piece = piece + 1
         meta.credit -= len(snapshot)
-        written += len(snapshot)
         due -= 1
     while meta.oldest <= min(meta.pieces, default=0):
         store.remove(f"d{meta.oldest}")
         meta.oldest += 1
-    return written
 
 
 def seal(store: PieceSink, meta: Meta) -> None:

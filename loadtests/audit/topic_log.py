@@ -129,7 +129,7 @@ class TopicLog:
         consumer = self._offset_consumer()
         try:
             return {
-                partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), TIMEOUT_S)[which]
+                partition: topic_reader.offsets(consumer, TopicPartition(topic, partition))[which]
                 for partition in self._partitions(consumer, topic)
             }
         except KafkaException as fault:

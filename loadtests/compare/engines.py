@@ -141,7 +141,7 @@ def _floor(variant: Variant, deployment: Deployment, say: Say) -> tuple[list[str
         "group": deployment.group,
         "transactions": deployment.topics.transactions,
         "alerts": deployment.topics.fraud_alerts,
-        "partitions": THREADS,
+        "processes": THREADS,
     }
     return [sys.executable, "-m", "loadtests.compare.floor", json.dumps(config)], {}
 

@@ -164,8 +164,8 @@ class Reason(StrEnum):
     Read the rollout, then send the step again.
     """
     SECOND_PERSON_MISSING = "second_person_missing"
-    """An event that counts as a promotion, where the log demands four eyes: nobody but the proposer has
-    approved it; the detail says why it counts.
+    """A step that counts as a promotion lacks the approval of a second person, which the log requires; the
+    detail says why it counts.
 
     Let somebody else take the step; see [authority](rollouts.md#authority).
     """

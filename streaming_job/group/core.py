@@ -285,15 +285,14 @@ class GroupCore:
         """
         return positions if self.facts is None else self.facts.positions(positions)
 
-    def append(self, store: PieceSink) -> int:
-        """Persist new facts, and pending rows as a delta; return the bytes written, without the facts."""
+    def append(self, store: PieceSink) -> None:
+        """Persist new facts, and pending rows as a delta."""
         if self.facts is not None:
             self.facts.persist(store)
         if not self.pending:
-            return 0
-        written = append(store, self._meta, self._state, self._pending.take())
+            return
+        append(store, self._meta, self._state, self._pending.take())
         self.watch.lap("persist")
-        return written
 
     def seal(self, store: PieceSink, positions: Offsets) -> None:
         """End an epoch: write the last delta and P, the positions up to which everything is committed."""

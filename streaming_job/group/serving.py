@@ -131,10 +131,7 @@ class Serving:
         while True:
             changes, cut = staging.take(LOOK_S)
             for change in changes:
-                if change.blob is None:
-                    store.remove(change.name)
-                else:
-                    store.put(change.name, change.blob)
+                change.apply(store)
             if cut is not None:
                 self.token = cut.token
                 return cut

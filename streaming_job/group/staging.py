@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from feature_store.state.journal import PieceSink
 from streaming_job.log.records import Offsets
 
 
@@ -35,6 +36,13 @@ class Change:
     name: str
     blob: bytes | None
     """None: the piece is removed."""
+
+    def apply(self, store: PieceSink) -> None:
+        """Write the change into a store."""
+        if self.blob is None:
+            store.remove(self.name)
+        else:
+            store.put(self.name, self.blob)
 
 
 class Staging:

@@ -1,5 +1,6 @@
 """Functions that look up whether a topic exists, its partitions, and their first and end offsets."""
 
+import time
 from collections.abc import Callable, Iterable
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -7,6 +8,9 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from streaming_job.log.clients import AdminClient, Consumer, Producer
 
 TIMEOUT_S = 15.0
+_PAUSE_S = 0.1
+_NO_LEADER = KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE
+"""Errors that pass: a topic was just created, or a partition moves to another broker."""
 
 
 def partitions(
@@ -64,13 +68,20 @@ def require(
 
 
 def offsets(reader: Consumer, partition: TopicPartition) -> tuple[int, int]:
-    """Return the first offset and the end offset of a partition.
+    """Return the first offset and the end offset of a partition; waits until it has a leader.
 
     Raises:
-        KafkaException: no answer.
+        KafkaException: no answer, or no leader in time.
     """
-    first_and_end: tuple[int, int] = reader.get_watermark_offsets(partition, TIMEOUT_S)
-    return first_and_end
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            first_and_end: tuple[int, int] = reader.get_watermark_offsets(partition, TIMEOUT_S)
+            return first_and_end
+        except KafkaException as fault:
+            if fault.args[0].code() not in _NO_LEADER or time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE_S)
 
 
 def bounds(reader: Consumer, topic: str) -> dict[int, tuple[int, int]]:

@@ -19,7 +19,7 @@ LOOK_S = 0.1
 
 
 class StoppedError(FraudError):
-    """A task gave up waiting, because the job was told to stop; the job itself ends with status 0.
+    """A task ended its wait because the job is stopping; the job itself ends with status 0.
 
     Nothing has to be done.
     """

@@ -31,6 +31,7 @@ from streaming_job.dead_letters.record import (
     MAX_RECORD_KEY,
     DeadLetter,
 )
+from streaming_job.log import topic_reader
 from streaming_job.transaction.producer import MAX_MESSAGE_BYTES
 
 pytestmark = pytest.mark.integration
@@ -228,7 +229,7 @@ def test_debezium_sends_heartbeats_while_nothing_changes(
     topic = Topics().heartbeats
     client = Consumer({"bootstrap.servers": stack.bootstrap_servers, "group.id": "looks"})
     wait_for(lambda: topic in client.list_topics(timeout=20).topics, deadline_s=60, what="heartbeats' topic")
-    end = lambda: client.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)[1]  # noqa: E731
+    end = lambda: topic_reader.offsets(client, TopicPartition(topic, 0))[1]  # noqa: E731
     before = end()
     wait_for(lambda: end() > before, deadline_s=60, what="a heartbeat")
     client.close()

@@ -248,10 +248,7 @@ class MortalStaging(Staging):
         """Write what is staged, up to the next cut; return that cut."""
         changes, cut = self.take(0.0)
         for change in changes:
-            if change.blob is None:
-                store.remove(change.name)
-            else:
-                store.put(change.name, change.blob)
+            change.apply(store)
         return cut
 
 

@@ -37,6 +37,7 @@ from loadtests.simulator.timeline import Records, timeline
 from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
 from streaming_job.contracts.topics import Topics
+from streaming_job.log import topic_reader
 from streaming_job.log.clients import Address
 
 pytestmark = pytest.mark.integration
@@ -72,7 +73,7 @@ def read(bootstrap_servers: str, topic: str) -> list[Message]:
     try:
         messages: list[Message] = []
         for number in consumer.list_topics(topic, timeout=20).topics[topic].partitions:
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=20)
+            low, high = topic_reader.offsets(consumer, TopicPartition(topic, number))
             consumer.assign([TopicPartition(topic, number, low)])
             end, position, deadline = high, low, time.monotonic() + 60
             while position < end:
@@ -144,7 +145,7 @@ def test_a_feed_with_a_transactional_id_is_seen_whole_or_not_at_all(
     partitions = [TopicPartition(names.transactions, number) for number in (0, 1)]
 
     def ends() -> list[int]:
-        return [sum(reader.get_watermark_offsets(p, timeout=20)[1] for p in partitions) for reader in readers]
+        return [sum(topic_reader.offsets(reader, p)[1] for p in partitions) for reader in readers]
 
     result = []
 
@@ -359,8 +360,7 @@ def test_the_command_streams_until_ctrl_c_and_counts(
         admin = Consumer({"bootstrap.servers": stack.bootstrap_servers, "group.id": "test-simulator-count"})
 
         def arrived() -> int:
-            partitions = [TopicPartition(names.transactions, number) for number in (0, 1)]
-            return sum(admin.get_watermark_offsets(p, timeout=20)[1] for p in partitions)
+            return sum(end for _, end in topic_reader.bounds(admin, names.transactions).values())
 
         wait_for(lambda: arrived() > 1_000, deadline_s=60, what="a thousand transactions")
         process.send_signal(signal.SIGINT)

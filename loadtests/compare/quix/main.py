@@ -1,11 +1,8 @@
 """The job on Quix Streams, in several processes of a consumer group. Argument: JSON, see `engines._quix`."""
 
 import json
-import multiprocessing
-import signal
 import sys
 import threading
-from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +11,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from loadtests.compare.quix.deciding import Model, alert, decide
 from loadtests.compare.quix.features import new_card
+from loadtests.compare.workers import run_all
 
 TIMEOUT_S = 30.0
 POLL_S = 0.5
@@ -99,26 +97,5 @@ def run(config: dict[str, Any], number: int) -> None:
     app.run()
 
 
-def main(text: str) -> None:
-    """Run the processes until SIGTERM or until one ends, then stop all; the exit code is 1 if one fails."""
-    config = json.loads(text)
-    workers = [
-        multiprocessing.Process(target=run, args=(config, number)) for number in range(config["processes"])
-    ]
-    for worker in workers:
-        worker.start()
-
-    def end(*_: object) -> None:
-        for worker in workers:
-            worker.terminate()
-
-    signal.signal(signal.SIGTERM, end)
-    connection.wait([worker.sentinel for worker in workers])
-    end()
-    for worker in workers:
-        worker.join()
-    sys.exit(any(worker.exitcode for worker in workers))
-
-
 if __name__ == "__main__":
-    main(sys.argv[1])
+    run_all(run, json.loads(sys.argv[1]))

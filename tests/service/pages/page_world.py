@@ -25,6 +25,7 @@ from service.security.roles import Role
 from service.settings import ServiceSettings
 from streaming_job.contracts.topics import Topics
 from streaming_job.labels.ledger import Ledger
+from streaming_job.log import topic_reader
 
 PARTITIONS = 2
 PER_WRITE = 4
@@ -221,5 +222,5 @@ class World:
         )  # fmt: skip
 
     def _end(self, topic: str, partition: int) -> int:
-        _, end = self.job.group.get_watermark_offsets(TopicPartition(topic, partition), 30)
+        _, end = topic_reader.offsets(self.job.group, TopicPartition(topic, partition))
         return int(end)

@@ -43,10 +43,7 @@ def test_changes_are_taken_in_their_order_and_only_up_to_a_cut():
     stage.put("d2", b"of the next epoch")
     changes, first = stage.take(0.0)
     for change in changes:
-        if change.blob is None:
-            pieces.remove(change.name)
-        else:
-            pieces.put(change.name, change.blob)
+        change.apply(pieces)
     assert pieces == {"d2": b"new"}
     assert first == cut("one")
     assert stage.take(0.0) == ([Change("d2", b"of the next epoch")], None)

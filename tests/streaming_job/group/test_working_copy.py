@@ -231,10 +231,10 @@ def test_files_deleted_while_they_are_in_use_are_not_continued_with_empty_ones(t
     state = copy.take(meta, store)
     shutil.rmtree(tmp_path / "arrays")
     (tmp_path / "arrays").mkdir()
-    with pytest.raises(ArenaReplacedError, match="made anew"):
+    with pytest.raises(ArenaReplacedError, match="is rebuilt"):
         batch(state, meta, MemoryPieces(store), 1, cards=20_000)
     (tmp_path / "arrays").rmdir() if not any((tmp_path / "arrays").iterdir()) else None
-    with pytest.raises(ArenaReplacedError, match="made anew"):
+    with pytest.raises(ArenaReplacedError, match="is rebuilt"):
         _ = state.arena.nbytes
     copy.release(None)
     assert run(copy, store, 1) == 1

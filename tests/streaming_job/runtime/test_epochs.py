@@ -36,8 +36,10 @@ time.sleep(600)
 
 
 @contextmanager
-def running(must_end: Callable[[], bool] = lambda: False) -> Iterator[EpochServer]:
-    server = EpochServer(HOST, 0, must_end)
+def running(
+    must_end: Callable[[], bool] = lambda: False, must_stop: Callable[[], bool] = lambda: False
+) -> Iterator[EpochServer]:
+    server = EpochServer(HOST, 0, must_end, must_stop=must_stop)
     try:
         yield server
     finally:
@@ -244,8 +246,7 @@ def test_a_task_whose_driver_is_killed_ends(wait_for: WaitFor) -> None:
 
 def test_a_stop_ends_the_epoch_and_its_tasks_know_the_reason(wait_for: WaitFor) -> None:
     stop: list[str] = []
-    server = EpochServer(HOST, 0, lambda: False, must_stop=lambda: bool(stop))
-    try:
+    with running(must_stop=lambda: bool(stop)) as server:
         server.begin(7, LONG_S)
         with Epoch(server.address, 7) as task, DriverWatch(server.address) as loop:
             welcomed(server, 2, wait_for)
@@ -253,21 +254,18 @@ def test_a_stop_ends_the_epoch_and_its_tasks_know_the_reason(wait_for: WaitFor) 
             assert not loop.must_stop()
             stop.append("now")
             wait_for(task.is_over)
-            assert task.is_last  # whoever learns of the end knows that it is for good
+            assert task.is_last  # a task that learns of the end knows that the job stops
             wait_for(loop.must_stop)
             assert not loop.is_gone()
             assert server.ended_for_good
             with Epoch(server.address, 7) as late:
                 wait_for(late.is_over)
                 assert late.must_stop()
-    finally:
-        server.close()
 
 
 def test_a_stop_between_two_epochs_is_for_one_more(wait_for: WaitFor) -> None:
     stop: list[str] = []
-    server = EpochServer(HOST, 0, lambda: False, must_stop=lambda: bool(stop))
-    try:
+    with running(must_stop=lambda: bool(stop)) as server:
         server.begin(7, 0.0)
         with Epoch(server.address, 7) as task:
             wait_for(task.is_over)
@@ -281,15 +279,12 @@ def test_a_stop_between_two_epochs_is_for_one_more(wait_for: WaitFor) -> None:
         with Epoch(server.address, 8) as task:
             wait_for(task.is_over)
             assert task.must_stop()
-    finally:
-        server.close()
 
 
 def test_a_stop_just_after_the_end_of_an_epoch_is_for_the_next_one(wait_for: WaitFor) -> None:
     """A task that reads both orders at once must not make the last cut: one more epoch follows."""
     stop: list[str] = []
-    server = EpochServer(HOST, 0, lambda: False, must_stop=lambda: bool(stop))
-    try:
+    with running(must_stop=lambda: bool(stop)) as server:
         server.begin(7, 0.0)
         with Epoch(server.address, 7) as task, DriverWatch(server.address) as loop:
             wait_for(lambda: server._ended)
@@ -299,8 +294,6 @@ def test_a_stop_just_after_the_end_of_an_epoch_is_for_the_next_one(wait_for: Wai
             assert task.is_over()
             assert task.must_stop()
             assert not task.is_last
-    finally:
-        server.close()
 
 
 def test_a_loop_learns_that_its_driver_is_gone(wait_for: WaitFor) -> None:
