@@ -6,7 +6,7 @@ a range of it is written with one copy, and any process can map a file of it.
 
 import numpy as np
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 """Format version, written into every persisted piece; pieces of other versions are refused."""
 
 UNITS_PER_CURRENCY = 10_000
@@ -32,7 +32,7 @@ CARD = np.dtype(
         ("segment", "i4"),  # first event in the events array; -1: none
         ("events", "i4"),  # events kept there
         ("size_class", "i2"),  # capacity is FIRST_CAPACITY << size_class
-        ("partition", "i2"),  # Kafka partition of the last accepted transaction; -1: unknown
+        ("partition", "i2"),  # Kafka partition of its transactions; -1: unknown
         ("profile", "i4"),  # newest profile version; -1: none
         ("alert_hours", "i4"),  # its record in the alert hours array; -1: none
         ("hot", "i4"),  # its record in the hot array; -1: none

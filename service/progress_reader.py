@@ -12,7 +12,7 @@ from service.health.groups import Groups
 from service.settings import ServiceSettings
 from service.topic_follower import TopicFollower
 from streaming_job.log.clients import Consumer
-from streaming_job.progress.reader import newest_among, newest_by_group, with_feature_counts
+from streaming_job.progress.reader import newest_among, newest_by_group, of_newest_query, with_feature_counts
 from streaming_job.progress.totals import Totals
 
 
@@ -57,7 +57,7 @@ class ProgressReader(TopicFollower):
             if self._is_newer(group, record)
         }
         if newer:
-            self._groups = {**self._groups, **newer}
+            self._groups = of_newest_query({**self._groups, **newer})
 
     def _is_newer(self, group: int, record: Mapping[str, Any]) -> bool:
         """Return whether a record is newer than the group's current one.

@@ -1,19 +1,21 @@
 """The streaming query: each micro-batch is an epoch, in which one task for each key group follows the log."""
 
+import json
 import logging
 import secrets
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 
 from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, functions
+from pyspark.sql import DataFrame, GroupedData, functions
 from pyspark.sql.streaming.query import StreamingQuery
 
 from feature_store.errors import FraudError
 from streaming_job.group.placement import grouping_values
-from streaming_job.group.processor import SUMMARY_SCHEMA, GroupProcessor
+from streaming_job.group.processor import SUMMARY_SCHEMA, TAKES_OVER, GroupProcessor
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.runtime import session
 from streaming_job.runtime.checkpoint import Checkpoint, CheckpointError, Fixed
@@ -31,6 +33,8 @@ from streaming_job.runtime.session import Launch
 from streaming_job.runtime.slots import Slots
 from streaming_job.runtime.wait_for_snapshot import wait_for_snapshot
 from streaming_job.settings import JobSettings
+from streaming_job.takeover.handover import Handover
+from streaming_job.takeover.initial_state import initial_state, predecessor_groups
 
 log = logging.getLogger(__name__)
 
@@ -68,6 +72,10 @@ class Job:
         self._key_groups = self._fixed()
         self._slots = Slots(self._spark, settings.key_groups)
         self._instance = secrets.token_hex(8)
+        self._handover = self._prepared_handover()
+        """The takeover that is still to be made."""
+        self._positions: dict[str, int] = {}
+        """P by "topic-partition" after the last epoch, while a takeover is to be made."""
         self._is_short = True
         """Whether the running epoch is a short one."""
         self._is_cut = False
@@ -103,6 +111,25 @@ class Job:
             require_fixed(fixed, settings, partitions)
         return KeyGroups(settings.partitioner, partitions, settings.key_groups)
 
+    def _prepared_handover(self) -> Handover | None:
+        if not self._settings.predecessor:
+            return None
+        query_id = self._checkpoint.query_id()
+        handover = Handover(self._settings, self._key_groups, query_id, self._instance)
+        if not handover.is_due():
+            log.info("the output is this job's already; FRAUD_PREDECESSOR may be removed")
+            return None
+        log.info("deciding in silence, up to the output of query %s", self._settings.predecessor)
+        return handover
+
+    def _take_over(self) -> None:
+        """Take the predecessor's output over, once the state has come near its end."""
+        if self._handover is not None and self._positions and self._handover.is_near(self._positions):
+            self._handover.run()
+            self._handover = None
+        takes_over = "true" if self._handover is not None else None
+        self._spark.sparkContext.setLocalProperty(TAKES_OVER, takes_over)  # type: ignore[arg-type]
+
     def _start(self) -> StreamingQuery:
         settings, groups = self._settings, self._settings.key_groups
         values = ", ".join(map(str, grouping_values(groups)))
@@ -113,13 +140,16 @@ class Job:
             .load()
             .selectExpr(f"element_at(array({values}), cast(value % {groups} as int) + 1) as key_group")
         )
-        processor = GroupProcessor(settings, self._key_groups, self._epochs.address, self._instance)
+        inherited, predecessor_groups = self._inherited()
+        processor = GroupProcessor(
+            settings, self._key_groups, self._epochs.address, self._instance, predecessor_groups
+        )
         totals = [
             functions.sum(name).alias(name) for name in ("transactions", "alerts", "dead_letters", "commits")
         ]
         return (
             control.groupBy("key_group")
-            .transformWithState(processor, SUMMARY_SCHEMA, outputMode="Update", timeMode="None")
+            .transformWithState(processor, SUMMARY_SCHEMA, "Update", "None", inherited)
             .observe("epoch", *totals)
             .writeStream.queryName(settings.job_id)
             .foreachBatch(self._run_epoch)
@@ -128,6 +158,16 @@ class Job:
             .trigger(processingTime="0 seconds")
             .start()
         )
+
+    def _inherited(self) -> tuple[GroupedData | None, int]:
+        """Return the predecessor's state for a first epoch, and its number of key groups; None, 0 without."""
+        location = self._settings.predecessor_checkpoint
+        if not location or self._checkpoint.epochs("commits"):
+            return None, 0
+        checkpoint = Checkpoint(self._spark, location)
+        groups = predecessor_groups(checkpoint, self._settings, self._key_groups)
+        pieces = initial_state(self._spark, checkpoint, location, groups, self._key_groups)
+        return pieces.groupBy("key_group"), groups
 
     def _run_epoch(self, summaries: DataFrame, epoch: int) -> None:
         """Run one epoch of all groups."""
@@ -138,6 +178,7 @@ class Job:
         try:
             self._checkpoint.require_whole()
             self._partitions.require_same()
+            self._take_over()
             begun = time.monotonic()
             self._epochs.begin(epoch, self._length())
             # exactly one action: a second one would run the epoch twice
@@ -154,6 +195,8 @@ class Job:
             self._failure = self._cause(fault) if verdict is None else classify(JobFailedError(verdict))
             raise
         self._ended += 1
+        if self._handover is not None:
+            self._positions = _least(row["positions"] for row in rows)
         counts = {name: sum(row[name] for row in rows) for name in ("transactions", "alerts", "dead_letters")}
         log.info(
             "epoch %d: %d transactions, %d alerts, %d dead letters in %.1f s, %.0f ms after the previous one",
@@ -255,3 +298,13 @@ class Job:
                 self._is_cut = not is_idle
                 query.stop()
             time.sleep(STOP_POLL_S)
+
+
+def _least(positions: Iterable[str]) -> dict[str, int]:
+    """Return the least offset of each partition in the summaries of the groups; empty if one has none."""
+    least: dict[str, int] = {}
+    for offsets in map(json.loads, positions):
+        if not offsets:
+            return {}
+        least |= {name: min(offset, least.get(name, offset)) for name, offset in offsets.items()}
+    return least

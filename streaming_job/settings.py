@@ -50,6 +50,13 @@ class JobSettings(BaseSettings):
     checkpoint: str
     """Directory of Spark's checkpoint: a path, or a URI that every executor can reach (see "Where the
     checkpoint may be" in operations)."""
+    predecessor: str = ""
+    """Id of the Spark query whose output this checkpoint takes over, under the same job id (see "Changing a
+    running job" in operations): the query that has written last, as the error message at a start without this
+    setting names it. It has no effect once the output has been taken over; empty: no takeover."""
+    predecessor_checkpoint: str = ""
+    """Directory of the predecessor's checkpoint, or of a copy: a first start then takes its newest saved
+    state, split and merged by card, instead of reading the log from its beginning."""
     work_dir: Path
     """Local directory for working copies of state and models, and for temporary files; it may be lost between
     runs. A start removes the temporary files of a job that was killed, and what no job of this machine has
@@ -62,7 +69,7 @@ class JobSettings(BaseSettings):
     crc32 (librdkafka's default); fixed by the first start."""
     key_groups: Annotated[int, Field(ge=1, le=4096)] = 2
     """Number of groups that decide cards in parallel; at most the number of the transactions' partitions;
-    fixed by the first start (see "How many key groups" in operations). With fewer task slots than groups,
+    changed only by a takeover (see "How many key groups" in operations). With fewer task slots than groups,
     a group that has to be opened is late."""
     merchant_facts: bool = False
     """Whether labels become merchant facts, and models may use merchant label features. It needs the topics

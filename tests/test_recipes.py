@@ -126,7 +126,7 @@ INPUT = Recipe(
             accepted, refused = watched_cards.decode(records, self._rules.key_groups, self._group)
             self._add_dead_letters(refused)
             self.outcome.counts["watched_cards"] += sum(
-                record.offset >= self.silent_before.get((record.topic, record.partition), 0)
+                record.offset >= self.silence.before((record.topic, record.partition))
                 for record in accepted
             )
         elif self.facts is not None:

@@ -46,7 +46,13 @@ def find(index: NDArray[np.int32], cards: Array, lo: np.uint64, hi: np.uint64) -
 
 @njit(cache=True)
 def add_card(
-    index: NDArray[np.int32], cards: Array, counters: Counters, slot: int, lo: np.uint64, hi: np.uint64
+    index: NDArray[np.int32],
+    cards: Array,
+    counters: Counters,
+    slot: int,
+    lo: np.uint64,
+    hi: np.uint64,
+    home: int,
 ) -> int:
     """Set up an empty card and enter it into a free slot of the index; the cards array must have room."""
     number = counters[FREE_CARD]
@@ -58,13 +64,13 @@ def add_card(
         counters[CARDS] += 1
     index[slot] = number
     counters[NO_PROFILE] += 1
-    set_up(cards[number], lo, hi)
+    set_up(cards[number], lo, hi, home)
     return number
 
 
 @njit(cache=True)
-def set_up(card: Array, lo: np.uint64, hi: np.uint64) -> None:
-    """Initialise a record as a card without history."""
+def set_up(card: Array, lo: np.uint64, hi: np.uint64, home: int) -> None:
+    """Initialise a record as a card without history, whose transactions are in the partition `home`."""
     card.lo = lo
     card.hi = hi
     card.segment = EMPTY
@@ -72,7 +78,7 @@ def set_up(card: Array, lo: np.uint64, hi: np.uint64) -> None:
     card.alert_hours = EMPTY
     card.hot = EMPTY
     card.size_class = EMPTY
-    card.partition = EMPTY
+    card.partition = home
     card.events = 0
     card.alerts = 0
     forget(card)
@@ -83,7 +89,7 @@ def adopt(cards: Array, added: Array) -> None:
     """Set up the cards that a delta added, except those whose records are in use (`lo` or `hi` is not 0)."""
     for card in added:
         if cards[card.number].lo == 0 and cards[card.number].hi == 0:
-            set_up(cards[card.number], card.lo, card.hi)
+            set_up(cards[card.number], card.lo, card.hi, card.home)
 
 
 @njit(cache=True, inline="always")
@@ -104,6 +110,7 @@ def locate(
     counters: Counters,
     lo: NDArray[np.uint64],
     hi: NDArray[np.uint64],
+    homes: NDArray[np.int32],
     numbers: NDArray[np.int32],
     added: NDArray[np.int32],
 ) -> int:
@@ -119,7 +126,7 @@ def locate(
     for row in range(lo.size):
         number = find(index, cards, lo[row], hi[row])
         if number < 0:
-            number = add_card(index, cards, counters, -1 - number, lo[row], hi[row])
+            number = add_card(index, cards, counters, -1 - number, lo[row], hi[row], homes[row])
             added[count] = number
             count += 1
         numbers[row] = number

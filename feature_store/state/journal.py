@@ -163,6 +163,21 @@ def seal(store: PieceSink, meta: Meta) -> None:
     store.put("meta", meta.encode())
 
 
+def write_whole(store: PieceSink, meta: Meta, state: GroupState) -> None:
+    """Write a state as the beginning of a history of its own; `seal` writes `meta`.
+
+    Args:
+        store: has no pieces of a state yet.
+        meta: new; updated.
+    """
+    head = secrets.token_bytes(8)  # stands for a first delta, which is in all pieces
+    meta.sequence, meta.oldest, meta.head = 1, 2, head.hex()
+    meta.cards = state.numbers_given
+    meta.pieces = [1] * -(-meta.cards // CARDS_PER_PIECE)
+    for piece in range(len(meta.pieces)):
+        store.put(f"s{piece}", write_piece(state, piece, head))
+
+
 def rebuild(store: PieceStore, meta: Meta, state: GroupState) -> None:
     """Rebuild `state` as of `meta` from the persisted pieces.
 

@@ -57,6 +57,16 @@ class PieceRecords:
     """Digest of the delta after which the piece was written."""
 
 
+def first_number(piece: int) -> int:
+    """Return the number of a piece's first card."""
+    return piece * CARDS_PER_PIECE
+
+
+def piece_count(state: GroupState) -> int:
+    """Return the number of pieces of a state."""
+    return -(-state.numbers_given // CARDS_PER_PIECE)
+
+
 def is_used(cards: NDArray[np.void]) -> NDArray[np.bool_]:
     """Return which card numbers (CARD) are in use; in unused ones `lo` and `hi` are 0."""
     used: NDArray[np.bool_] = (cards["lo"] != 0) | (cards["hi"] != 0)
@@ -140,7 +150,7 @@ def _gather(
 def gather(state: GroupState, piece: int) -> PieceRecords:
     """Copy the records of a piece, without the pointers into this state's arrays."""
     arrays = state.arena.arrays
-    first = piece * CARDS_PER_PIECE
+    first = first_number(piece)
     stored = arrays["cards"][first : min(first + CARDS_PER_PIECE, state.numbers_given)]
     hot = stored["hot"][stored["hot"] != EMPTY]
     cards = stored.copy()
@@ -166,6 +176,27 @@ def gather(state: GroupState, piece: int) -> PieceRecords:
     )  # fmt: skip
     contents.profiles["older"] = 0
     return contents
+
+
+def chosen(contents: PieceRecords, keep: NDArray[np.bool_]) -> PieceRecords:
+    """Return the records of some of the cards.
+
+    Args:
+        contents: records of n cards.
+        keep: which cards, shape (n,); all of them in use.
+    """
+    cards = contents.cards
+    hot = keep[has_record(cards, "hot")]
+    return PieceRecords(
+        cards[keep],
+        contents.events[np.repeat(keep, cards["events"])],
+        contents.profiles[np.repeat(keep, contents.version_counts)],
+        contents.version_counts[keep],
+        contents.alert_hours[keep[has_record(cards, "alert_hours")]],
+        contents.hots[hot],
+        contents.buckets.reshape(-1, BUCKETS_PER_CARD)[hot].reshape(-1),
+        contents.latest.reshape(-1, HOT_IDS)[hot].reshape(-1),
+    )
 
 
 @njit(cache=True)
@@ -218,9 +249,8 @@ def _insert(
         at_version += version_counts[i]
 
 
-def insert(state: GroupState, piece: int, contents: PieceRecords) -> None:
-    """Insert the records of a piece into a state; the caller rebuilds the index afterwards."""
-    first = piece * CARDS_PER_PIECE
+def insert(state: GroupState, first: int, contents: PieceRecords) -> None:
+    """Insert records into a state, under card numbers from `first` on; the caller rebuilds the index."""
     state.reserve("cards", 0, first + contents.cards.size)
     # a segment has room for less than twice its card's events, or for FIRST_CAPACITY; segments are cut from
     # chunks of MOST_EVENTS by halving, which leaves at most one free segment of each size, together less than

@@ -6,7 +6,14 @@ from feature_store.layout import ALERT_HOURS, BUCKET, CARD, EVENT, HOT, PROFILE
 from feature_store.state import event_columns
 from feature_store.state.codec import StateDamagedError, decode, encode, records
 from feature_store.state.group_state import GroupState
-from feature_store.state.piece_records import PieceRecords, gather, has_record, insert, is_used
+from feature_store.state.piece_records import (
+    PieceRecords,
+    first_number,
+    gather,
+    has_record,
+    insert,
+    is_used,
+)
 
 
 def write_piece(state: GroupState, piece: int, after: bytes = b"") -> bytes:
@@ -94,5 +101,5 @@ def read_piece(state: GroupState, piece: int, blob: bytes) -> bytes:
         StateDamagedError: the blob cannot be trusted.
     """
     contents = decode_piece(blob, f"snapshot {piece}")
-    insert(state, piece, contents)
+    insert(state, first_number(piece), contents)
     return contents.after.tobytes()

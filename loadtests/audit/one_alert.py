@@ -31,6 +31,7 @@ from streaming_job.decide.rollout_history import NoRolloutError
 from streaming_job.decode.transactions import TimeLimits
 from streaming_job.group.core import GroupCore
 from streaming_job.group.rules import Rules
+from streaming_job.group.silence import Silence
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.log.records import Records
 from streaming_job.progress.outcome import OutputRecord
@@ -133,7 +134,7 @@ def _by_job(card: CardLog, settings: JobSettings, partitions: int, load: LoadMod
     )
     quiet = {(topics.model_rollouts, 0): EVERYTHING}
     core = GroupCore(
-        0, rules, GroupState(MemoryArena()), Meta(), MemoryPieces(), quiet, _set_aside(card.refused)
+        0, rules, GroupState(MemoryArena()), Meta(), MemoryPieces(), Silence(quiet), _set_aside(card.refused)
     )
     core.note_snapshot_end(card.snapshot_end)
     tables = _as_written([*card.rollouts, *card.profiles])

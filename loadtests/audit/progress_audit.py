@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -36,6 +36,8 @@ class _Progress(NamedTuple):
     """Running totals of `counts`."""
     trials: TrialCounts
     trial_totals: TrialCounts
+    predecessor: str | None
+    """Query whose output the job has taken over with this record; None: it has not."""
 
 
 class ProgressAudit:
@@ -85,12 +87,18 @@ class ProgressAudit:
     def table_ends(self) -> tuple[Ends, Ends]:
         """Return the offsets up to which the furthest and the slowest key group have read the tables."""
         furthest: dict[TopicPartition, dict[int, int]] = defaultdict(dict)
-        for commit, progress in self._progress.items():
+        newest = max(self._progress, key=lambda commit: commit.commit_id, default=None)
+        current = {
+            commit: progress
+            for commit, progress in self._progress.items()
+            if newest is not None and commit.query_id == newest.query_id
+        }
+        for commit, progress in current.items():
             for partition, _, end in progress.spans:
                 if partition[0] != self._transactions:
                     groups = furthest[partition]
                     groups[commit.key_group] = max(end, groups.get(commit.key_group, 0))
-        key_groups = max((progress.key_groups for progress in self._progress.values()), default=1)
+        key_groups = max((progress.key_groups for progress in current.values()), default=1)
         return (
             {partition: max(groups.values()) for partition, groups in furthest.items()},
             {
@@ -100,18 +108,42 @@ class ProgressAudit:
         )
 
     def check(self) -> None:
-        """Check every commit, each key group's sequence of commits and totals, and that there is one query.
+        """Check every commit, each key group's sequence of commits and totals, and each takeover.
 
-        The number of key groups must be the same in all commits.
+        Between two takeovers there must be one query, and the number of key groups must be the same.
         """
         for commit, progress in sorted(self._progress.items()):
             self._check_commit(commit, progress)
-        for group in sorted({commit.key_group for commit in self._progress}):
-            self._check_sequence(group)
-        if len({progress.key_groups for progress in self._progress.values()}) > 1:
-            self.problems.append("the number of key groups has changed: it is fixed by a job's first start")
-        if len({commit.query_id for commit in self._progress}) > 1:
-            self.problems.append("several queries wrote progress: the checkpoint was replaced in between")
+        in_order = sorted(self._progress, key=lambda commit: (commit.commit_id, commit.key_group))
+        self._check_takeovers(in_order)
+        self._check_transactions(in_order)
+        for group in sorted({commit.key_group for commit in in_order}):
+            stretch: list[Commit] = []
+            for commit in in_order:
+                if commit.key_group != group:
+                    continue
+                if self._progress[commit].predecessor is not None and stretch:
+                    self._check_sequence(group, stretch)
+                    stretch = []
+                stretch.append(commit)
+            self._check_sequence(group, stretch)
+
+    def _check_takeovers(self, in_order: Iterable[Commit]) -> None:
+        """Check that only a takeover changes the query, and the number of key groups."""
+        owner: tuple[str, int] | None = None
+        for commit in in_order:
+            progress = self._progress[commit]
+            writer = commit.query_id, progress.key_groups
+            if owner is not None and writer != owner and progress.predecessor != owner[0]:
+                self.problems.append(
+                    f"{commit}, of {writer[1]} key groups: query {owner[0]} of {owner[1]} has written "
+                    "before, and this one has not taken over from it"
+                )
+            owner = writer
+
+    def _check_transactions(self, in_order: Iterable[Commit]) -> None:
+        """Check that the commits cover each partition of the transactions without gap and overlap."""
+        self._check_spans(in_order, lambda topic: topic == self._transactions)
 
     def check_totals(
         self, kinds: Counter[Kind], settled: Mapping[TopicPartition, int], records: Mapping[str, int]
@@ -186,11 +218,7 @@ class ProgressAudit:
         if counted != actual:
             self.problems.append(f"{commit}: progress counts {counted} {name}, {actual} found")
 
-    def _check_sequence(self, group: int) -> None:
-        commits = sorted(
-            (commit for commit in self._progress if commit.key_group == group),
-            key=lambda commit: commit.commit_id,
-        )
+    def _check_sequence(self, group: int, commits: Sequence[Commit]) -> None:
         first, last = commits[0].commit_id, commits[-1].commit_id
         if [commit.commit_id for commit in commits] != list(range(first, last + 1)):
             self.problems.append(f"key group {group}: commits {first} to {last} are not each there once")
@@ -201,9 +229,15 @@ class ProgressAudit:
             )
             for commit, progress in ((commit, self._progress[commit]) for commit in commits)
         )
+        self._check_spans(commits, lambda topic: topic != self._transactions)
+
+    def _check_spans(self, commits: Iterable[Commit], is_checked: Callable[[str], bool]) -> None:
+        """Check that the spans of some topics follow one another."""
         reached: Ends = {}
         for commit in commits:
             for partition, start, end in self._progress[commit].spans:
+                if not is_checked(partition[0]):
+                    continue
                 previous_end = reached.get(partition, start)
                 if previous_end != start or end < start:
                     self.problems.append(
@@ -248,4 +282,5 @@ def _progress(row: Mapping[str, Any]) -> _Progress:
         Counter(totals["counts"]),
         trial_counts(row["trials"]),
         trial_counts(totals["trials"]),
+        str(row["takeover"]["query_id"]) if "takeover" in row else None,
     )

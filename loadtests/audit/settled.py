@@ -56,6 +56,8 @@ class SettledPoints:
             ends = {(str(p["topic"]), int(p["partition"])): int(p["end_offset"]) for p in row["partitions"]}
         except (ValueError, KeyError, TypeError):
             return
+        if "takeover" in row and key_groups != self._key_groups:  # positions of other groups no longer count
+            self._tables.clear()
         self._key_groups = key_groups
         for partition, end in ends.items():
             if partition[0] == self._transactions:

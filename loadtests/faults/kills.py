@@ -11,9 +11,9 @@ from deploy.local.state import Service
 from loadtests.faults.errors import FaultError
 from loadtests.faults.job_process import PATIENCE_S
 from loadtests.faults.relay import Relay
-from streaming_job.runtime.failpoints import Step
+from streaming_job.runtime.failpoints import TAKEOVER, Step
 
-IN_WORKER = tuple(step for step in Step if step is not Step.EPOCH_ENDED)
+IN_WORKER = tuple(step for step in Step if step not in (Step.EPOCH_ENDED, *TAKEOVER))
 """Steps of a resident; the remaining step is the driver's."""
 
 

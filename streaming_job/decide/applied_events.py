@@ -27,6 +27,9 @@ class AppliedEvents:
         """Replace the events by the newest MAX_EVENTS of those folded so far."""
         self._steps = steps[-MAX_EVENTS:]
         offsets = sorted({step.offset for step in self._steps})
+        # a state that was put together from several may know more events than its history has folded
+        known = max(offsets, default=-1)
+        offsets += sorted(offset for offset in self.held_from if offset > known)
         self.held_from = {offset: self.held_from.get(offset, {}) for offset in offsets}
         self._encoded = None
 

@@ -63,6 +63,18 @@ class FeatureCounts:
         if scorer.bins is not None:
             self._count(scorer.bins, features, block["arrival"] // HOUR_MS, block["transaction"])
 
+    def include(self, other: "FeatureCounts") -> None:
+        """Add the counts of another key group; only those of the newer reign are kept."""
+        if other.reign > self.reign:
+            self.reign, self.model, self.features = other.reign, other.model, other.features
+            self.trained, self.older, self.hours = other.trained, other.older, dict(other.hours)
+        elif other.reign == self.reign and other.model == self.model:
+            self.older = self.older + other.older
+            for hour, counts in other.hours.items():
+                self.hours[hour] = self.hours.get(hour, 0) + counts
+            while len(self.hours) > HOURS:
+                self.older = self.older + self.hours.pop(min(self.hours))
+
     def _first(self, plans: Sequence[Plan], number: int) -> int:
         """Return the number of the plan with which a plan's champion became champion."""
         known = plans[self.reign].champion.model if 0 <= self.reign < len(plans) else None

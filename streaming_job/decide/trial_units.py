@@ -13,7 +13,7 @@ The units of a partition are dropped at its first transaction of another trial, 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -114,6 +114,11 @@ class TrialUnits:
             return None
         units = self._partitions[partition] = PartitionUnits(rollout_id)
         return units
+
+    def take(self, others: "TrialUnits", partitions: Collection[int]) -> None:
+        """Add the units of some partitions of another key group."""
+        for number in others._partitions.keys() & set(partitions):
+            self._partitions[number] = others._partitions[number]
 
     def encode(self) -> bytes:
         """Encode as bytes."""

@@ -43,9 +43,9 @@ _STATUS = re.compile("|".join(STATUSES))
 _MAX_DAY = 3_000_000
 _MAX_INT64 = np.iinfo(np.int64).max
 _NOT_PLAIN = -1
-"""Placeholder group of a row whose key is not plain: its group is unknown until the row is decoded."""
+"""Placeholder of a row whose key is not plain: its card is unknown until the row is decoded."""
 _REPORTER = 0
-"""Group that reports invalid rows whose key is not plain."""
+"""Group that reports invalid rows whose key is not plain, and partition to which they count as belonging."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,12 @@ class ProfileChanges:
     `snapshots.mark_later_rows`."""
     whole: NDArray[np.bool_]
     """Which changes have only valid columns; the other records are reported, too, shape (changes,)."""
+    homes: NDArray[np.int32]
+    """Partition of the transactions to which the card of each change belongs, shape (changes,)."""
     dead_letters: list[DeadLetter]
     """Invalid records that this group reports, in the records' order."""
+    letter_homes: list[int]
+    """The same for the key of each dead letter; 0 if the key is not plain."""
     snapshot_end: int | None
     """Earliest arrival, ms, of a record, of any card, that ends a snapshot; None without one."""
 
@@ -69,24 +73,27 @@ def decode(records: Records, key_groups: KeyGroups, group: int) -> ProfileChange
     Rows whose plain key belongs to another group are only checked for the end of a snapshot. Rows whose key
     is not plain are decoded by every group.
     """
-    groups = _groups_of_keys(records, key_groups)
+    homes = _homes_of_keys(records, key_groups)
+    groups = np.where(homes == _NOT_PLAIN, _NOT_PLAIN, homes % key_groups.groups)
     own = (groups == group) | (groups == _NOT_PLAIN)
     rows = np.flatnonzero(own | keys.may_end_snapshot(records.values, ~own))
     chosen = records.take(rows)
     changes = np.zeros(rows.size, dtype=PROFILE)
     card_ids: list[str] = []  # of the changes so far
     whole: list[bool] = []
-    dead_letters = []
+    homes_of_changes: list[int] = []
+    dead_letters, letter_homes = [], []
     ends = []
-    for partition, offset, arrival, key, value, key_group in zip(
+    for partition, offset, arrival, key, value, home in zip(
         chosen.partitions.tolist(),
         chosen.offsets.tolist(),
         chosen.arrivals.tolist(),
         chosen.keys.to_pylist(),
         chosen.values.to_pylist(),
-        groups[rows].tolist(),
+        homes[rows].tolist(),
         strict=True,
     ):
+        key_group = home if home == _NOT_PLAIN else home % key_groups.groups
         if snapshots.ends_snapshot(value):
             ends.append(arrival)
         if key_group not in (group, _NOT_PLAIN):
@@ -97,23 +104,33 @@ def decode(records: Records, key_groups: KeyGroups, group: int) -> ProfileChange
         except Rejected as refusal:
             fault = refusal
         else:
-            if key_group == group or key_groups.group_of(card_id) == group:
+            card_home = home if home != _NOT_PLAIN else key_groups.partition_of(card_id)
+            if card_home % key_groups.groups == group:
                 changes[len(card_ids)] = change[0]
                 card_ids.append(card_id)
+                homes_of_changes.append(card_home)
                 whole.append(fault is None)
         if fault is not None and group == (key_group if key_group != _NOT_PLAIN else _REPORTER):
             position = (records.topic, partition, offset, arrival)
             dead_letters.append(DeadLetter(*position, key, value, fault.reason, fault.detail))
+            letter_homes.append(home if home != _NOT_PLAIN else _REPORTER)
     changes = changes[: len(card_ids)]
     # all at once: hashing one by one takes 8 us for each
     changes["lo"], changes["hi"] = hash_strings(pa.array(card_ids, type=pa.string()))
-    return ProfileChanges(changes, np.array(whole, dtype=np.bool_), dead_letters, min(ends, default=None))
+    return ProfileChanges(
+        changes,
+        np.array(whole, dtype=np.bool_),
+        np.array(homes_of_changes, dtype=np.int32),
+        dead_letters,
+        letter_homes,
+        min(ends, default=None),
+    )
 
 
-def _groups_of_keys(records: Records, key_groups: KeyGroups) -> NDArray[np.int64]:
-    """Return the key group of the card in each record's key, or _NOT_PLAIN, shape (n,)."""
+def _homes_of_keys(records: Records, key_groups: KeyGroups) -> NDArray[np.int64]:
+    """Return the partition of the transactions of the card in each record's key, or _NOT_PLAIN, (n,)."""
     plain, cards = keys.cards(records.keys)
-    return np.where(plain, key_groups.partitions_of(cards) % key_groups.groups, _NOT_PLAIN)
+    return np.where(plain, key_groups.partitions_of(cards), _NOT_PLAIN)
 
 
 def profile_change(

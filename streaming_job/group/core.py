@@ -6,12 +6,11 @@ divided into mini-batches.
 """
 
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from itertools import repeat
 
 import numpy as np
 import orjson
-from numpy.typing import NDArray
 
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import Meta, PieceSink, PieceStore, append, seal
@@ -25,7 +24,8 @@ from streaming_job.decode import profiles, snapshots, transactions
 from streaming_job.facts.group_facts import GroupFacts
 from streaming_job.group.pending_delta import PendingDelta
 from streaming_job.group.rules import Rules
-from streaming_job.group.stored_positions import save_positions
+from streaming_job.group.silence import Silence
+from streaming_job.group.stored_positions import inherited_positions, save_positions
 from streaming_job.group.trial_pieces import TrialPieces
 from streaming_job.log.records import Offsets, Records
 from streaming_job.progress.measures import measure
@@ -52,7 +52,7 @@ class GroupCore:
         state: GroupState,
         meta: Meta,
         store: PieceStore,
-        silent_before: Offsets,
+        silence: Silence,
         set_aside: Mapping[int, str] | None = None,
     ) -> None:
         """Continue from persisted state.
@@ -63,18 +63,20 @@ class GroupCore:
             state: the group's state, as of `meta.token`.
             meta: metadata of the persisted pieces; updated in place.
             store: the persisted pieces.
-            silent_before: Q by partition: an earlier run has written the output of the records before Q, so
-                they only update the state.
+            silence: Q: an earlier run has written the output of the records before Q, so they only update
+                the state.
             set_aside: offset -> reason, for each proposal before Q that the earlier run set aside,
                 because its models cannot decide.
         """
         self._group, self._rules, self._state, self._meta = group, rules, state, meta
         self.decisive_tables = rules.topics.tables
         """The tables that must be read to their ends before transactions are decided."""
-        self.silent_before = silent_before
-        """Q by partition: records before Q only update the state."""
+        self.silence = silence
+        """Q: records before it only update the state."""
+        self._folded = inherited_positions(meta)
+        """Up to where the state includes the tables, of cards for which this is further than P."""
         self._judge = ModelJudge(
-            rules.load_model, silent_before.get((rules.topics.model_rollouts, 0), 0), set_aside or {}
+            rules.load_model, silence.before((rules.topics.model_rollouts, 0)), set_aside or {}
         )
         self.outcome = Outcome()
         """The outcome since the last `take_outcome`."""
@@ -142,22 +144,25 @@ class GroupCore:
         elif records.topic == self._rules.topics.model_rollouts:
             self._fold_rollouts(records)
         elif self.facts is not None:
-            self.outcome.counts["foreign_facts"] += self.facts.fold(records, self.silent_before)
+            self.outcome.counts["foreign_facts"] += self.facts.fold(records, self.silence.output)
 
     def _fold_profiles(self, records: Records) -> None:
         decoded = profiles.decode(records, self._rules.key_groups, self._group)
         self.note_snapshot_end(decoded.snapshot_end)
-        changes = decoded.changes
+        self._add_dead_letters(decoded.dead_letters, decoded.letter_homes)
+        changes, homes, whole = decoded.changes, decoded.homes, decoded.whole
+        if self._folded.by_home:
+            new = changes["offset"] >= self._folded.of_rows(records.topic, changes["partition"], homes)
+            changes, homes, whole = changes[new], homes[new], whole[new]
         snapshots.mark_later_rows(changes, self.snapshot_end)
-        self._add_dead_letters(decoded.dead_letters)
         if not changes.size:
             return
-        cards = self._state.card_numbers(changes)
-        audible = changes["offset"] >= self._silent_before_of(records.topic, changes["partition"])
+        cards = self._state.card_numbers(changes, homes)
+        audible = changes["offset"] >= self.silence.of_rows(records.topic, changes["partition"], homes)
         # a card's changes share a partition, so folding those before Q first keeps their order
         self._state.change_profiles(changes[~audible], cards[~audible])
         late, ignored = self._state.change_profiles(changes[audible], cards[audible])
-        self.outcome.counts["profile_changes"] += int((audible & decoded.whole).sum())
+        self.outcome.counts["profile_changes"] += int((audible & whole).sum())
         self.outcome.counts["late_table_changes"] += late
         self.outcome.counts["ignored_profile_changes"] += ignored
         if ignored:
@@ -184,7 +189,7 @@ class GroupCore:
         self.outcome.applied = self._trial.applied.to_json()
         self._warm_up()
         if self._group == 0:  # every group folds every rollout; only group 0 reports them
-            silent_before = self.silent_before.get((records.topic, 0), 0)
+            silent_before = self.silence.before((records.topic, 0))
             self._add_dead_letters(refused)
             self._add_dead_letters(
                 _letter(records, row, Reason.WRONG_PARTITION, MISPLACED)
@@ -257,18 +262,12 @@ class GroupCore:
         )
         self.watch.lap("measure")
 
-    def _add_dead_letters(self, letters: Any) -> None:
+    def _add_dead_letters(self, letters: Iterable[DeadLetter], homes: Iterable[int] = repeat(0)) -> None:
         self.outcome.dead_letters.extend(
             letter
-            for letter in letters
-            if letter.offset >= self.silent_before.get((letter.topic, letter.partition), 0)
+            for letter, home in zip(letters, homes, strict=False)
+            if letter.offset >= self.silence.before((letter.topic, letter.partition), home)
         )
-
-    def _silent_before_of(self, topic: str, partitions: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Return Q of each row's partition, shape (n,)."""
-        distinct, rows = np.unique(partitions, return_inverse=True)
-        silent_before = [self.silent_before.get((topic, int(partition)), 0) for partition in distinct]
-        return np.array(silent_before, dtype=np.int64)[rows]
 
     def settle(self, time: int, seen: int) -> None:
         """Write the merchant facts that are due; see `GroupFacts.settle`."""

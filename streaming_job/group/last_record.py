@@ -38,6 +38,15 @@ def positions(record: Record | None) -> Offsets:
     return {(part["topic"], part["partition"]): part["end_offset"] for part in parts}
 
 
+def by_home(record: Record | None) -> dict[int, Offsets]:
+    """Return Q of the tables for the homes where it is greater than `positions`; see `Silence`."""
+    homes = record.get("silent_before", ()) if record is not None else ()
+    return {
+        home["home"]: {(part["topic"], part["partition"]): part["offset"] for part in home["offsets"]}
+        for home in homes
+    }
+
+
 def set_aside(record: Record | None) -> dict[int, str]:
     """Return the proposals that a record lists as set aside, offset -> reason, for `ModelJudge`."""
     reasons = record["rollouts_set_aside"] if record is not None else {}

@@ -130,6 +130,7 @@ class Follower:
         self._gate = None if core.facts is None else Gate(core, transactions, clock)
         """Holds transactions back until the merchant facts that they may see are known."""
         self._limit: Offsets = {}
+        self._stays_silent = False
         self._silent = self._behind_q()
         self._set_limit()
         self._committed = self._positions()
@@ -138,6 +139,16 @@ class Follower:
         self._persisted = clock()
         self._taken = -math.inf
         """When the last mini-batch began."""
+
+    def stay_silent(self, up_to: Offsets) -> None:
+        """Read the transactions only up to these offsets, and decide them in silence.
+
+        Args:
+            up_to: by partition; a later call may move them on.
+        """
+        self._output_offsets |= {tp: up_to.get(tp, offset) for tp, offset in self._output_offsets.items()}
+        self._stays_silent = self._silent = True
+        self._set_limit()
 
     def advance(self, sink: PieceSink) -> None:
         """Take one turn: read what is there, decide it, commit if that is due, and write changes if due.
@@ -198,7 +209,7 @@ class Follower:
             core.decide(records, silent=self._silent)
         if self._gate is not None:
             self._gate.settle(tables.read_to_ends)
-        self._silent = self._silent and self._behind_q()
+        self._silent = self._stays_silent or (self._silent and self._behind_q())
         self._set_limit()
 
     def _set_limit(self) -> None:
@@ -233,7 +244,7 @@ class Follower:
         # Step 4: commit
         positions = self._positions()
         # committed offsets never go back behind Q: all output before Q is written
-        ends = {tp: max(offset, self.core.silent_before.get(tp, 0)) for tp, offset in positions.items()}
+        ends = {tp: max(offset, self.core.silence.output.get(tp, 0)) for tp, offset in positions.items()}
         self._committer.commit(self.core.take_outcome, ends, self._tables.lag())
         self.core.watch.lap("transaction")  # counts for the next outcome: this one has been written
         self._committed, self._last_commit = positions, self._clock()

@@ -20,6 +20,7 @@ from streaming_job.group.last_record import COMMIT_ID, LAST, Record
 from streaming_job.group.loop import Committer, Follower, Pace, Tables, Transactions
 from streaming_job.group.positions import require_fit, require_output
 from streaming_job.group.rules import Rules
+from streaming_job.group.silence import Silence
 from streaming_job.group.stored_positions import positions_of, save_positions
 from streaming_job.log.errors import LogError, confirmed
 from streaming_job.log.records import Offsets, PartitionId
@@ -47,6 +48,8 @@ class Opening:
     """Id of this run of the job, drawn when the job starts: the same in all its processes."""
     clock: Callable[[], float] = time.monotonic
     """Seconds; paces the loop."""
+    takes_over: bool = False
+    """Whether the output is still that of a predecessor (`takeover`)."""
 
     @property
     def own_partitions(self) -> set[PartitionId]:
@@ -172,8 +175,9 @@ class OpenGroup:
             last_record.require_labels(record, written.commit_id)
         silent_before = {**last_record.positions(record), **written.offsets}
         settings_in_force.require_same(meta, positions, silent_before, record)
+        silence = Silence(silent_before, last_record.by_home(record))
         core = GroupCore(
-            opening.group, opening.rules, state, meta, store, silent_before, last_record.set_aside(record)
+            opening.group, opening.rules, state, meta, store, silence, last_record.set_aside(record)
         )
         core.note_snapshot_end(snapshot_end)
         next_starts = {tp: max(offset, silent_before.get(tp, 0)) for tp, offset in positions.items()}
@@ -216,17 +220,36 @@ def _checked(opening: Opening, connections: Connections, meta: Meta) -> tuple[Of
             record = last_record.newest(stable.progress, meta.extra.get(LAST))
         last_record.require_labels(record, written.commit_id)
     output = {**last_record.positions(record), **written.offsets}
+    positions, snapshot_end = require_log(opening, connections, meta, output)
+    settings_in_force.require_same(meta, positions, output, record)
+    return positions, snapshot_end
+
+
+def require_log(
+    opening: Opening, connections: Connections, meta: Meta, output: Offsets | None = None
+) -> tuple[Offsets, int | None]:
+    """Check that the log holds what the state needs next, and reaches P and Q.
+
+    Args:
+        output: Q by partition; default: none is known.
+
+    Returns:
+        P by partition of all inputs, and the answer of `Connections.snapshot_end`.
+
+    Raises:
+        CheckpointError, LogError: see `require_fit`.
+        LogUnavailableError: the log cannot be read.
+    """
 
     def fit() -> tuple[Offsets, Offsets]:
         # looked up after Q: a running writer may move Q, and ends are never before it
         first, ends = connections.first(), connections.ends()
         # partitions added to a table since P was stored are read from their beginning
         positions: Offsets = {**_inputs(opening, first), **positions_of(meta)}
-        require_fit(positions, output, first, ends)
+        require_fit(positions, output or {}, first, ends)
         return positions, ends
 
     positions, ends = confirmed(fit)
-    settings_in_force.require_same(meta, positions, output, record)
     return positions, connections.snapshot_end(positions, ends)
 
 
@@ -240,21 +263,33 @@ def begin(opening: Opening, connections: Connections, meta: Meta, store: PieceSt
         LogUnavailableError, SinkError: the brokers do not answer.
         SinkError: an open transaction hides the group's records.
     """
-    written = connections.written()
-    written.require_query(opening.query_id)
-    first = connections.first()
-    # a checkpoint that lost its first epochs may begin again, as long as the log is complete
-    if written.commit_id and any(first.values()):
-        raise LogError(
-            f"the checkpoint is empty, but job {opening.settings.job_id} has written output before, and the "
-            "log has lost its first records; restore a copy of the checkpoint, or use another job id"
-        )
-    positions = _inputs(opening, first)
+    positions = _inputs(opening, connections.first())
     save_positions(meta, positions)
     settings_in_force.store_first(meta, opening.settings.decisive)
+    if not opening.takes_over:
+        _require_new(opening, connections.written(), meta, positions)
+    elif cut := sorted(f"{tp[0]}-{tp[1]}@{positions[tp]}" for tp in opening.own_partitions if positions[tp]):
+        log.warning(
+            "key group %d: the log begins at %s, so the state lacks what came before: of cards with older "
+            "transactions, features without a window (count_all, zscore_all, ratio_robust, the spikes, "
+            "suspicious_count.total) will differ from the predecessor's, the others for 37 days",
+            opening.group, ", ".join(cut),
+        )  # fmt: skip
+    seal(store, meta)
+
+
+def _require_new(opening: Opening, written: GroupOutput, meta: Meta, positions: Offsets) -> None:
+    """Check that a state that begins with the log will decide as the group's output, if any, says."""
+    written.require_query(opening.query_id)
+    # a checkpoint that lost its first epochs may begin again, as long as the log is complete
+    if written.commit_id and any(positions.values()):
+        raise LogError(
+            f"the checkpoint is empty, but job {opening.settings.job_id} has written output before, and the "
+            "log has lost its first records; restore a copy of the checkpoint, or have an empty one take "
+            f"over: set FRAUD_PREDECESSOR={written.query_id}"
+        )
     output = {**last_record.positions(written.progress), **written.offsets}
     settings_in_force.require_same(meta, positions, output, written.progress)
-    seal(store, meta)
 
 
 def change_settings(opening: Opening, connections: Connections, meta: Meta, store: PieceStore) -> None:
@@ -267,6 +302,10 @@ def change_settings(opening: Opening, connections: Connections, meta: Meta, stor
         CheckpointError: P is behind Q, or the output is lost.
         OtherQueryError, SinkError: see `begin`.
     """
+    if opening.takes_over:  # nothing was decided aloud with the former ones
+        settings_in_force.store_first(meta, opening.settings.decisive)
+        seal(store, meta)
+        return
     written = connections.written(_stored(meta), stable=True)
     written.require_query(opening.query_id)
     # settings taken over without Q could not be decided again with the former ones once Q is restored

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from functools import cache, lru_cache, partial
@@ -19,7 +20,7 @@ from feature_store.errors import FraudError
 from feature_store.merchants.catalogue import computed
 from feature_store.state.arena import layout_digest
 from feature_store.state.group_state import GroupState
-from feature_store.state.journal import Meta, load_meta
+from feature_store.state.journal import MemoryPieces, Meta, load_meta
 from models import loading
 from models.errors import ModelUnavailableError
 from models.registry import ModelRef
@@ -37,6 +38,7 @@ from streaming_job.group.stored_positions import positions_of
 from streaming_job.group.working_copy import WorkingCopy
 from streaming_job.log.errors import LogError
 from streaming_job.log.partitioner import KeyGroups
+from streaming_job.log.records import Offsets
 from streaming_job.runtime import pauses
 from streaming_job.runtime.checkpoint import CheckpointError
 from streaming_job.runtime.epochs import Address, DriverWatch, Epoch
@@ -44,6 +46,9 @@ from streaming_job.runtime.failpoints import Step, reach
 from streaming_job.runtime.workers import residents
 from streaming_job.runtime.workers.warm_up import freeze
 from streaming_job.settings import JobSettings
+from streaming_job.takeover.inheritance import inherit
+from streaming_job.takeover.predecessor_watch import PredecessorWatch
+from streaming_job.takeover.warm import WarmGroup
 from streaming_job.transaction.writer import FencedError
 from streaming_job.transaction.written import OtherQueryError
 
@@ -63,10 +68,14 @@ _BLOB = StructType().add("blob", BinaryType())
 MODEL_PATIENCE_S, MODEL_RETRY_S = 60.0, 2.0
 """Seconds for which loading a champion is retried while registry or files cannot be reached, and seconds
 between retries."""
+PIECES = "pieces"
+"""Name of the state variable that holds a key group's pieces."""
 STATE_TIMEOUT_S = 60.0
 """Longest wait for an answer of Spark's state store."""
 EPOCH, QUERY = "streaming.sql.batchId", "sql.streaming.queryId"
 """Names of Spark's local properties that give a task its epoch and its query id."""
+TAKES_OVER = "fraud.takesOver"
+"""Name of the local property that the driver sets while the output is still that of a predecessor."""
 
 
 class StateStoreError(FraudError):
@@ -87,7 +96,7 @@ class Pieces:
         """Declare the state: one variable, because each costs milliseconds an epoch."""
         # the JVM's thread that answers dies of an error such as a full disk, and leaves the connection open
         handle._statefulProcessorApiClient._client_socket.settimeout(STATE_TIMEOUT_S)
-        self._state: Any = _answer(handle.getMapState, "pieces", _NAME, _BLOB)
+        self._state: Any = _answer(handle.getMapState, PIECES, _NAME, _BLOB)
 
     def get(self, name: str) -> bytes | None:
         """Return the piece of a name; None if there is none."""
@@ -111,6 +120,18 @@ def _answer(request: Callable[..., Any], *arguments: Any) -> Any:
             f"Spark's state store has not answered for {STATE_TIMEOUT_S:.0f} s; see the log above, a disk may"
             " be full; remove the cause, then start the job again; nothing is lost"
         ) from fault
+
+
+def _query_id() -> str:
+    """Return the id of the running task's query."""
+    task = TaskContext.get()
+    assert task is not None
+    return str(task.getLocalProperty(QUERY))
+
+
+def _text(positions: Offsets) -> str:
+    offsets = {f"{topic}-{partition}": offset for (topic, partition), offset in sorted(positions.items())}
+    return orjson.dumps(offsets).decode()
 
 
 _served: Serving | None = None
@@ -166,7 +187,14 @@ def _opened(opening: Opening, state: GroupState, meta: Meta, pieces: Pieces, reb
 class GroupProcessor(StatefulProcessor):
     """The stateful processor of a key group: opens it, and saves the state that its loop stages."""
 
-    def __init__(self, settings: JobSettings, key_groups: KeyGroups, address: Address, instance: str) -> None:
+    def __init__(
+        self,
+        settings: JobSettings,
+        key_groups: KeyGroups,
+        address: Address,
+        instance: str,
+        predecessor_groups: int = 0,
+    ) -> None:
         """Hold what a worker needs; Spark pickles the processor for its workers.
 
         Args:
@@ -174,7 +202,11 @@ class GroupProcessor(StatefulProcessor):
             key_groups: maps cards to groups.
             address: address of the driver, which ends epochs.
             instance: id of this run of the job.
+            predecessor_groups: number of key groups of the predecessor whose state is the initial one
+                (`takeover.initial_state`); 0: there is none.
         """
+        self._predecessor_groups = predecessor_groups
+        self._inherited: dict[int, MemoryPieces] = defaultdict(MemoryPieces)
         self._settings, self._key_groups = settings, key_groups
         self._address, self._instance = address, instance
         self._groups = {value: group for group, value in enumerate(grouping_values(key_groups.groups))}
@@ -182,6 +214,10 @@ class GroupProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Declare the state."""
         self._pieces = Pieces(handle)
+
+    def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802, N803
+        """Keep a piece of the predecessor's state for the first epoch."""
+        self._inherited[initialState.old_group].put(initialState.name, bytes(initialState.blob))
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
         """Run one epoch of one key group; yield its summary."""
@@ -192,16 +228,17 @@ class GroupProcessor(StatefulProcessor):
         group, epoch = self._groups[key[0]], int(task.getLocalProperty(EPOCH) or 0)
         with Epoch(self._address, epoch) as running, pauses.ended_by(running.must_stop):
             try:
-                summary = self._follow(group, running, str(task.getLocalProperty(QUERY)))
+                opening = self._opening(group, takes_over=bool(task.getLocalProperty(TAKES_OVER)))
+                summary = self._follow(opening, running)
             except VERDICTS as fault:
                 log.error("key group %d: %s", group, fault)
                 running.report(fault)
                 raise
         yield Row(key_group=group, **summary)
 
-    def _follow(self, group: int, epoch: Epoch, query_id: str) -> dict[str, Any]:
+    def _follow(self, opening: Opening, epoch: Epoch) -> dict[str, Any]:
         global _served
-        pieces, served = self._pieces, _served
+        pieces, served, group = self._pieces, _served, opening.group
         meta = load_meta(pieces)
         if served is not None and (served.group, served.token) != (group, meta.token):
             # Spark has not committed the last epoch, another process has served the group since this one did,
@@ -209,7 +246,10 @@ class GroupProcessor(StatefulProcessor):
             served.end()
             self._copy(served.group).release(None)
             _served = served = None
-        opening = self._opening(group, query_id)
+        if not positions_of(meta) and self._inherited:
+            inherit(opening, self._inherited, self._predecessor_groups, meta, pieces)
+            self._inherited.clear()
+            return NOTHING
         if not positions_of(meta):
             with closing(KafkaConnections(opening)) as connections:
                 begin(opening, connections, meta, pieces)
@@ -218,6 +258,8 @@ class GroupProcessor(StatefulProcessor):
             with closing(KafkaConnections(opening)) as connections:
                 change_settings(opening, connections, meta, pieces)
             return NOTHING
+        if opening.takes_over:
+            return {**NOTHING, "positions": _text(self._warm(opening, meta, pieces, epoch))}
         if served is None:
             _served = served = self._serve(opening, meta, pieces, epoch.number)
         try:
@@ -231,10 +273,25 @@ class GroupProcessor(StatefulProcessor):
             _served = None
         for model in list(_models):
             loading.mark_used(model)
-        offsets = {
-            f"{topic}-{partition}": offset for (topic, partition), offset in sorted(cut.positions.items())
-        }
-        return {**cut.summary, "positions": orjson.dumps(offsets).decode()}
+        return {**cut.summary, "positions": _text(cut.positions)}
+
+    def _warm(self, opening: Opening, meta: Meta, pieces: Pieces, epoch: Epoch) -> Offsets:
+        """Decide in silence for an epoch; return P."""
+        copy = self._copy(opening.group)
+        state = copy.take(meta, pieces)
+        with ExitStack() as stack:
+            stack.callback(lambda: copy.release(released))
+            released: Meta | None = None
+            connections = stack.enter_context(closing(KafkaConnections(opening)))
+            watch = stack.enter_context(closing(PredecessorWatch(self._settings)))
+            group = WarmGroup(opening, connections, state, meta, pieces, watch)
+            while not epoch.is_over():
+                group.advance()
+                if group.is_outdated:
+                    epoch.ask_for_end()
+            positions = group.cut()
+            released = meta
+        return positions
 
     def _serve(self, opening: Opening, meta: Meta, pieces: Pieces, epoch: int) -> Serving:
         copy = self._copy(opening.group)
@@ -252,7 +309,7 @@ class GroupProcessor(StatefulProcessor):
         settings = self._settings
         return _copy(self._directory(group), settings.allowed_lateness_ms, settings.merchant_facts)
 
-    def _opening(self, group: int, query_id: str) -> Opening:
+    def _opening(self, group: int, *, takes_over: bool) -> Opening:
         settings = self._settings
         limits = TimeLimits(
             settings.allowed_lateness_ms, settings.allowed_skew_ms, settings.refuse_card_numbers
@@ -263,11 +320,13 @@ class GroupProcessor(StatefulProcessor):
         names = names_of(computed(merchants=settings.merchant_facts))
         loaders = partial(self._load, load_patiently, names), partial(self._load, _load_once, names)
         rules = Rules(settings.topics, self._key_groups, limits, *loaders, merchants)
-        return Opening(settings, rules, group, query_id, self._instance)
+        return Opening(settings, rules, group, _query_id(), self._instance, takes_over=takes_over)
 
     def _directory(self, group: int) -> Path:
         settings = self._settings
-        return settings.work_dir / "state" / settings.job_id / layout_digest() / str(group)
+        # with its query: a predecessor of the same job id may run on this machine
+        name = f"{_query_id()}-{group}"
+        return settings.work_dir / "state" / settings.job_id / layout_digest() / name
 
     def _load(self, load: Callable[..., Scorer], names: tuple[str, ...], ref: ModelRef) -> Scorer:
         models = self._settings.work_dir / "models"

@@ -70,7 +70,8 @@ def require_same(meta: Meta, state: Offsets, output: Offsets, record: last_recor
         CheckpointError: the output was written with other settings, after the state was stored.
     """
     stored: Values = meta.extra[SETTINGS]
-    if record is not None and record[SETTINGS] != stored and _is_behind(state, output):
+    # the first record after a takeover names none: what it starts from, no settings of this job have decided
+    if record is not None and record[SETTINGS] and record[SETTINGS] != stored and _is_behind(state, output):
         changes = ", ".join(_changes(stored, record[SETTINGS])) or "undone since"
         raise CheckpointError(
             f"the checkpoint is older than a change of settings ({changes}), so it cannot decide again what "

@@ -1,12 +1,18 @@
-"""P in the metadata of a group's state: the offsets up to which the state includes the log."""
+"""P in the metadata of a group's state: the offsets up to which the state includes the log.
+
+A state that was put together from those of a predecessor includes the tables up to different positions,
+depending on the key group that a card came from; P is the least of them.
+"""
 
 from collections.abc import Mapping
 
 from feature_store.state.journal import Meta
+from streaming_job.group.silence import Silence
 from streaming_job.log.records import Offsets
 
 POSITIONS = "positions"
-"""Name in `Meta.extra`."""
+INHERITED = "inherited_positions"
+"""Names in `Meta.extra`."""
 
 
 def save_positions(meta: Meta, positions: Offsets) -> None:
@@ -25,3 +31,24 @@ def positions_of(meta: Meta) -> Offsets:
         for topic, offsets in by_topic.items()
         for partition, offset in offsets.items()
     }
+
+
+def save_inherited(meta: Meta, by_home: Mapping[int, Offsets]) -> None:
+    """Store positions in the tables in `meta`, by home (see `Silence`)."""
+    meta.extra[INHERITED] = [
+        {"home": home, "offsets": [[topic, partition, offset] for (topic, partition), offset in at.items()]}
+        for home, at in by_home.items()
+    ]
+
+
+def inherited_positions(meta: Meta) -> Silence:
+    """Return up to where the state includes the tables for homes where this is beyond P."""
+    positions = positions_of(meta)
+    by_home = {
+        home["home"]: {(topic, partition): offset for topic, partition, offset in home["offsets"]}
+        for home in meta.extra.get(INHERITED, ())
+    }
+    if all(offset <= positions.get(tp, 0) for at in by_home.values() for tp, offset in at.items()):
+        meta.extra.pop(INHERITED, None)
+        return Silence({})
+    return Silence(positions, by_home)

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from confluent_kafka import Message, TopicPartition
@@ -21,6 +21,7 @@ FEATURE_COUNTS = "feature_counts"
 BLIND = STEPS_BACK[-1]
 """`first_within` of a search for a job that may be new, or need not be found unless it runs: the rest of the
 topic may be all that other jobs have ever written."""
+R = TypeVar("R", bound=Mapping[str, Any])
 _BROKEN = (KeyError, TypeError, ValueError, AttributeError)
 
 
@@ -105,7 +106,19 @@ def newest_by_group(
             seen_from[partition] = min(start, seen_from[partition])
         if newest and all(group in newest for group in _wanted(groups, newest)):
             break
-    return {group: record for group, record in newest.items() if groups is None or group in groups}
+    if groups is None:
+        return of_newest_query(newest)
+    return {group: record for group, record in newest.items() if group in groups}
+
+
+def of_newest_query(records: Mapping[int, R]) -> dict[int, R]:
+    """Return the records of the query that has written last: a takeover leaves those of the predecessor."""
+    newest = max(records.values(), key=lambda record: int(record["commit_id"]), default=None)
+    return {
+        group: record
+        for group, record in records.items()
+        if newest is not None and record["query_id"] == newest["query_id"]
+    }
 
 
 def _distances(longest: int) -> Iterator[int]:
@@ -121,7 +134,9 @@ def _distances(longest: int) -> Iterator[int]:
 
 
 def _wanted(groups: Collection[int] | None, newest: dict[int, dict[str, Any]]) -> Collection[int]:
-    return groups if groups is not None else range(max(record["key_groups"] for record in newest.values()))
+    if groups is not None:
+        return groups
+    return range(max(record["key_groups"] for record in of_newest_query(newest).values()))
 
 
 def _parsed(message: Message, job_id: str) -> dict[str, Any] | None:

@@ -58,6 +58,12 @@ class Totals:
         add_counts(self.phases_ms, other.phases_ms)
         self.rebuilds += other.rebuilds
 
+    def add(self, other: "Totals") -> None:
+        """Add the totals of another key group."""
+        self._add(other)
+        self.trials.add(other.trials)
+        self.trials.keep_newest()
+
     @staticmethod
     def of_groups(groups: Iterable["Totals"]) -> "Totals":
         """Return the sum of several groups' totals, without trials.

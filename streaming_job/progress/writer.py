@@ -73,6 +73,7 @@ class GroupProgress:
         self._rollout = {name: last.get(name) for name in ("rollout_id", "model")}
         self._applied: Any = last.get("applied", [])
         self._set_aside: Mapping[str, str] = last.get("rollouts_set_aside", {})
+        self._silent_before: Sequence[Mapping[str, Any]] = last.get("silent_before", ())
 
     def record(
         self,
@@ -150,6 +151,15 @@ class GroupProgress:
             "partitions": self._partitions.advance(starts, ends, transactions_topic, outcome.partitions, now),
             "totals": totals.to_json(),
         }
+        if self._silent_before:
+            if any(
+                part["offset"] > ends[part["topic"], part["partition"]]
+                for home in self._silent_before
+                for part in home["offsets"]
+            ):
+                fields["silent_before"] = self._silent_before
+            else:  # this group has passed the output of its predecessor
+                self._silent_before = ()
         if now // FEATURES_EVERY_MS != started_at // FEATURES_EVERY_MS:
             fields["feature_counts"] = outcome.feature_counts()
         return orjson.dumps(fields, option=orjson.OPT_SERIALIZE_NUMPY)

@@ -4,6 +4,7 @@ Beside Spark's files it contains `job.json`: the settings that the job's first s
 """
 
 import json
+import uuid
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from feature_store.errors import FraudError
 
-RESTORE = "restore a copy of the checkpoint, or start a new job id"
+RESTORE = "restore a copy of the checkpoint, or have an empty one take over (docs/operations.md)"
 FIXED = "job.json"
 
 
@@ -87,15 +88,17 @@ class Checkpoint:
                     f"the checkpoint's file {name} cannot be read ({fault.java_exception}); {RESTORE}"
                 ) from fault
 
-    def query_id(self) -> str | None:
-        """Return the id of the checkpoint's query; None before its first start.
+    def query_id(self) -> str:
+        """Return the id of the checkpoint's query; before its first start, choose it, so that Spark uses it.
 
         Raises:
             CheckpointError: the file with the id is damaged or cannot be read.
         """
         text = self._read("metadata")
         if text is None:
-            return None
+            query_id = str(uuid.uuid4())
+            self._write("metadata", json.dumps({"id": query_id}))
+            return query_id
         try:
             return str(json.loads(text)["id"])
         except (ValueError, LookupError, TypeError) as fault:
@@ -125,9 +128,12 @@ class Checkpoint:
 
     def fix(self, fixed: Fixed) -> None:
         """Write the settings that the first start fixes."""
-        stream = self._files.create(self._at(FIXED), True)
+        self._write(FIXED, json.dumps(asdict(fixed)))
+
+    def _write(self, name: str, text: str) -> None:
+        stream = self._files.create(self._at(name), True)
         try:
-            stream.write(bytearray(json.dumps(asdict(fixed)).encode()))
+            stream.write(bytearray(text.encode()))
         finally:
             stream.close()
 

@@ -15,7 +15,7 @@ _directory = os.environ.get(VARIABLE)
 
 
 class Step(StrEnum):
-    """The steps of the job, named by what has just happened; all but the last are steps of residents."""
+    """The steps of the job, named by what has just happened; the last three are the driver's."""
 
     TAKEN = "taken"
     """Records have been read from the log, but not decided."""
@@ -35,6 +35,14 @@ class Step(StrEnum):
     """The epoch's delta and positions are in the state store, but Spark has not committed them."""
     EPOCH_ENDED = "epoch_ended"
     """On the driver: the state is committed, but the epoch is not in Spark's commit log."""
+    CLAIMED = "claimed"
+    """On the driver of a takeover: the predecessor cannot write any more, the seam is not written."""
+    SEAM = "seam"
+    """On the driver of a takeover: the output is the successor's, and no group of it is open yet."""
+
+
+TAKEOVER = Step.CLAIMED, Step.SEAM
+"""The steps that only a takeover has."""
 
 
 def reach(step: Step) -> None:

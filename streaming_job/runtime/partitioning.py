@@ -105,7 +105,8 @@ def require_fixed(fixed: Fixed, settings: JobSettings, partitions: int) -> None:
         if before != now:
             raise StartUpError(
                 f"the checkpoint began with {variable}={before}, the settings say {now}; set "
-                f"{variable}={before}, or start with an empty checkpoint and another job id"
+                f"{variable}={before}, or have an empty checkpoint take over (docs/operations.md, Changing a "
+                "running job)"
             )
     require_same_partitions(settings, fixed.partitions, partitions)
 

@@ -11,7 +11,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -61,7 +61,13 @@ class GroupWriter:
     """The writer of a key group: call `take_over` once, then `write` for each transaction."""
 
     def __init__(
-        self, settings: JobSettings, group: int, own: Sequence[int], query_id: str, instance: str
+        self,
+        settings: JobSettings,
+        group: int,
+        own: Sequence[int],
+        query_id: str,
+        instance: str,
+        successor: str = "",
     ) -> None:
         """Create the writer without writing anything.
 
@@ -69,12 +75,14 @@ class GroupWriter:
             own: the group's partitions of the transactions.
             query_id: id of the query in Spark's checkpoint.
             instance: id of the job's process.
+            successor: the query for which a driver claims the group of the query `query_id`; see
+                `takeover.handover`.
         """
         self._settings, self._group = settings, group
         self._outputs = [(field, getattr(settings.topics, field)) for field in WRITTEN]
         self._own = [(settings.topics.transactions, partition) for partition in own]
         self._tables = frozenset(settings.tables)
-        self._query_id, self._instance = query_id, instance
+        self._query_id, self._instance, self._successor = query_id, instance, successor
         self._owner = f"{instance}/{secrets.token_hex(8)}"
         self._reader = WrittenReader(settings, group, self._own)
         self._producer: TransactionalProducer | None = None
@@ -127,7 +135,7 @@ class GroupWriter:
         for _ in range(ATTEMPTS):
             # Step 1. Check query and owner, without fencing a running writer.
             written = self._reader.running(known)
-            written.require_query(self._query_id)
+            self._require_query(written)
             if not from_others and written.instance not in (None, self._instance):
                 raise self._replaced()
             try:
@@ -135,7 +143,7 @@ class GroupWriter:
                 self._renew()
                 # Step 3. Read again: the earlier producers cannot write any more.
                 written = self._reader.settled(known)
-                written.require_query(self._query_id)
+                self._require_query(written)
                 # Step 4. Claim the group: commit its offsets with this writer as owner.
                 self._before = (written.owner, written.commit_id)
                 starts = {tp: max(ends.get(tp, 0), written.offsets.get(tp, 0)) for tp in self._own}
@@ -213,6 +221,15 @@ class GroupWriter:
         producer.commit()
         reach(Step.COMMITTED)
 
+    def _require_query(self, written: GroupOutput) -> None:
+        if self._successor:  # a takeover that another one has begun is no obstacle
+            written = replace(written, successor="")
+        written.require_query(self._query_id)
+
+    def marks(self) -> list[Mark]:
+        """Return the marks of the group's committed offsets; see `WrittenReader.marks`."""
+        return self._reader.marks()
+
     def _claim(self, starts: Offsets, commit_id: int) -> None:
         producer = self._producer
         assert producer is not None
@@ -223,7 +240,7 @@ class GroupWriter:
 
     def _marked(self, ends: Offsets, commit_id: int) -> list[TopicPartition]:
         """Return the offsets to commit: the group's own; in group 0 the tables', too, for lag tools."""
-        mark = Mark(self._query_id, self._owner, commit_id).to_metadata()
+        mark = Mark(self._query_id, self._owner, commit_id, self._successor).to_metadata()
         return [
             TopicPartition(topic, partition, end, mark)
             for (topic, partition), end in ends.items()

@@ -45,8 +45,8 @@ T = TypeVar("T")
 class OtherQueryError(FraudError):
     """The topics were last written from another checkpoint; the right one is lost, or this one is foreign.
 
-    Restore the checkpoint of the first of the two Spark queries that the message names, or start under a new
-    job id; never delete offsets.
+    Restore the checkpoint of the first of the two Spark queries that the message names; or have this one take
+    its output over ([operations](operations.md#changing-a-running-job)). Never delete offsets.
     """
 
 
@@ -58,17 +58,21 @@ class Mark:
     owner: str
     """Instance of the job and its writer: instance/writer."""
     commit_id: int
+    successor: str = ""
+    """Query that is taking the group over, see `takeover.handover`."""
 
     def to_metadata(self) -> str:
         """Return the metadata as text."""
-        return json.dumps({"query": self.query_id, "owner": self.owner, "commit": self.commit_id})
+        fields = {"query": self.query_id, "owner": self.owner, "commit": self.commit_id}
+        return json.dumps({**fields, "successor": self.successor} if self.successor else fields)
 
     @staticmethod
     def from_metadata(metadata: str | None) -> "Mark | None":
         """Parse what `to_metadata` returned; None for metadata that this job did not write."""
         try:
             fields = json.loads(metadata or "")
-            return Mark(str(fields["query"]), str(fields["owner"]), int(fields["commit"]))
+            query, owner, commit = str(fields["query"]), str(fields["owner"]), int(fields["commit"])
+            return Mark(query, owner, commit, str(fields.get("successor", "")))
         except (ValueError, KeyError, TypeError):
             return None
 
@@ -87,6 +91,8 @@ class GroupOutput:
     """Query id of the checkpoint to which the output belongs; None before the first transaction."""
     progress: Mapping[str, Any] | None = None
     """The group's last progress record."""
+    successor: str = ""
+    """Query that is taking the group over; empty: none is."""
     unknown: frozenset[PartitionId] = frozenset()
     """Partitions for which neither the committed offset nor the progress record is from the last transaction,
     so that their Q may be greater than in `offsets`."""
@@ -97,11 +103,18 @@ class GroupOutput:
         return None if self.owner is None else self.owner.partition("/")[0]
 
     def require_query(self, query_id: str) -> None:
-        """Raise OtherQueryError if the output, if any, belongs to the checkpoint of another query."""
+        """Raise OtherQueryError if the output, if any, belongs to another query, or is being taken over."""
         if self.query_id not in (None, query_id):
             raise OtherQueryError(
                 f"the topics were last written by query {self.query_id}, but this checkpoint is of query "
-                f"{query_id}; restore the former's checkpoint, or use another job id"
+                f"{query_id}; restore the former's checkpoint, or have this one take over from it: set "
+                f"FRAUD_PREDECESSOR={self.query_id}"
+            )
+        if self.successor:
+            raise OtherQueryError(
+                f"query {self.successor} has begun to take over from query {query_id}, which is that of this "
+                "checkpoint; start the successor again, or take the output back: set FRAUD_PREDECESSOR="
+                f"{self.successor}"
             )
 
 
@@ -149,6 +162,7 @@ def combined(
         last.owner if last else None,
         last.query_id if last else str(progress["query_id"]) if progress else None,
         progress,
+        last.successor if last else "",
         frozenset(tp for tp, number in shown.items() if number < commit_id),
     )
     return written, differences
@@ -204,6 +218,18 @@ class WrittenReader:
             )
         return written
 
+    def marks(self) -> list[Mark]:
+        """Return the marks of the committed offsets, without those of open transactions.
+
+        Raises:
+            SinkError: the brokers do not answer.
+        """
+        try:
+            offsets = _patiently(lambda: _committed(self._running, self._own))
+        except KafkaException as fault:
+            raise self._unreadable(fault) from fault
+        return [mark for part in offsets if (mark := Mark.from_metadata(part.metadata)) is not None]
+
     def group_metadata(self) -> object:
         """Return the metadata of the consumer group, which has no members, for a transaction."""
         return self._settled.consumer_group_metadata()
@@ -233,11 +259,14 @@ class WrittenReader:
             self._settled.unassign()
             offsets = _patiently(lambda: _committed(client, self._own))
         except KafkaException as fault:
-            raise SinkError(
-                f"what key group {self._group} has written cannot be read: {describe(fault.args[0])}; "
-                "check the brokers"
-            ) from fault
+            raise self._unreadable(fault) from fault
         return combined(offsets, records.get(self._group), self._own)
+
+    def _unreadable(self, fault: KafkaException) -> SinkError:
+        return SinkError(
+            f"what key group {self._group} has written cannot be read: {describe(fault.args[0])}; "
+            "check the brokers"
+        )
 
     def _await_stable(self) -> None:
         """Wait until no open transaction hides a record of the group.

@@ -39,11 +39,11 @@ from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.facts.clock import hour_of
 from streaming_job.labels import ledger
 from streaming_job.labels.ledger import Ledger, LedgerError
-from streaming_job.runtime.failpoints import Step
+from streaming_job.runtime.failpoints import TAKEOVER, Step
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
 
-OF_THE_JOB = tuple(Step) if THOROUGH else (Step.COMMITTED,)
+OF_THE_JOB = tuple(step for step in Step if step not in TAKEOVER) if THOROUGH else (Step.COMMITTED,)
 OF_A_WORKER = IN_WORKER if THOROUGH else (Step.DECIDED,)
 """Everyday runs kill the job after a commit and a worker before one; thorough runs kill each at all of its
 steps."""

@@ -48,6 +48,7 @@ class Reader:
                 "bootstrap.servers": bootstrap_servers,
                 "group.id": "test-stack",
                 "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
                 "log_level": 0,
                 "error_cb": lambda error: None,
             }

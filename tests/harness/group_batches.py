@@ -11,6 +11,7 @@ from feature_store.state.journal import MemoryPieces, Meta, load_meta, rebuild
 from loadtests.oracle import Record
 from streaming_job.group.core import GroupCore
 from streaming_job.group.rules import Rules
+from streaming_job.group.silence import Silence
 from streaming_job.log.records import Offsets, Records
 from streaming_job.progress.outcome import Outcome
 
@@ -26,7 +27,7 @@ class Group:
         self.core = self._core(GroupState(MemoryArena()), Meta())
 
     def _core(self, state: GroupState, meta: Meta) -> GroupCore:
-        return GroupCore(self._number, self._rules, state, meta, self.store, {})
+        return GroupCore(self._number, self._rules, state, meta, self.store, Silence({}))
 
     def take(self, tables: Iterable[Record], transactions: Iterable[Record]) -> None:
         """Run one epoch: fold records of tables, then decide the group's own transactions."""

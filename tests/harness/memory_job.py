@@ -33,6 +33,8 @@ from streaming_job.log.records import Offsets, PartitionId
 from streaming_job.progress.outcome import Outcome
 from streaming_job.progress.trials import Trials
 from streaming_job.settings import JobSettings
+from streaming_job.takeover.inheritance import inherit
+from streaming_job.takeover.warm import WarmGroup, Watch
 from streaming_job.transaction.written import GroupOutput
 
 DELTA_ROWS, CARDS_PER_PIECE = 9, 3
@@ -97,7 +99,16 @@ class Output:
                 for (topic, partition), end in ends.items()
             ],
             "rollouts_set_aside": before if set_aside is None else {str(o): r for o, r in set_aside.items()},
+            **self._silent_before(ends),
         }
+
+    def _silent_before(self, ends: Offsets) -> dict[str, Any]:
+        """The field of that name, while this output has not passed it; see `progress.writer`."""
+        homes = (self.progress or {}).get("silent_before", ())
+        parts = [part for home in homes for part in home["offsets"]]
+        if all(part["offset"] <= ends[part["topic"], part["partition"]] for part in parts):
+            return {}
+        return {"silent_before": homes}
 
     @property
     def commit_id(self) -> int:
@@ -374,6 +385,36 @@ class MemoryJob:
             self.pieces = MemoryPieces(store)
             self.checkpoints.append(self.pieces)
 
+    def inherit(self, stores: Mapping[int, MemoryPieces], groups: int) -> None:
+        """Run a first epoch that takes the state from a predecessor's pieces."""
+        store = MortalPieces(self.pieces, self._fate)
+        inherit(self._opening(takes_over=True), stores, groups, load_meta(store), store)
+        self.pieces = MemoryPieces(store)
+        self.checkpoints.append(self.pieces)
+
+    def warm_epoch(self, looks: int, watch: Watch) -> None:
+        """Run one epoch in silence, up to the output that is watched; see `takeover.warm`.
+
+        Raises:
+            KilledError: the process was killed; the epoch's changes to the store are lost.
+        """
+        store, opening = MortalPieces(self.pieces, self._fate), self._opening(takes_over=True)
+        meta, connections = load_meta(store), self._connections(opening)
+        self.lose_copy()
+        if not positions_of(meta):
+            begin(opening, connections, meta, store)
+        else:
+            state = self._no_cards()
+            rebuild(store, meta, state)
+            group = WarmGroup(opening, connections, state, meta, store, watch)
+            for _ in range(looks):
+                if not group.is_outdated:
+                    group.advance()
+            group.cut()
+        self._fate.call()
+        self.pieces = MemoryPieces(store)
+        self.checkpoints.append(self.pieces)
+
     def _follow(self, looks: int, store: MortalPieces) -> None:
         meta = load_meta(store)
         if self._follower is not None and self._cut_token != meta.token:
@@ -413,7 +454,7 @@ class MemoryJob:
             for _ in range(self._fate.up_to(3)):
                 self._advance()
 
-    def _opening(self) -> MemoryOpening:
+    def _opening(self, *, takes_over: bool = False) -> MemoryOpening:
         return MemoryOpening(
             settings_of(self._rules),
             self._rules,
@@ -421,6 +462,7 @@ class MemoryJob:
             "query",
             self.instance,
             self._clock,
+            takes_over,
             1 + self._fate.up_to(9),
         )
 

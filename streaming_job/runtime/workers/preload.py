@@ -34,6 +34,7 @@ from streaming_job.facts.table import MerchantRules
 from streaming_job.group import processor  # noqa: F401  what the tasks call
 from streaming_job.group.core import GroupCore
 from streaming_job.group.rules import Rules
+from streaming_job.group.silence import Silence
 from streaming_job.log import message_batch
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.log.records import Records
@@ -99,7 +100,7 @@ def _run_a_group(rules: Rules) -> None:
     }  # fmt: skip
     payments = [orjson.dumps({**transaction, "transaction_id": name}) for name in "tu"]
     state, store, meta = GroupState(MemoryArena(), keeps_ids=with_facts), MemoryPieces(), Meta()
-    core = GroupCore(0, rules, state, meta, store, {})
+    core = GroupCore(0, rules, state, meta, store, Silence({}))
     profile = {
         "card_id": "c", "status": "active", "home_country": "FR", "currency": "EUR", "credit_limit": 1.0,
         "risk_tier": 0, "opened_on": 0,

@@ -63,6 +63,8 @@ def naive(fetched: Records, groups: KeyGroups) -> list[ProfileChanges]:
     changes: list[list[np.ndarray]] = [[np.zeros(0, profiles.PROFILE)] for _ in range(groups.groups)]
     letters: list[list[DeadLetter]] = [[] for _ in range(groups.groups)]
     whole: list[list[bool]] = [[] for _ in range(groups.groups)]
+    homes: list[list[int]] = [[] for _ in range(groups.groups)]
+    letter_homes: list[list[int]] = [[] for _ in range(groups.groups)]
     ends = []
     for row in range(len(fetched)):
         key, value = fetched.keys[row].as_py(), fetched.values[row].as_py()
@@ -76,35 +78,40 @@ def naive(fetched: Records, groups: KeyGroups) -> list[ProfileChanges]:
             fault = refusal
         else:
             change["lo"], change["hi"] = hash_string(card)
-            changes[_group(card.encode(), groups)].append(change)
-            whole[_group(card.encode(), groups)].append(fault is None)
+            home = _home(card.encode(), groups)
+            changes[home % groups.groups].append(change)
+            whole[home % groups.groups].append(fault is None)
+            homes[home % groups.groups].append(home)
         if fault is not None:
             named = plain_card(key)
-            speaker = 0 if named is None else _group(named, groups)
-            letters[speaker].append(
+            home = 0 if named is None else _home(named, groups)
+            letters[home % groups.groups].append(
                 DeadLetter("profiles", partition, offset, arrival, key, value, fault.reason, fault.detail)
             )
+            letter_homes[home % groups.groups].append(home)
     return [
         ProfileChanges(
             np.concatenate(changes[group]),
             np.array(whole[group], bool),
+            np.array(homes[group], np.int32),
             letters[group],
+            letter_homes[group],
             min(ends, default=None),
         )
         for group in range(groups.groups)
     ]
 
 
-def _group(card: bytes, groups: KeyGroups) -> int:
-    hashed = groups.partitions_of(pa.array([card], type=pa.binary()))
-    return int(hashed[0]) % groups.groups
+def _home(card: bytes, groups: KeyGroups) -> int:
+    return int(groups.partitions_of(pa.array([card], type=pa.binary()))[0])
 
 
 def same(one: ProfileChanges, other: ProfileChanges) -> bool:
     return (
         repr(one.changes.tolist()) == repr(other.changes.tolist())
         and one.whole.tolist() == other.whole.tolist()
-        and one.dead_letters == other.dead_letters
+        and one.homes.tolist() == other.homes.tolist()
+        and (one.dead_letters, one.letter_homes) == (other.dead_letters, other.letter_homes)
         and one.snapshot_end == other.snapshot_end
     )
 

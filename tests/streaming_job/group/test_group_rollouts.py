@@ -28,6 +28,7 @@ from models.registry import ModelRef
 from models.scoring import Scorer
 from streaming_job.group.core import GroupCore
 from streaming_job.group.rules import Rules
+from streaming_job.group.silence import Silence
 
 pytestmark = pytest.mark.unit
 
@@ -218,7 +219,7 @@ def opened(
     quiet: dict[tuple[str, int], int],
     told: dict[int, str] | None = None,
 ) -> GroupCore:
-    return GroupCore(0, rules, GroupState(MemoryArena()), meta, store, quiet, told)
+    return GroupCore(0, rules, GroupState(MemoryArena()), meta, store, Silence(quiet), told)
 
 
 def fold(core: GroupCore, made: World) -> None:

@@ -22,6 +22,7 @@ from streaming_job.dead_letters.record import DeadLetter
 from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.facts.clock import IDLE
 from streaming_job.group.core import GroupCore
+from streaming_job.group.silence import Silence
 from streaming_job.permissions import needed
 from streaming_job.progress.record import counts_of
 
@@ -38,7 +39,7 @@ def outcomes(record: Record, *, silent: bool = False) -> list[tuple[list[DeadLet
     for group in range(GROUPS):
         before = {(record.topic, record.partition): record.offset + 1} if silent else {}
         state = GroupState(MemoryArena(), keeps_ids=True)
-        core = GroupCore(group, rules, state, Meta(), MemoryPieces(), before)
+        core = GroupCore(group, rules, state, Meta(), MemoryPieces(), Silence(before))
         for rollouts in as_records(world.rollouts):
             core.fold(rollouts)
         core.take_outcome()

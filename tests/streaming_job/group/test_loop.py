@@ -29,6 +29,7 @@ from streaming_job.group import loop
 from streaming_job.group.core import GroupCore
 from streaming_job.group.loop import Follower, Pace
 from streaming_job.group.rules import Rules
+from streaming_job.group.silence import Silence
 from streaming_job.group.trial_pieces import APPLIED, FEATURES
 from streaming_job.log.records import Offsets, Records
 from streaming_job.progress.outcome import Outcome
@@ -145,7 +146,9 @@ class Turns:
         world.rollout("r1", 0, threshold=1.0, max_count_5m=2)
         for second in range(sum(taken)):
             world.tx(second * SECOND, 1.0)
-        self.core = GroupCore(0, world.rules(), GroupState(MemoryArena()), Meta(), MemoryPieces(), {})
+        self.core = GroupCore(
+            0, world.rules(), GroupState(MemoryArena()), Meta(), MemoryPieces(), Silence({})
+        )
         for records in as_records(world.rollouts):
             self.core.fold(records)
         self._records, self._taken, self._turn = iter(world.transactions), taken, -1

@@ -27,6 +27,8 @@ DO_NOT_DECIDE = {
     # how the log is cut into batches and epochs, and how long something is waited for
     "epoch_s", "epoch_bytes", "max_records", "max_bytes", "spacing_ms", "commit_interval_ms",
     "wait_for_snapshot_s", "transaction_timeout_ms",
+    # whose output is continued: its successors decide by their own settings
+    "predecessor", "predecessor_checkpoint",
     # Spark's processes
     "master", "epoch_port", "spark", "spark_conf_dir", "driver_memory", "driver_java_options", "ui_port",
 }  # fmt: skip

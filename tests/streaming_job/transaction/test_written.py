@@ -99,5 +99,10 @@ def test_the_metadata_of_an_offset_is_read_back() -> None:
 def test_output_of_another_query_is_refused() -> None:
     GroupOutput().require_query("q")
     GroupOutput(query_id="q").require_query("q")
-    with pytest.raises(OtherQueryError, match="restore the former's checkpoint, or use another job id"):
+    with pytest.raises(OtherQueryError, match=r"restore the former's checkpoint.* set FRAUD_PREDECESSOR=q"):
         GroupOutput(query_id="q").require_query("other")
+
+
+def test_output_that_is_being_taken_over_is_refused() -> None:
+    with pytest.raises(OtherQueryError, match=r"query s has begun .* set FRAUD_PREDECESSOR=s"):
+        GroupOutput(query_id="q", successor="s").require_query("q")

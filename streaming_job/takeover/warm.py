@@ -1,0 +1,161 @@
+"""A successor's key group before the takeover: decides the log in silence, up to the predecessor's level.
+
+It writes no output and fences nobody. Each epoch opens the group anew, follows the level as it rises, and
+saves the state; so a job that is killed meanwhile continues from its last epoch.
+"""
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Protocol
+
+import numpy as np
+
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import Meta, PieceStore
+from streaming_job.group.core import GroupCore
+from streaming_job.group.loop import Follower, Tables
+from streaming_job.group.opening import Connections, Opening, require_log
+from streaming_job.group.silence import Silence
+from streaming_job.log.records import Offsets, Records
+from streaming_job.progress.outcome import Outcome
+from streaming_job.takeover.level import Level
+
+EVERYTHING = 1 << 62
+"""An offset after all records."""
+LOOK_S = 0.2
+"""Interval at which the level is looked up."""
+
+
+class Watch(Protocol):
+    """A follower of the predecessor's progress records: `predecessor_watch`, and in tests one in memory."""
+
+    level: Level
+
+    def look(self) -> None:
+        """Add new records to the level."""
+
+
+class Mute:
+    """A `loop.Committer` that writes nothing."""
+
+    def commit(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
+        """Drop the outcome."""
+        take_outcome()
+
+
+class LimitedTables:
+    """Tables of which only records before a limit are returned; later ones are held back until it rises."""
+
+    def __init__(self, tables: Tables, limit: Offsets) -> None:
+        """Begin with a limit by partition; a partition without one returns nothing."""
+        self._tables, self._limit = tables, limit
+        self._held: list[Records] = []
+
+    def raise_to(self, limit: Offsets) -> None:
+        """Set a limit that is nowhere lower than the one before."""
+        self._limit = limit
+
+    @property
+    def positions(self) -> Offsets:
+        """See `loop.Tables`."""
+        return {tp: min(offset, self._limit.get(tp, 0)) for tp, offset in self._tables.positions.items()}
+
+    def lag(self) -> dict[str, int]:
+        """See `loop.Tables`; records beyond the limit do not count."""
+        return {}
+
+    def poll(self, wait_s: float = 0.0) -> list[Records]:
+        """See `loop.Tables`."""
+        return list(self._released(self._tables.poll(wait_s)))
+
+    def read_to_ends(self, topics: Collection[str]) -> Iterator[Records]:
+        """See `loop.Tables`."""
+        yield from self._released(())
+        for records in self._tables.read_to_ends(topics):
+            yield from self._released((records,))
+
+    def _released(self, new: Collection[Records]) -> Iterator[Records]:
+        records, self._held = [*self._held, *new], []
+        for each in records:
+            limits = np.array(
+                [self._limit.get((each.topic, partition), 0) for partition in each.partitions.tolist()],
+                dtype=np.int64,
+            )
+            before = each.offsets < limits
+            if not before.all():
+                self._held.append(each.take(np.flatnonzero(~before)))
+            if before.any():
+                yield each.take(np.flatnonzero(before))
+
+
+class WarmGroup:
+    """A key group that this process serves in silence, for one epoch."""
+
+    def __init__(
+        self,
+        opening: Opening,
+        connections: Connections,
+        state: GroupState,
+        meta: Meta,
+        store: PieceStore,
+        watch: Watch,
+    ) -> None:
+        """Open the group.
+
+        Args:
+            opening: the group and its job.
+            connections: the group's connections to the brokers, which the caller closes.
+            state: the group's state, as of `meta.token`.
+            meta: metadata of the persisted pieces; updated in place.
+            store: the persisted pieces.
+            watch: follows the predecessor.
+
+        Raises:
+            LogError, LogUnavailableError, StateDamagedError: see `OpenGroup`.
+        """
+        positions, snapshot_end = require_log(opening, connections, meta)
+        self._watch, self._store, self._clock = watch, store, opening.clock
+        self._looked = opening.clock()
+        watch.look()
+        self._set_aside = dict(watch.level.set_aside)
+        own, level = opening.own_partitions, watch.level.offsets()
+        tables = {tp: offset for tp, offset in positions.items() if tp not in own}
+        silence = Silence(dict.fromkeys(tables, EVERYTHING))
+        core = GroupCore(opening.group, opening.rules, state, meta, store, silence, self._set_aside)
+        core.note_snapshot_end(snapshot_end)
+        transactions = {tp: positions[tp] for tp in own}
+        self._tables = LimitedTables(connections.tables(tables), {**tables, **level})
+        self._follower = Follower(
+            core,
+            connections.transactions(dict(transactions)),
+            self._tables,
+            Mute(),
+            opening.pace,
+            {},
+            clock=opening.clock,
+        )
+        self._floor = positions
+        self._follow(level)
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the group has to be opened anew: the predecessor has set other proposals aside."""
+        return dict(self._watch.level.set_aside) != self._set_aside
+
+    def advance(self) -> None:
+        """Take one turn; see `Follower.advance`."""
+        if self._clock() - self._looked >= LOOK_S:
+            self._looked = self._clock()
+            self._watch.look()
+            if not self.is_outdated:
+                self._follow(self._watch.level.offsets())
+        self._follower.advance(self._store)
+
+    def cut(self) -> Offsets:
+        """Save the state; return P."""
+        return self._follower.cut(self._store)
+
+    def _follow(self, level: Offsets) -> None:
+        # a level that lacks a group's older records may be behind P
+        offsets = {tp: max(offset, level.get(tp, 0)) for tp, offset in self._floor.items()}
+        self._tables.raise_to(offsets)
+        self._follower.stay_silent(offsets)

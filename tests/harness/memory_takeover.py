@@ -1,0 +1,147 @@
+"""Takeovers between jobs in memory: each generation is all key groups of a job, over one log."""
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from feature_store.catalogue import IDENTITIES
+from feature_store.state.journal import load_meta
+from harness.log_world import TOPICS
+from harness.memory_job import MemoryJob, Output
+from harness.memory_log import Fate, KilledError, MemoryLog
+from streaming_job.group import last_record
+from streaming_job.group.rules import Rules
+from streaming_job.group.stored_positions import positions_of
+from streaming_job.log.records import Offsets, PartitionId
+from streaming_job.progress.outcome import Outcome
+from streaming_job.progress.writer import GroupProgress
+from streaming_job.takeover.inheritance import receivers
+from streaming_job.takeover.level import Level
+from streaming_job.takeover.seam import Predecessor, Successor, first_records
+
+JOB = "job"
+KEPT = "rollouts_set_aside", "silent_before"
+"""Fields of the abridged progress records of `memory_job` that are those of real ones."""
+
+
+@dataclass
+class MemoryWatch:
+    """See `warm.Watch`: looks at the newest progress of a generation."""
+
+    outputs: list[Output]
+    level: Level = field(default_factory=lambda: Level(TOPICS.transactions))
+
+    def look(self) -> None:
+        """See `warm.Watch`."""
+        for group, output in enumerate(self.outputs):
+            if output.progress is not None:
+                self.level.add({"key_group": group, "key_groups": len(self.outputs), **output.progress})
+
+
+class Generation:
+    """The key groups of a job."""
+
+    def __init__(self, query_id: str, rules: Rules, log: MemoryLog, fate: Fate) -> None:
+        """Start with empty checkpoints."""
+        self.query_id, self.rules, self._fate = query_id, rules, fate
+        groups = range(rules.key_groups.groups)
+        self.jobs = [MemoryJob(group, rules, log, fate, goes_on=True) for group in groups]
+
+    @property
+    def outputs(self) -> list[Output]:
+        """The current output of each key group."""
+        return [job.output for job in self.jobs]
+
+    def epoch(self, group: int, looks: int, last_call: int | None, watch: MemoryWatch | None = None) -> None:
+        """Run one epoch of a group, which may be killed.
+
+        Args:
+            group: number, modulo the number of groups.
+            looks: turns of the loop before the request for a cut.
+            last_call: number of calls before the one that kills the process; None: no kill.
+            watch: given, the group decides in silence, up to the output that it watches.
+        """
+        job = self.jobs[group % len(self.jobs)]
+        self._fate.left = last_call
+        try:
+            if watch is None:
+                job.epoch(looks)
+            else:
+                job.warm_epoch(looks, watch)
+        except KilledError:
+            return
+        finally:
+            self._fate.left = None
+
+    def inherit(self, predecessor: "Generation") -> None:
+        """Begin with the predecessor's newest checkpoints."""
+        groups = len(predecessor.jobs)
+        takers = receivers(groups, self.rules.key_groups)
+        for job in predecessor.jobs:
+            while not positions_of(load_meta(job.pieces)):
+                job.epoch(looks=0)
+        for number, job in enumerate(self.jobs):
+            stores = {g: predecessor.jobs[g].pieces for g in range(groups) if number in takers[g]}
+            job.inherit(stores, groups)
+
+    def begin(self) -> None:
+        """Run the groups until each has written a progress record."""
+        for job in self.jobs:
+            while job.output.progress is None:
+                job.epoch(looks=4)
+
+    def finish(self) -> None:
+        """Run all groups to the end of the log."""
+        for _ in range(400):
+            if all(job.is_done for job in self.jobs):
+                return
+            for job in self.jobs:
+                job.epoch(looks=40)
+        raise AssertionError("the groups make no progress")
+
+    def record(self, group: int) -> dict[str, Any]:
+        """The newest progress record of a group, with all fields."""
+        output = self.jobs[group].output
+        ends = last_record.positions(output.progress)
+        progress = GroupProgress(
+            JOB, self.query_id, group, len(self.jobs), None, output.commit_id - 1, IDENTITIES
+        )
+        record = progress.record(
+            Outcome(), epoch=0, started_at=0, now=0, starts=ends, ends=ends,
+            transactions_topic=TOPICS.transactions, table_lag={},
+        )  # fmt: skip
+        assert output.progress is not None
+        kept = {name: output.progress[name] for name in KEPT if name in output.progress}
+        return {**orjson.loads(record), **kept}
+
+    def take_over(self, predecessor: "Generation") -> None:
+        """Continue the output of a generation, which is not run any more; each group loses its process."""
+        offsets: Offsets = {}
+        for output in predecessor.outputs:
+            offsets |= output.committed
+        records = {group: predecessor.record(group) for group in range(len(predecessor.jobs))}
+        newest = max(output.commit_id for output in predecessor.outputs)
+        before = Predecessor(records, offsets, newest)
+        after = Successor(JOB, self.query_id, self.rules.key_groups, TOPICS.transactions, IDENTITIES)
+        for group, record in first_records(before, after, 0).items():
+            own = {(TOPICS.transactions, part) for part in self.rules.key_groups.own(group)}
+            job = self.jobs[group]
+            job.lose_copy()
+            job.output = Output(
+                committed={tp: offsets.get(tp, 0) for tp in own}, progress=orjson.loads(record)
+            )
+
+
+def union(outputs: list[Output]) -> tuple[dict[PartitionId, list[bytes]], list[bytes], Counter[str]]:
+    """All alerts by partition of their transactions, in order; all dead letters, sorted; sums of counts."""
+    alerts: dict[PartitionId, list[bytes]] = defaultdict(list)
+    letters: list[bytes] = []
+    counts: Counter[str] = Counter()
+    for output in outputs:
+        for partition, values in output.records["fraud_alerts"].items():
+            alerts[partition] += values
+        letters += output.values("dead_letters")
+        counts.update(output.counts)
+    return {partition: values for partition, values in alerts.items() if values}, sorted(letters), counts

@@ -1,0 +1,96 @@
+"""The first records of a successor: positions, totals and trials of the predecessor, by the new groups."""
+
+from typing import Any
+
+import orjson
+import pytest
+
+from feature_store.catalogue import IDENTITIES
+from streaming_job.contracts import Contract, validate
+from streaming_job.group import last_record
+from streaming_job.log.partitioner import KeyGroups, Partitioner
+from streaming_job.log.records import Offsets
+from streaming_job.progress.outcome import Outcome
+from streaming_job.progress.writer import GroupProgress
+from streaming_job.takeover.seam import Predecessor, Successor, first_records
+
+pytestmark = pytest.mark.unit
+
+TX, TABLE = "tx", "table"
+PARTITIONS = 6
+
+
+def record(group: int, groups: int, table_end: int, transactions: int, **last: Any) -> dict[str, Any]:
+    """The last progress record of a group, after one commit of some transactions."""
+    ends: Offsets = {(TX, home): 100 + home for home in range(group, PARTITIONS, groups)}
+    ends[TABLE, 0] = table_end
+    outcome = Outcome()
+    outcome.counts["transactions"] = transactions
+    progress = GroupProgress("job", "old", group, groups, last or None, 40 + group, IDENTITIES)
+    encoded = progress.record(
+        outcome, epoch=3, started_at=1_000, now=2_000, starts=ends, ends=ends, transactions_topic=TX,
+        table_lag={},
+    )  # fmt: skip
+    decoded: dict[str, Any] = orjson.loads(encoded)
+    return decoded
+
+
+def seam(records: dict[int, dict[str, Any]], groups: int) -> list[dict[str, Any]]:
+    """The successor's first records."""
+    before = Predecessor(records, {(TX, home): 100 + home for home in range(PARTITIONS)}, 47)
+    after = Successor("job", "new", KeyGroups(Partitioner.MURMUR2, PARTITIONS, groups), TX, IDENTITIES)
+    return [orjson.loads(encoded) for _, encoded in sorted(first_records(before, after, 9_000).items())]
+
+
+def test_each_new_group_has_the_positions_of_its_partitions_under_the_next_number():
+    old = {group: record(group, 2, 50 + group, 7) for group in range(2)}
+    new = seam(old, 3)
+    for group, first in enumerate(new):
+        validate(Contract.JOB_PROGRESS, first)
+        assert (first["query_id"], first["key_group"], first["key_groups"]) == ("new", group, 3)
+        assert first["commit_id"] == 48
+        assert first["takeover"] == {"query_id": "old", "release": old[0]["release"], "key_groups": 2}
+        ends = last_record.positions(first)
+        assert {tp: end for tp, end in ends.items() if tp[0] == TX} == {
+            (TX, home): 100 + home for home in (group, group + 3)
+        }
+        # homes of one new group were in both old ones, which had read the table to 50 and to 51
+        assert ends[TABLE, 0] == 50
+        assert last_record.by_home(first) == {
+            home: {(TABLE, 0): 50 + home % 2} for home in (group, group + 3)
+        }
+
+
+def test_groups_of_equal_positions_need_no_more_than_these():
+    assert all("silent_before" not in first for first in seam({g: record(g, 2, 50, 7) for g in range(2)}, 3))
+
+
+def test_totals_go_on():
+    old = {group: record(group, 3, 50, 10**group) for group in range(3)}
+    new = seam(old, 2)
+    assert [first["totals"]["counts"]["transactions"] for first in new] == [1 + 100, 10]
+    assert [first["counts"]["transactions"] for first in new] == [0, 0]
+    assert {first["totals"]["since"] for first in new} == {1_000}
+
+
+def test_of_two_takeovers_in_a_row_each_home_keeps_its_own_position():
+    first = {group: record(group, 3, 50 + group, 1) for group in range(3)}
+    second = dict(enumerate(seam(first, 2)))
+    for third in seam(second, 1), seam(second, 3):
+        for each in third:
+            ends, homes = last_record.positions(each), last_record.by_home(each)
+            for home in range(each["key_group"], PARTITIONS, each["key_groups"]):
+                assert max(ends[TABLE, 0], homes.get(home, {}).get((TABLE, 0), 0)) == 50 + home % 3
+
+
+def test_the_positions_by_home_are_repeated_until_the_group_has_passed_them():
+    (first,) = seam({group: record(group, 2, 50 + group, 7) for group in range(2)}, 1)
+    progress = GroupProgress("job", "new", 0, 1, first, computed=IDENTITIES)
+    ends = last_record.positions(first)
+    for table_end, is_kept in ((50, True), (51, False), (51, False)):
+        ends = {**ends, (TABLE, 0): table_end}
+        encoded = progress.record(
+            Outcome(), epoch=0, started_at=0, now=0, starts=ends, ends=ends, transactions_topic=TX,
+            table_lag={},
+        )  # fmt: skip
+        assert ("silent_before" in orjson.loads(encoded)) == is_kept
