@@ -29,6 +29,7 @@ from streaming_job.runtime.partitioning import (
     require_partitioner,
 )
 from streaming_job.runtime.pauses import StoppedError
+from streaming_job.runtime.preconditions import StartUpError
 from streaming_job.runtime.session import Launch
 from streaming_job.runtime.slots import Slots
 from streaming_job.runtime.wait_for_snapshot import wait_for_snapshot
@@ -76,6 +77,8 @@ class Job:
         """The takeover that is still to be made."""
         self._positions: dict[str, int] = {}
         """P by "topic-partition" after the last epoch, while a takeover is to be made."""
+        self._speed = 0.0
+        """Offsets per second by which P has advanced in the last epoch."""
         self._is_short = True
         """Whether the running epoch is a short one."""
         self._is_cut = False
@@ -113,6 +116,10 @@ class Job:
 
     def _prepared_handover(self) -> Handover | None:
         if not self._settings.predecessor:
+            if self._settings.predecessor_checkpoint:
+                raise StartUpError(
+                    "FRAUD_PREDECESSOR_CHECKPOINT is set, FRAUD_PREDECESSOR is not; to take over, set both"
+                )
             return None
         query_id = self._checkpoint.query_id()
         handover = Handover(self._settings, self._key_groups, query_id, self._instance)
@@ -124,8 +131,9 @@ class Job:
 
     def _take_over(self) -> None:
         """Take the predecessor's output over, once the state has come near its end."""
-        if self._handover is not None and self._positions and self._handover.is_near(self._positions):
-            self._handover.run()
+        handover = self._handover
+        if handover is not None and self._positions and handover.is_near(self._positions, self._speed):
+            handover.run()
             self._handover = None
         takes_over = "true" if self._handover is not None else None
         self._spark.sparkContext.setLocalProperty(TAKES_OVER, takes_over)  # type: ignore[arg-type]
@@ -196,7 +204,9 @@ class Job:
             raise
         self._ended += 1
         if self._handover is not None:
-            self._positions = _least(row["positions"] for row in rows)
+            positions = _least(row["positions"] for row in rows)
+            advance = sum(positions.values()) - sum(self._positions.values())
+            self._positions, self._speed = positions, advance / (ended - begun)
         counts = {name: sum(row[name] for row in rows) for name in ("transactions", "alerts", "dead_letters")}
         log.info(
             "epoch %d: %d transactions, %d alerts, %d dead letters in %.1f s, %.0f ms after the previous one",

@@ -42,9 +42,10 @@ from streaming_job.transaction.written import Mark, OtherQueryError, WrittenRead
 
 log = logging.getLogger(__name__)
 
-NEAR = 5_000
-"""Offsets of all inputs by which the successor may be behind when the predecessor is fenced: it decides them
-in less than half a second, during which no alerts are written."""
+NEAR = 2_000
+"""Offsets of all inputs by which the successor may be behind in any case when the predecessor is fenced."""
+NEAR_S = 0.5
+"""Seconds for which the successor may have to decide to the end of the output, by its speed so far."""
 
 
 class Handover:
@@ -81,7 +82,7 @@ class Handover:
                 "records, so there is nothing to take over; remove the setting, or correct FRAUD_JOB_ID"
             )
         newest = next(iter(records.values()))
-        successors = {mark.successor for mark in self._marks(newest["key_groups"])}
+        successors = {mark.successor for mark in self._marks()}
         if newest["query_id"] == self._query_id and settings.predecessor not in successors:
             return {}
         if settings.predecessor not in {newest["query_id"], *successors}:
@@ -92,11 +93,12 @@ class Handover:
         self._require_takeable(records)
         return records
 
-    def is_near(self, positions: Mapping[str, int]) -> bool:
+    def is_near(self, positions: Mapping[str, int], speed: float) -> bool:
         """Return whether the successor's state has come near the end of the output.
 
         Args:
             positions: P by "topic-partition", over all key groups; of the tables the least.
+            speed: offsets per second by which the positions have advanced in the last epoch.
 
         Raises:
             CheckpointError: the state is ahead of the output.
@@ -112,7 +114,7 @@ class Handover:
                 f"the checkpoint is ahead of the output that it takes over, in {', '.join(ahead)}; use an "
                 "older copy of it, or an empty one"
             )
-        return behind(output, positions) <= NEAR  # type: ignore[arg-type]
+        return behind(output, positions) <= max(NEAR, NEAR_S * speed)  # type: ignore[arg-type]
 
     def run(self) -> None:
         """Take the output over; see the steps of this module.
@@ -198,7 +200,7 @@ class Handover:
                     "brokers"
                 ) from fault
 
-    def _marks(self, groups: int) -> list[Mark]:
+    def _marks(self) -> list[Mark]:
         topic, partitions = self._settings.topics.transactions, range(self._key_groups.partitions)
         with closing(WrittenReader(self._settings, 0, [(topic, part) for part in partitions])) as reader:
             return reader.marks()

@@ -92,6 +92,7 @@ class WriterBench:
             "schema_version": 2,
             "job_id": self.settings.job_id,
             "query_id": query,
+            "release": "of the bench",
             "key_group": group,
             "key_groups": len(OWN),
             "settings": {**self.settings.decisive, SINCE: 0},
