@@ -1,9 +1,10 @@
-"""Restart benchmark: time from the restart of a killed job to its first alert, with many cards' state."""
+"""Restart benchmark: time without alerts while a job is started again or replaced, with many cards' state."""
 
 import shutil
 import statistics
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 
 from deploy.local.waiting import Patience
 from loadtests.bench.history import History
@@ -30,7 +31,7 @@ def measure(rig: Rig, events: int, rounds: int, say: Say) -> Iterator[Figure]:
 
     Args:
         events: transactions that build up the state.
-        rounds: restarts of each of KINDS, and kills under load.
+        rounds: restarts of each of KINDS, kills under load, and takeovers under load.
 
     Raises:
         FraudError: the job ended, makes no progress, or writes no alert.
@@ -50,7 +51,29 @@ def measure(rig: Rig, events: int, rounds: int, say: Say) -> Iterator[Figure]:
         "SIGKILL to next alert", statistics.median(gaps), "s", tuple(gaps),
         f"started again at once; {LIVE_RATE:,} transactions a second go on",
     )  # fmt: skip
+    taken = [_taken_over_live(rig, number, say) for number in range(rounds)]
+    yield Figure(
+        "longest time between two alerts over a takeover", statistics.median(taken), "s", tuple(taken),
+        f"by a job of another number of key groups; {LIVE_RATE:,} transactions a second go on",
+    )  # fmt: skip
     rig.stop_job()
+
+
+def _taken_over_live(rig: Rig, number: int, say: Say) -> float:
+    """Return the longest time between two alerts in seconds, while a successor takes over under load."""
+    installed = rig.installed
+    watch = AlertWatch(Address(installed.stack.bootstrap_servers), installed.topics.fraud_alerts)
+    with rig.feeding(LIVE_RATE, 2 * PATIENCE_S):
+        watch.start()
+        say(f"{LIVE_RATE:,} transactions a second, and a successor")
+        _wait_for_alert(rig, watch, time.time())
+        time.sleep(SETTLE_S)
+        watch.take()
+        rig.replace_job(f"successor-{number}", 1 + number % 2)
+        time.sleep(SETTLE_S)
+        received = [alert.at_ns for alert in watch.finish()]
+    rig.catch_up(say)
+    return max(later - earlier for earlier, later in pairwise(received)) / 1e9
 
 
 def _killed_live(rig: Rig, say: Say) -> float:

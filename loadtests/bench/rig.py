@@ -96,6 +96,8 @@ class Rig:
     def __init__(self, options: RigOptions, installed: Installation, champion: Champion) -> None:
         self.options, self.installed, self.champion = options, installed, champion
         self._job: JobProcess | None = None
+        self._checkpoint = installed.settings.checkpoint
+        """That of the running job."""
 
     @property
     def job(self) -> JobProcess:
@@ -117,6 +119,27 @@ class Rig:
         self.catch_up(say)
         self.installed.send(BURST, **UNDISTURBED)
         self.catch_up(say)
+
+    def replace_job(self, name: str, key_groups: int) -> None:
+        """Have a successor take over from the running job, with its state; return when that has ended.
+
+        Args:
+            name: of the directory of the successor's checkpoint.
+            key_groups: number of the successor's key groups.
+
+        Raises:
+            FraudError: the successor ended, or has not taken over in time.
+        """
+        predecessor, before = self.job, self._checkpoint
+        query_id = json.loads((Path(before) / "metadata").read_text())["id"]
+        self._checkpoint = str(self.options.data_dir / name)
+        self._job = successor = self.installed.start(
+            checkpoint=self._checkpoint,
+            key_groups=key_groups,
+            predecessor=query_id,
+            predecessor_checkpoint=before,
+        )
+        successor.wait_until(lambda: not predecessor.runs, PATIENCE_S)
 
     def stop_job(self) -> None:
         """Stop the job gracefully."""

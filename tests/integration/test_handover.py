@@ -54,9 +54,8 @@ def test_the_successors_groups_continue_where_each_partition_was(
     takeover.run()
     assert not takeover.is_due()
     for group in range(GROUPS):
-        writer = GroupWriter(
-            bench.settings, group, list(range(group, PARTITIONS, GROUPS)), "new", "successor"
-        )
+        partitions = list(range(group, PARTITIONS, GROUPS))
+        writer = GroupWriter(bench.settings, group, partitions, "new", "successor")
         try:
             output = writer.take_over({})
         finally:
