@@ -1,7 +1,8 @@
 """A running installation gets a release that computes one more feature, and a model that uses it.
 
-The next release is this one, changed as a developer would change it. Transactions keep flowing; at the end
-the next release's own audit is clean for the time before and after the upgrade.
+The next release is this one, changed as a developer would change it: it is started again in the place of the
+old one, or takes over from it while it runs. Transactions keep flowing; at the end the next release's own
+audit is clean for the time before and after the upgrade.
 """
 
 import json
@@ -9,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,14 @@ import pytest
 from harness.newcomer import A_FEATURE, ROOT
 from thoroughness import only_thorough
 
+from deploy.local.stack import Endpoints
 from loadtests.faults.installation import Installation, world
 from loadtests.faults.relay import Relay
 from loadtests.faults.repeater import Repeater
 from loadtests.simulator.disturbances import Disturbances
+from loadtests.simulator.profiles import ProfileLoader
 from loadtests.simulator.transactions import Stream
+from streaming_job.contracts.topics import Topics
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200), only_thorough]
 
@@ -32,6 +37,19 @@ MODEL = "next"
 PACE_S = 0.2
 EVENTS = 60
 """Number of transactions sent every PACE_S seconds."""
+
+
+@pytest.fixture
+def relay(stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Path) -> Iterator[Relay]:
+    """A running job of this release, on an installation of its own for each test."""
+    installed = Installation(stack, topic_names(), tmp_path / "installed")
+    installed.roll_out()
+    ProfileLoader(stack.postgres_dsn).load(world())
+    result = Relay(installed)
+    try:
+        yield result
+    finally:
+        result.job.kill()
 
 
 @pytest.fixture
@@ -65,8 +83,31 @@ def newest_alert(installed: Installation) -> dict[str, Any]:
     return max(alerts, key=lambda alert: alert["arrival_time"])
 
 
-def test_a_release_with_one_more_feature_takes_over_and_runs_a_model_that_uses_it(
-    relay: Relay, release: Path, tmp_path: Path
+def start_again(relay: Relay, release: Path) -> None:
+    """Stop the job, and start the next release on its checkpoint."""
+    assert relay.job.terminate() == 0, relay.job.log
+    relay.restart(release)
+
+
+def take_over(relay: Relay, release: Path) -> None:
+    """Start the next release beside the job, with a checkpoint of its own."""
+    old, before = relay.job, relay.installed.settings.checkpoint
+    query_id = json.loads((Path(before) / "metadata").read_text())["id"]
+    successor = relay.installed.start(
+        release,
+        checkpoint=str(relay.installed.directory / "successor"),
+        predecessor=query_id,
+        predecessor_checkpoint=before,
+        epoch_s=2.0,
+    )
+    relay.job = successor
+    relay.until(lambda: not old.runs, "the takeover")
+    assert old.exit_code() == 3, old.log
+
+
+@pytest.mark.parametrize("upgrade", [start_again, take_over])
+def test_a_release_with_one_more_feature_is_installed_and_runs_a_model_that_uses_it(
+    relay: Relay, release: Path, tmp_path: Path, upgrade: Callable[[Relay, Path], None]
 ) -> None:
     installed, history = relay.installed, tmp_path / "history.parquet"
     stream = Stream(world(), rate=0.05, start_ms=1_750_000_000_000, disturbances=Disturbances.none())
@@ -82,8 +123,7 @@ def test_a_release_with_one_more_feature_takes_over_and_runs_a_model_that_uses_i
         # the next release's model cannot be promoted before that release runs
         refused = run(release, installed, *promote, exit_code=1)
         assert f"does not compute {FEATURE}:1" in refused
-        assert relay.job.terminate() == 0, relay.job.log
-        relay.restart(release)
+        upgrade(relay, release)
         relay.until(relay.job.epochs, "an epoch of the next release")
         run(release, installed, *promote)
         relay.until(lambda: newest_alert(installed)["model"]["name"] == MODEL, "alerts by the next model")
