@@ -56,6 +56,16 @@ class Reader:
         partitions = self.consumer.list_topics(topic, timeout=20).topics[topic].partitions
         self.consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
         self.records: list[tuple[Any, Any]] = []
+        self.errors: list[str] = []
+
+    def __str__(self) -> str:
+        """Describe how far it has read, for a test that waits in vain."""
+        partitions = self.consumer.assignment()
+        ends = {
+            f"{each.topic}-{each.partition}": topic_reader.offsets(self.consumer, each) for each in partitions
+        }
+        positions = [each.offset for each in self.consumer.position(partitions)]
+        return f"{len(self.records)} records, stable ends {ends}, positions {positions}, errors {self.errors}"
 
     def has_read(self, wanted: Callable[[Any, Any], bool]) -> bool:
         """Read on briefly; return whether `wanted` accepts key and value of any record read so far."""
@@ -64,6 +74,7 @@ class Reader:
                 self.records.append((decoded(message.key()), decoded(message.value())))
             else:
                 assert message.error().code() != KafkaError.UNKNOWN_TOPIC_OR_PART, message.error()
+                self.errors.append(str(message.error()))
         return any(wanted(key, value) for key, value in self.records)
 
 
@@ -219,7 +230,10 @@ def test_largest_dead_letter_fits_with_any_client(
         producer.produce(names.dead_letters, encoded, json.dumps(key.decode()))
     producer.commit_transaction(30)
     reader = Reader(stack.bootstrap_servers, names.dead_letters)
-    wait_for(lambda: reader.has_read(lambda *_: True) and len(reader.records) >= 10, what="ten letters")
+    try:
+        wait_for(lambda: reader.has_read(lambda *_: True) and len(reader.records) >= 10, what="ten letters")
+    except AssertionError as fault:
+        raise AssertionError(f"{fault}; {reader}") from fault
     assert len(reader.records) == 10
     assert all(result == json.loads(encoded) for _, result in reader.records)
 
