@@ -142,6 +142,8 @@ class Handover:
                 raise SinkError(
                     f"the takeover was not committed: {describe(fault)}; check the brokers, then start again"
                 ) from fault
+        with self._reader() as reader:
+            reader.settled()  # waits until readers see the seam: before that, groups would be refused
         reach(Step.SEAM)
         ends = ", ".join(f"{topic}-{part}@{end}" for (topic, part), end in sorted(before.offsets.items()))
         log.info(
@@ -201,9 +203,13 @@ class Handover:
                 ) from fault
 
     def _marks(self) -> list[Mark]:
-        topic, partitions = self._settings.topics.transactions, range(self._key_groups.partitions)
-        with closing(WrittenReader(self._settings, 0, [(topic, part) for part in partitions])) as reader:
+        with self._reader() as reader:
             return reader.marks()
+
+    def _reader(self) -> closing[WrittenReader]:
+        """Return a reader of the committed offsets of all partitions."""
+        topic, partitions = self._settings.topics.transactions, range(self._key_groups.partitions)
+        return closing(WrittenReader(self._settings, 0, [(topic, part) for part in partitions]))
 
     def _require_takeable(self, records: Mapping[int, Mapping[str, Any]]) -> None:
         settings, newest = self._settings, records[min(records)]
