@@ -116,7 +116,7 @@ class ProgressAudit:
             self._check_commit(commit, progress)
         in_order = sorted(self._progress, key=lambda commit: (commit.commit_id, commit.key_group))
         self._check_takeovers(in_order)
-        self._check_transactions(in_order)
+        self._check_spans(in_order, lambda topic: topic == self._transactions)
         for group in sorted({commit.key_group for commit in in_order}):
             stretch: list[Commit] = []
             for commit in in_order:
@@ -140,10 +140,6 @@ class ProgressAudit:
                     "before, and this one has not taken over from it"
                 )
             owner = writer
-
-    def _check_transactions(self, in_order: Iterable[Commit]) -> None:
-        """Check that the commits cover each partition of the transactions without gap and overlap."""
-        self._check_spans(in_order, lambda topic: topic == self._transactions)
 
     def check_totals(
         self, kinds: Counter[Kind], settled: Mapping[TopicPartition, int], records: Mapping[str, int]

@@ -21,7 +21,7 @@ from deploy.local.state import ALL, Service
 from deploy.local.waiting import Patience
 from feature_store.errors import FraudError
 from loadtests.bench.history import SPAN_S
-from loadtests.faults.installation import POLL_S, UNDISTURBED, Installation
+from loadtests.faults.installation import POLL_S, UNDISTURBED, Installation, query_of
 from loadtests.faults.job_process import PATIENCE_S, JobProcess
 from loadtests.rig.report import Say
 from loadtests.simulator.profiles import ProfileLoader
@@ -131,12 +131,11 @@ class Rig:
             FraudError: the successor ended, or has not taken over in time.
         """
         predecessor, before = self.job, self._checkpoint
-        query_id = json.loads((Path(before) / "metadata").read_text())["id"]
         self._checkpoint = str(self.options.data_dir / name)
         self._job = successor = self.installed.start(
             checkpoint=self._checkpoint,
             key_groups=key_groups,
-            predecessor=query_id,
+            predecessor=query_of(before),
             predecessor_checkpoint=before,
         )
         successor.wait_until(lambda: not predecessor.runs, PATIENCE_S)

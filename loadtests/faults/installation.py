@@ -62,6 +62,11 @@ def trained(tracking_uri: str) -> Trained:
     return fit_and_register(history, tracking_uri, learner=replace(QUICK, iterations=20), alert_budget=0.02)
 
 
+def query_of(checkpoint: str) -> str:
+    """Return the id of the query of a local checkpoint."""
+    return str(json.loads((Path(checkpoint) / "metadata").read_text())["id"])
+
+
 class RolledOut(NamedTuple):
     """A rollout and its model."""
 

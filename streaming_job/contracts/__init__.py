@@ -164,7 +164,7 @@ class Reason(StrEnum):
     Read the rollout, then send the step again.
     """
     SECOND_PERSON_MISSING = "second_person_missing"
-    """A step that counts as a promotion lacks the approval of a second person, which the log requires; the
+    """The step counts as a promotion, and has no approval of a second person, which the log requires; the
     detail says why it counts.
 
     Let somebody else take the step; see [authority](rollouts.md#authority).

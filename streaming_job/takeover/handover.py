@@ -23,7 +23,6 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicPartition
 
 from feature_store.catalogue import IDENTITIES
-from feature_store.release import RELEASE
 from streaming_job.group import last_record
 from streaming_job.log import clients
 from streaming_job.log.clients import describe
@@ -36,8 +35,8 @@ from streaming_job.runtime.preconditions import StartUpError
 from streaming_job.settings import JobSettings
 from streaming_job.takeover.level import behind
 from streaming_job.takeover.seam import Predecessor, Successor, first_records
-from streaming_job.transaction.producer import FENCED, Headers, SinkError, TransactionalProducer
-from streaming_job.transaction.writer import FencedError, GroupWriter
+from streaming_job.transaction.producer import FENCED, SinkError, TransactionalProducer
+from streaming_job.transaction.writer import FencedError, GroupWriter, headers_of
 from streaming_job.transaction.written import Mark, OtherQueryError, WrittenReader
 
 log = logging.getLogger(__name__)
@@ -176,18 +175,13 @@ class Handover:
         mark = Mark(self._query_id, f"{self._instance}/{secrets.token_hex(8)}", commit_id).to_metadata()
         producer.begin()
         for group, record in first_records(before, after, int(time.time() * 1000)).items():
-            headers: Headers = [
-                ("query_id", self._query_id.encode()),
-                ("key_group", str(group).encode()),
-                ("commit_id", str(commit_id).encode()),
-                ("release", RELEASE.encode()),
-            ]
+            headers = headers_of(self._query_id, group, commit_id)
             producer.produce(topics.job_progress, settings.job_id.encode(), record, headers)
         producer.flush()
         offsets = [
             TopicPartition(topic, partition, end, mark) for (topic, partition), end in before.offsets.items()
         ]
-        with closing(WrittenReader(settings, 0, ())) as reader:
+        with self._reader() as reader:
             producer.send_offsets(offsets, reader.group_metadata())
         producer.commit()
 

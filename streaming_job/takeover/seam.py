@@ -22,7 +22,7 @@ from streaming_job.progress.writer import GroupProgress
 
 @dataclass(frozen=True)
 class Predecessor:
-    """The whole output of a job, which nobody adds to any more."""
+    """The end of the output of a job that can no longer write."""
 
     records: Mapping[int, Record]
     """The last progress record of each of its key groups."""

@@ -1,7 +1,7 @@
 """A successor's key group before the takeover: decides the log in silence, up to the predecessor's level.
 
-It writes no output and fences nobody. Each epoch opens the group anew, follows the level as it rises, and
-saves the state; so a job that is killed meanwhile continues from its last epoch.
+The group writes no output and fences no producer. Each epoch opens it anew, follows the level as it rises,
+and saves the state; so a job that is killed meanwhile continues from its last epoch.
 """
 
 from collections.abc import Callable, Collection, Iterator

@@ -57,6 +57,16 @@ class Output:
     """Positions after this commit: of the group's partitions of `transactions`, and of the tables."""
 
 
+def headers_of(query_id: str, group: int, commit_id: int) -> Headers:
+    """Return the headers of all records of a Kafka transaction."""
+    return [
+        ("query_id", query_id.encode()),
+        ("key_group", str(group).encode()),
+        ("commit_id", str(commit_id).encode()),
+        ("release", RELEASE.encode()),
+    ]
+
+
 class GroupWriter:
     """The writer of a key group: call `take_over` once, then `write` for each transaction."""
 
@@ -196,12 +206,7 @@ class GroupWriter:
     def _write_once(self, output: Output) -> None:
         producer = self._producer
         assert producer is not None
-        headers: Headers = [
-            ("query_id", self._query_id.encode()),
-            ("key_group", str(self._group).encode()),
-            ("commit_id", str(output.commit_id).encode()),
-            ("release", RELEASE.encode()),
-        ]
+        headers = headers_of(self._query_id, self._group, output.commit_id)
         # Step 2. Begin: readers see none of the following before the commit.
         producer.begin()
         reach(Step.BEGUN)
@@ -225,10 +230,6 @@ class GroupWriter:
         if self._successor:  # a takeover that another one has begun is no obstacle
             written = replace(written, successor="")
         written.require_query(self._query_id)
-
-    def marks(self) -> list[Mark]:
-        """Return the marks of the group's committed offsets; see `WrittenReader.marks`."""
-        return self._reader.marks()
 
     def _claim(self, starts: Offsets, commit_id: int) -> None:
         producer = self._producer

@@ -4,15 +4,14 @@ Each takeover continues the same output under the same job id; the audit covers 
 beginning. All tests follow one another on one installation, as a job is changed in its life.
 """
 
-import json
 import random
 import shutil
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from thoroughness import only_thorough
 
+from loadtests.faults.installation import query_of
 from loadtests.faults.job_process import JobProcess
 from loadtests.faults.relay import Relay
 from loadtests.faults.repeater import Repeater
@@ -22,11 +21,6 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
 
 TOOK_OVER, IN_SILENCE = "took over from query", "deciding in silence"
 PACE_S, EVENTS = 0.2, 60
-
-
-def query_of(checkpoint: str) -> str:
-    """The id of the query of a checkpoint."""
-    return str(json.loads((Path(checkpoint) / "metadata").read_text())["id"])
 
 
 class Lineage:

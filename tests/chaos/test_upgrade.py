@@ -21,7 +21,7 @@ from harness.newcomer import A_FEATURE, ROOT
 from thoroughness import only_thorough
 
 from deploy.local.stack import Endpoints
-from loadtests.faults.installation import Installation, world
+from loadtests.faults.installation import Installation, query_of, world
 from loadtests.faults.relay import Relay
 from loadtests.faults.repeater import Repeater
 from loadtests.simulator.disturbances import Disturbances
@@ -92,11 +92,10 @@ def start_again(relay: Relay, release: Path) -> None:
 def take_over(relay: Relay, release: Path) -> None:
     """Start the next release beside the job, with a checkpoint of its own."""
     old, before = relay.job, relay.installed.settings.checkpoint
-    query_id = json.loads((Path(before) / "metadata").read_text())["id"]
     successor = relay.installed.start(
         release,
         checkpoint=str(relay.installed.directory / "successor"),
-        predecessor=query_id,
+        predecessor=query_of(before),
         predecessor_checkpoint=before,
         epoch_s=2.0,
     )
