@@ -13,10 +13,11 @@ unexport PYTHONDONTWRITEBYTECODE
 PACKAGES := deploy feature_store loadtests models service streaming_job
 
 .DEFAULT_GOAL := help
-.PHONY: help setup preflight jars kernels demo test test-thorough test-unit lint bench loadtest docs stack-up stack-down lock clean
+.PHONY: help setup preflight jars kernels demo test test-thorough test-kubernetes test-unit lint \
+	release-contracts bench loadtest docs stack-up stack-down images lock clean
 
 help: ## show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 19
 
 preflight:
 	@command -v "$(PYTHON)" >/dev/null || { echo "error: no $(PYTHON) found: install Python 3.11 or newer" >&2; exit 1; }
@@ -51,6 +52,10 @@ test-thorough: ## `make test` with all that takes long (hours); RESUME=1 goes on
 		ARGS='--ledger $(LEDGER) $(if $(RESUME),--resume) $(ARGS)'; status=$$?; \
 	PYTHONPATH=tests $(BIN)/python -m harness.ledger $(LEDGER) docs/thorough-results.md; exit $$status
 
+# not part of `make test`: it makes a cluster of its own, and needs root, Go, containerd and 20 GB
+test-kubernetes: jars kernels ## tests on a real Kubernetes cluster; skipped with a line where something is missing
+	@PYTHONPATH=tests $(BIN)/python -m harness.kubernetes $(ARGS)
+
 test-unit: setup ## the tests that need no servers (seconds)
 	$(BIN)/python -m pytest -m unit $(ARGS)
 
@@ -58,9 +63,14 @@ lint: setup ## style, types, import directions, dead and repeated code
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/hadolint deploy/images/Dockerfile
 	$(BIN)/vulture
+	$(BIN)/python -m deploy.contract_gate
 	PYTHONPATH=tests $(BIN)/python -m harness.repeated_code $(PACKAGES)
 	$(BIN)/mypy
+
+release-contracts: setup ## VERSION=1.0: keep the contracts as released; `make lint` compares later ones with them
+	$(BIN)/python -m deploy.contract_gate "$(VERSION)"
 
 bench: setup ## benchmarks; figures in docs/measurements.md
 	@$(BIN)/fraud bench $(ARGS)
@@ -75,8 +85,10 @@ docs: setup ## make the pages, dashboards and alert rules that are generated ane
 	@$(BIN)/python -m deploy.errors_page docs/errors.md
 	@$(BIN)/python -m deploy.metrics_page docs/metrics.md
 	@$(BIN)/python -m deploy.policy_page docs/rollouts.md
+	@$(BIN)/python -m deploy.capacity_page docs/capacity.md
 	@$(BIN)/python -m deploy.grafana
 	@$(BIN)/python -m deploy.prometheus.absence
+	@$(BIN)/python -m deploy.prometheus.operator
 
 stack-up: setup ## start the embedded Kafka, Postgres, Debezium and MLflow
 	@$(BIN)/fraud stack up $(ARGS)
@@ -84,12 +96,33 @@ stack-up: setup ## start the embedded Kafka, Postgres, Debezium and MLflow
 stack-down: setup ## stop what stack-up started
 	@$(BIN)/fraud stack down $(ARGS)
 
-lock: setup ## resolve requirements.lock anew from pyproject.toml (minutes)
+IMAGES := job sidecar tools
+# buildah needs no daemon; STORAGE=vfs where overlay file systems cannot be mounted (slow, and takes 20 GB)
+STORAGE ?= overlay
+BUILDAH ?= buildah --storage-driver $(STORAGE)
+images: setup ## build the images of production (needs buildah); ARGS: build arguments, see deploy/images/Dockerfile
+	@mkdir -p .fraud/images
+	@for image in $(IMAGES); do \
+		$(BIN)/cyclonedx-py requirements --no-validate --output-reproducible --output-format JSON \
+			--output-file .fraud/images/$$image.cdx.json deploy/images/$$image.lock || exit 1; done
+	@for image in $(IMAGES); do \
+		$(BUILDAH) bud --isolation chroot --pull-never --layers --file deploy/images/Dockerfile \
+			--ignorefile deploy/images/Dockerfile.dockerignore --build-arg REVISION=$$(git rev-parse HEAD) \
+			--target $$image --tag card-fraud-$$image $(ARGS) . || exit 1; done
+
+COMPILE := pip-compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate \
+	--no-header --allow-unsafe --strip-extras
+lock: setup ## resolve requirements.lock and the images' locks anew from pyproject.toml (minutes)
 	@$(BIN)/python -m venv .fraud/lock
 	@.fraud/lock/bin/pip install --quiet pip-tools
-	.fraud/lock/bin/pip-compile --quiet --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate \
-		--no-header --allow-unsafe --strip-extras --extra dev --build-deps-for editable \
+	.fraud/lock/bin/$(COMPILE) $(foreach extra,job tools local dev,--extra $(extra)) --build-deps-for editable \
 		--output-file requirements.lock pyproject.toml
+	@# a lock that exists names the versions to prefer: images have those of the tests
+	@for image in $(IMAGES); do cp requirements.lock deploy/images/$$image.lock; done
+	@# the sidecar needs no extra
+	.fraud/lock/bin/$(COMPILE) --output-file deploy/images/sidecar.lock pyproject.toml
+	.fraud/lock/bin/$(COMPILE) --extra job --output-file deploy/images/job.lock pyproject.toml
+	.fraud/lock/bin/$(COMPILE) --extra tools --output-file deploy/images/tools.lock pyproject.toml
 
 clean: ## stop the stack; remove the virtual environment, caches and all local data
 	@test ! -x $(BIN)/fraud || $(BIN)/fraud stack down $(ARGS)

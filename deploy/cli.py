@@ -3,6 +3,7 @@
 import importlib
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -32,14 +33,19 @@ COMMANDS = {
     "models": Entry("models.commands:app", "Train, evaluate and list models."),
     "rollouts": Entry("service.rollouts.commands:app", "Propose, watch, promote and roll back models."),
     "features": Entry("feature_store.commands:app", "Compute point-in-time training sets."),
+    "backtest": Entry("service.backtests.commands:app", "Try a policy or a model on the archived log."),
     "serve": Entry("service.commands:app", "Serve health, metrics and status over HTTP."),
     "tokens": Entry("service.security.token_commands:app", "Add, list and revoke tokens of the sidecar."),
     "audit": Entry("service.security.audit_commands:app", "List or verify the log of changes."),
     "verify": Entry(
         "loadtests.commands:app", "Audit the alerts against the input and an independent oracle."
     ),
+    "replay": Entry("deploy.replay.commands:app", "Decide the log again, compare, switch to it, and back."),
     "dead-letters": Entry(
         "streaming_job.dead_letters.commands:app", "List dead letters; send mended ones again."
+    ),
+    "archive": Entry(
+        "streaming_job.archive.commands:app", "Archive the topics as Parquet; prove it; expire files."
     ),
     "labels": Entry("streaming_job.labels.commands:app", "Add and show labels of transactions."),
     "bench": Entry("loadtests.bench.commands:app", "Measure speed and size; see docs/measurements.md."),
@@ -53,8 +59,16 @@ COMMANDS = {
     "gameday": Entry(
         "loadtests.gamedays.commands:app", "Provoke a symptom of the runbook, observe it, repair it, audit."
     ),
+    "capacity": Entry(
+        "deploy.capacity_page:capacity",
+        "Compute what a load needs, and which limits it meets first.",
+    ),
     "explain-card": Entry("streaming_job.explain:app", "Show what the job knows about a card right now."),
 }
+
+
+PACKAGES = ("deploy", "feature_store", "loadtests", "models", "service", "streaming_job")
+"""Packages of this project; an image may lack some of them, and other packages that a command needs."""
 
 
 class LazyGroup(TyperGroup):
@@ -80,9 +94,16 @@ def _load(name: str) -> Any:
     try:
         target = getattr(importlib.import_module(module_name), attribute)
     except ModuleNotFoundError as error:
-        if error.name is None or not module_name.startswith(error.name):
+        if error.name is None:
             raise
-        raise FraudError(f"`fraud {name}` is not part of this release") from error
+        if module_name.startswith(error.name):
+            raise FraudError(f"`fraud {name}` is not part of this release") from error
+        if error.name.partition(".")[0] in PACKAGES:
+            raise
+        raise FraudError(
+            f"`fraud {name}` needs {error.name}, which is not installed here: run it in the image `tools`, "
+            "or in a checkout after `make setup`"
+        ) from error
     if not isinstance(target, typer.Typer):
         single = typer.Typer(add_completion=False)
         single.command()(target)
@@ -118,13 +139,18 @@ def root(
         spark_surroundings.require_own()
 
 
-def main() -> None:
-    """Run the command line; print a FraudError without a traceback and exit with its code."""
+def end(program: Callable[[], object]) -> None:
+    """Run a program; print a FraudError without a traceback and exit with its code."""
     try:
-        app()
+        program()
     except FraudError as error:
         print(f"error: {printable(str(error))}", file=sys.stderr)
         sys.exit(error.exit_code)
+
+
+def main() -> None:
+    """Run the command line."""
+    end(app)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import pkgutil
 from collections.abc import Iterable
 
 from deploy.page_tables import docstrings, update, with_table
-from feature_store.errors import FraudError
+from feature_store.errors import ExitCode, FraudError
 from service import problem_codes
 from streaming_job.contracts import Reason
 
@@ -26,9 +26,16 @@ def page(text: str) -> str:
         "error",
         ((f"`{error.__name__}`, `{error.__module__}`", inspect.getdoc(error) or "") for error in _errors()),
     )
+    text = with_table(text, "Exit codes", _exit_codes())
     text = with_table(text, "Dead letters", reasons)
     text = with_table(text, "Problems of the sidecar", problem_codes.TEXT)
     return with_table(text, "Errors", errors)
+
+
+def _exit_codes() -> str:
+    texts, answers = docstrings(ExitCode), {False: "no", True: "yes"}
+    rows = (f"| {code} | {texts[code.name]} | {answers[code.may_restart]} |\n" for code in ExitCode)
+    return "| exit code | meaning | restart |\n|---|---|---|\n" + "".join(rows)
 
 
 def _errors() -> list[type[FraudError]]:

@@ -1,24 +1,33 @@
 """`fraud job`: create the topics of the streaming job, show its permissions, run it in the foreground."""
 
+import json
 import logging
 import os
 import shlex
 import signal
 import threading
 import time
-from typing import Annotated
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from feature_store.errors import FraudError
 from streaming_job import environment
 from streaming_job.contracts.topic import Component
+from streaming_job.log.partitioner import Partitioner
 from streaming_job.permissions import needed
 from streaming_job.settings import Arrival, JobSettings
 
+if TYPE_CHECKING:
+    from streaming_job.runtime.jvm import SubmittedJvm
+    from streaming_job.takeover import moving
+
 log = logging.getLogger(__name__)
 app = typer.Typer(
-    no_args_is_help=True, help="Create the topics of the streaming job, show permissions, and run it."
+    no_args_is_help=True,
+    help="Create the topics of the streaming job, show permissions and fixed choices, and run it.",
 )
 
 
@@ -26,6 +35,13 @@ class TopicsError(FraudError):
     """Topics exist with other settings than the job needs.
 
     Run the commands in the lines above the error, unless the other settings are intended.
+    """
+
+
+class NoProgressError(FraudError):
+    """The job has written nothing yet, so its first start has fixed nothing.
+
+    Start it with `fraud job run`, or correct `FRAUD_JOB_ID` or `FRAUD_TOPICS__JOB_PROGRESS`.
     """
 
 
@@ -80,6 +96,83 @@ def permissions(
 
 
 @app.command()
+def status(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    move_to: Annotated[
+        str | None,
+        typer.Option(
+            help="Show the steps that move the cards to this topic instead, and which are done. The present "
+            "topic: to partitions that it has got, or to another partitioner."
+        ),
+    ] = None,
+    partitioner: Annotated[
+        Partitioner | None, typer.Option(help="With --move-to: of the producers there; default: as now.")
+    ] = None,
+) -> None:
+    """Show each choice that the job's first start has fixed, its value, and the command that changes it.
+
+    The values are those of the job that has written last, running or not; a setting of this environment that
+    differs is shown beside it.
+
+    Example: fraud job status
+    """
+    from streaming_job.progress.choices import choices
+    from streaming_job.takeover.handover import newest_records
+
+    settings = environment.settings(JobSettings)
+    records = newest_records(settings)
+    if not records:
+        raise NoProgressError(
+            f"job {settings.job_id} has written nothing to {settings.topics.job_progress}: nothing is fixed; "
+            "start it with `fraud job run`, or correct FRAUD_JOB_ID"
+        )
+    if move_to is not None:
+        _show_move(records, settings, move_to, partitioner, as_json=as_json)
+        return
+    found = list(choices(records, settings))
+    newest = max(records.values(), key=lambda record: int(record["written_at"]))
+    if as_json:
+        last = {name: newest.get(name) for name in ("query_id", "written_at", "takeover")}
+        typer.echo(json.dumps({**last, "choices": [asdict(choice) for choice in found]}))
+        return
+    written = datetime.fromtimestamp(newest["written_at"] / 1000, UTC)
+    typer.echo(f"job {settings.job_id}, query {newest['query_id']}, has last written at {written:%F %T} UTC")
+    if (takeover := newest.get("takeover")) is not None:
+        at = datetime.fromtimestamp(takeover["at"] / 1000, UTC)
+        typer.echo(
+            f"it took over from query {takeover['query_id']} (release {takeover['release']}, "
+            f"{takeover['key_groups']} key groups) at {at:%F %T} UTC, asked by {takeover['asked_by']}"
+        )
+    for choice in found:
+        here = f"; this environment has {choice.here}" if choice.differs else ""
+        typer.echo(f"{choice.name}: {choice.running or choice.here}{here}")
+        typer.echo(f"    to change it: {choice.change}")
+
+
+def _show_move(
+    records: "moving.Records",
+    settings: JobSettings,
+    target: str,
+    partitioner: Partitioner | None,
+    *,
+    as_json: bool,
+) -> None:
+    from streaming_job.takeover import moving
+
+    now = moving.layout_of(records)
+    ends = {topic: moving.topic_ends(settings, topic) for topic in (now.topic, target)}
+    steps = moving.stages(records, target, partitioner or now.partitioner, ends)
+    if as_json:
+        typer.echo(json.dumps([asdict(step) for step in steps]))
+        return
+    typer.echo(f"the job decides {now}")
+    following = next((number for number, step in enumerate(steps) if not step.is_done), len(steps))
+    for number, step in enumerate(steps):
+        state = "done" if step.is_done else "now" if number == following else "then"
+        typer.echo(f"{number + 1}. [{state}] {step.text}")
+
+
+@app.command()
 def run(
     verbose: Annotated[bool, typer.Option(help="Log every epoch.")] = True,
 ) -> None:
@@ -89,6 +182,28 @@ def run(
 
     Example: fraud job run
     """
+    _log(verbose)
+    settings = environment.settings(JobSettings)
+    _serve(settings, threading.Event(), None)
+
+
+def run_submitted() -> None:
+    """Run the job in the JVM of `spark-submit`, which has started this process: deploy/spark/fraud-job.py."""
+    _log(True)
+    environment.refuse_unknown(os.environ)
+    from deploy.local import jars
+    from streaming_job.runtime import submitted
+    from streaming_job.runtime.jvm import SubmittedJvm
+    from streaming_job.runtime.spark_options import BARE_FILES
+
+    jvm, stop = SubmittedJvm(), threading.Event()
+    jvm.on_signals(stop.set)
+    settings = submitted.settings(jvm.properties())
+    jvm.require_class(BARE_FILES, jars.class_path("spark"))
+    _serve(settings, stop, jvm)
+
+
+def _log(verbose: bool) -> None:
     logging.basicConfig(
         level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
     )
@@ -96,18 +211,20 @@ def run(
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     # py4j also logs, through the root logger, failed calls to a JVM that is shutting down
     logging.getLogger().addFilter(lambda record: "py4j" not in record.pathname)
-    settings = environment.settings(JobSettings)
+
+
+def _serve(settings: JobSettings, stop: threading.Event, jvm: "SubmittedJvm | None") -> None:
+    """Run the job until a stop is requested, in a JVM of its own or in `jvm`."""
     # heavy imports only after the settings are validated
     from deploy.local import jars
     from streaming_job.runtime import session
     from streaming_job.runtime.workers import PRIVATE
 
     os.umask(PRIVATE)
-    stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     class_path = jars.ensure("spark")
-    with session.launching(settings, class_path) as launch:
+    with session.launching(settings, class_path, jvm) as launch:
         from streaming_job.runtime.preconditions import require_inputs
 
         require_inputs(settings)

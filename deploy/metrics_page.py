@@ -4,7 +4,9 @@ from collections.abc import Iterable
 
 from deploy.page_tables import update, with_table
 from loadtests.audit import exported
-from service.metrics.table import SECTIONS, Family
+from service.metrics.table import SECTIONS
+from streaming_job.archive import metrics as archive_metrics
+from streaming_job.metric_families import Family
 
 _COLUMNS = """| metric | type | labels | meaning |
 |---|---|---|---|
@@ -13,7 +15,8 @@ _COLUMNS = """| metric | type | labels | meaning |
 
 def page(text: str) -> str:
     """Return the text of docs/metrics.md with regenerated tables."""
-    for heading, families in {**SECTIONS, "The continuous audit": exported.FAMILIES}.items():
+    others = {"The continuous audit": exported.FAMILIES, "The archiver": archive_metrics.FAMILIES}
+    for heading, families in {**SECTIONS, **others}.items():
         text = with_table(text, heading, _table(families))
     return text
 

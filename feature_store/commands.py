@@ -9,6 +9,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from feature_store.catalogue import DAY_MS
 from feature_store.state.group_state import DEFAULT_LATENESS_MS
+from feature_store.training.archived import read_labels, read_profiles
 from feature_store.training.labels import Labels
 from feature_store.training.merchant_payments import MerchantLabels
 from feature_store.training.options import (
@@ -18,7 +19,6 @@ from feature_store.training.options import (
     MerchantLabelFeatures,
     Transactions,
 )
-from feature_store.training.parquet_files import read_table
 from feature_store.training.training_run import OutputError, Summary, Task, compute
 from feature_store.training.training_set import DEFAULT_SKEW_MS
 from feature_store.training.transaction_files import TransactionFiles
@@ -37,7 +37,7 @@ def features(
         Path | None,
         typer.Option(
             help="Parquet with the profile contract's columns and, optionally, arrival_time: "
-            "when a row becomes visible, ms"
+            "when a row becomes visible, ms; or an archive"
         ),
     ] = None,
     labels: LabelFile = None,
@@ -68,12 +68,12 @@ def features(
     if not output.parent.is_dir():
         raise OutputError(f"no directory {output.parent}; make it first")
     files = TransactionFiles(transactions)
-    label_table = read_table(labels) if labels else None
+    label_table = read_labels(labels) if labels else None
     if label_table is None:
         files.require_labels_in_all_or_none()
     task = Task(
         files,
-        read_table(profiles) if profiles else None,
+        read_profiles(profiles) if profiles else None,
         None if label_table is None else Labels(label_table),
         allowed_lateness_ms,
         allowed_skew_ms,

@@ -1,4 +1,24 @@
-"""The root of all errors that this project raises on purpose."""
+"""The root of all errors that this project raises on purpose, and the exit codes of its programs."""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit code of a program, for the supervisor that may start it again."""
+
+    DONE = 0
+    """Done, or stopped by SIGTERM or SIGINT."""
+    FAILED = 1
+    """An error that the last line names. All that was written is whole: start it again after a pause."""
+    MISUSED = 2
+    """The command line is wrong: correct it."""
+    FENCED = 3
+    """Another instance has taken the job over: start neither again before one is stopped for good."""
+
+    @property
+    def may_restart(self) -> bool:
+        """Whether a supervisor should start the program again."""
+        return self is ExitCode.FAILED
 
 
 class FraudError(Exception):
@@ -8,4 +28,4 @@ class FraudError(Exception):
     line prints the message without a traceback and exits with `exit_code`.
     """
 
-    exit_code = 1
+    exit_code = ExitCode.FAILED

@@ -6,7 +6,7 @@ a range of it is written with one copy, and any process can map a file of it.
 
 import numpy as np
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 """Format version, written into every persisted piece; pieces of other versions are refused."""
 
 UNITS_PER_CURRENCY = 10_000
@@ -36,9 +36,21 @@ CARD = np.dtype(
         ("profile", "i4"),  # newest profile version; -1: none
         ("alert_hours", "i4"),  # its record in the alert hours array; -1: none
         ("hot", "i4"),  # its record in the hot array; -1: none
+        ("murmur2", "u4"),  # hashes of card_id, see PLACE
+        ("crc32", "u4"),
     ],
     align=True,
 )
+
+PLACE = np.dtype(
+    [
+        ("home", "i4"),  # Kafka partition of the card's transactions; -1: unknown
+        ("murmur2", "u4"),  # hashes of card_id by the partitioners of Kafka's clients, from which its
+        ("crc32", "u4"),  # partition in any topic follows
+    ],
+    align=True,
+)
+"""Where a card's transactions are."""
 
 EVENT = np.dtype(
     [
@@ -85,17 +97,18 @@ PROFILE = np.dtype(
         ("country", "i2"),
         ("risk_tier", "i2"),
         ("status", "u1"),  # index into STATUSES; a deleted row keeps its last status
-        ("change", "u1"),  # one of SNAPSHOT, UPSERT, STATUS_ONLY, DELETE, TOMBSTONE
+        ("change", "u1"),  # index into CHANGES
     ],
     align=True,
 )
 BEGINNING = np.iinfo(np.int64).min
 STATUSES = ("active", "blocked", "closed")
 ACTIVE, BLOCKED, CLOSED = range(3)
+CHANGES = ("snapshot", "upsert", "reread", "status_only", "delete", "tombstone")
 SNAPSHOT, UPSERT, REREAD, STATUS_ONLY, DELETE, TOMBSTONE = range(6)
-"""Kinds of a profile change. SNAPSHOT: a row of the first snapshot; REREAD: a row of a later snapshot, stored
-as SNAPSHOT. STATUS_ONLY, only stored: a row with an invalid column, without an earlier version to take the
-column from. A version of STATUS_ONLY or above is no profile: only its status counts."""
+"""Kinds of a profile change, indices into CHANGES. SNAPSHOT: a row of the first snapshot; REREAD: a row of a
+later snapshot, stored as SNAPSHOT. STATUS_ONLY, only stored: a row with an invalid column, without an earlier
+version to take the column from. A version of STATUS_ONLY or above is no profile: only its status counts."""
 NO_COUNTRY, NO_TIER, NO_DAY = -1, -1, np.iinfo(np.int32).min
 """Values of the invalid columns of a change; an invalid credit_limit is NaN."""
 
@@ -184,3 +197,8 @@ def currency_code(currency: str) -> int:
 def country_name(code: int) -> str:
     """Decode a country code; inverse of `country_code`."""
     return chr(65 + code // 26) + chr(65 + code % 26)
+
+
+def currency_name(code: int) -> str:
+    """Decode a currency code; inverse of `currency_code`."""
+    return country_name(code // 26) + chr(65 + code % 26)

@@ -21,7 +21,9 @@ from rich.progress import (
 
 from loadtests.audit import endless, one_alert
 from loadtests.audit import verify as audit
-from loadtests.audit.judging import from_registry, in_processes, partition_ends
+from loadtests.audit.archived_log import open_log
+from loadtests.audit.core import partition_ends
+from loadtests.audit.judging import from_registry, in_processes
 from loadtests.audit.topic_log import TopicLog
 from loadtests.rig import report as reporting
 from models import loading
@@ -58,6 +60,10 @@ def verify(
             "the log from its beginning; with --follow."
         ),
     ] = None,
+    archive: Annotated[
+        str | None,
+        typer.Option(help="Archive in which the log begins; what the topics have after it is read there."),
+    ] = None,
 ) -> None:
     """Recompute alerts and dead letters from the input topics, and compare them with the outputs.
 
@@ -73,6 +79,10 @@ def verify(
         raise typer.BadParameter("give either an alert id or --follow")
     if report is not None and follow:
         raise typer.BadParameter("give either --report or --follow, which exports its findings as metrics")
+    if archive is not None and (follow or alert_id is not None):
+        raise typer.BadParameter(
+            "with --archive the whole log is audited; leave out the alert id and --follow"
+        )
     if settings.merchant_facts and (follow or alert_id is not None):
         raise typer.BadParameter(
             "with FRAUD_MERCHANT_FACTS only the whole log can be audited: merchant features depend on "
@@ -84,11 +94,11 @@ def verify(
     elif alert_id is not None:
         _audit_alert(settings, alert_id, report)
     else:
-        _audit_all(settings, report)
+        _audit_all(settings, report, archive)
 
 
-def _audit_all(settings: JobSettings, report: Path | None) -> None:
-    verdict = run(settings)
+def _audit_all(settings: JobSettings, report: Path | None, archive: str | None) -> None:
+    verdict = run(settings, archive=archive)
     result = verdict.report()
     reporting.write(report, result)
     typer.echo(json.dumps({name: result[name] for name in list(result)[:7]}))
@@ -114,12 +124,7 @@ def _audit_alert(settings: JobSettings, alert_id: str, report: Path | None) -> N
 
 
 def run_endlessly(settings: JobSettings, options: endless.EndlessOptions) -> None:
-    """Audit until SIGINT or SIGTERM, then save the state.
-
-    Raises:
-        FraudError: a model cannot be loaded, transactions were deleted before they were audited, a topic
-            cannot be read at the start, or the file with the state cannot be used.
-    """
+    """Audit until SIGINT or SIGTERM, then save the state."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     stop = Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -135,12 +140,13 @@ def run_endlessly(settings: JobSettings, options: endless.EndlessOptions) -> Non
     )
 
 
-def run(settings: JobSettings, *, console: Console | None = None) -> audit.AuditResult:
+def run(
+    settings: JobSettings, *, console: Console | None = None, archive: str | None = None
+) -> audit.AuditResult:
     """Audit a job, with a progress bar on a terminal.
 
-    Raises:
-        FraudError: the job has committed nothing, there is no champion, a topic cannot be read, a model
-            cannot be loaded, or a judging process ended unexpectedly.
+    Args:
+        archive: archive in which the log begins; default: only the topics are read.
     """
     columns = (
         SpinnerColumn(),
@@ -150,7 +156,7 @@ def run(settings: JobSettings, *, console: Console | None = None) -> audit.Audit
         TimeElapsedColumn(),
     )
     console = console or Console(stderr=True)
-    log = TopicLog(settings.bootstrap_servers, settings.kafka)
+    log = open_log(settings, archive)
     committed = audit.committed_by(log, settings)
     many = sum(partition_ends(committed, settings.topics.transactions).values()) > MANY
     with Progress(*columns, console=console, transient=True) as bar:
@@ -159,7 +165,7 @@ def run(settings: JobSettings, *, console: Console | None = None) -> audit.Audit
             log,
             settings,
             from_registry(settings),
-            judge=in_processes(settings) if many else None,
+            judge=in_processes(settings, archive) if many else None,
             committed=committed,
             progress=lambda text, done, total: bar.update(
                 task, description=text, completed=done, total=total or None

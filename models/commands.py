@@ -31,7 +31,9 @@ def train_command(
     tracking_uri: TrackingUri,
     transactions: Transactions,
     labels: LabelFile = None,
-    profiles: Annotated[Path | None, typer.Option(help="Parquet, the profile contract's columns")] = None,
+    profiles: Annotated[
+        Path | None, typer.Option(help="Parquet, the profile contract's columns; or an archive")
+    ] = None,
     merchant_labels: MerchantLabelFeatures = False,
     label_delay_days: LabelDelayDays = DEFAULT_DELAY_DAYS,
     alert_budget: AlertBudget = 0.005,
@@ -50,7 +52,7 @@ def train_command(
 
     Example: fraud models train --transactions tx.parquet --tracking-uri sqlite:///mlflow.db
     """
-    from feature_store.training.parquet_files import parquet_files, read_table
+    from feature_store.training.archived import files_of, read_labels, read_profiles
     from feature_store.training.transaction_files import TransactionFiles
     from models.evaluation.report import digest
     from models.pipeline import fit_and_register
@@ -60,14 +62,14 @@ def train_command(
     trained = fit_and_register(
         TransactionFiles(transactions).table(),
         tracking_uri,
-        labels=read_table(labels) if labels else None,
-        profiles=read_table(profiles) if profiles else None,
+        labels=read_labels(labels) if labels else None,
+        profiles=read_profiles(profiles) if profiles else None,
         merchant_labels=merchant_labels,
         label_delay_ms=label_delay_ms,
         alert_budget=alert_budget,
         alert_cost=alert_cost,
         learner=learner,
-        sources={f"{name}_sha256": digest(parquet_files(path)) for name, path in inputs.items() if path},
+        sources={f"{name}_sha256": digest(files_of(path, name)) for name, path in inputs.items() if path},
         name=name,
     )
     quality = trained.quality

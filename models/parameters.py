@@ -73,7 +73,6 @@ class Action(Parameter):
     """What is done about some cards, one of several words."""
 
     def __init__(self, *words: str) -> None:
-        """Allow these words."""
         self.words: Sequence[str] = words
 
     def check(self, name: str, value: Any) -> None:

@@ -23,7 +23,7 @@ GOLDEN_ROWS = 200
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingResult:
     """A registered model and its quality."""
 
     ref: registry.ModelRef
@@ -49,7 +49,7 @@ def fit_and_register(
     learner: Learner | None = None,
     sources: Mapping[str, str] | None = None,
     name: str = registry.NAME,
-) -> Trained:
+) -> TrainingResult:
     """Train on point-in-time features of a history and register the model.
 
     The model is fitted to the transactions that precede the hold-out by at least the label delay (in a short
@@ -73,10 +73,8 @@ def fit_and_register(
         sources: digests of the input files by name, for the record of the run.
 
     Raises:
-        LabelError: labels are missing or unreadable.
         ModelError: the history holds no transactions that the stream decides, its training part has one class
             only, or `registry.register` fails.
-        TrainingSetError: columns are missing or wrong.
     """
     from feature_store.merchants.catalogue import computed
     from feature_store.training import merchant_payments, training_set
@@ -139,7 +137,7 @@ def fit_and_register(
         label_delay_ms=delay_ms,
         name=name,
     )
-    return Trained(ref, quality, int(split.train.sum()), int(y[split.train].sum()))
+    return TrainingResult(ref, quality, int(split.train.sum()), int(y[split.train].sum()))
 
 
 def outcomes(transactions: pa.Table, labels: pa.Table | None) -> np.ndarray:

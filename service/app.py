@@ -8,6 +8,8 @@ from fastapi import FastAPI
 
 from feature_store.release import version
 from service import openapi
+from service.backtests.jobs import BacktestJobs
+from service.backtests.routes import backtest_routes
 from service.head_requests import HeadAsGet
 from service.health.job_watch import JobWatch
 from service.health.routes import health_routes
@@ -19,6 +21,7 @@ from service.metrics.of_rollouts import of_guards, of_labelled
 from service.pages.routes import page_routes
 from service.quality.parts import QualityParts
 from service.quality.routes import quality_routes
+from service.replays.routes import replay_routes
 from service.rollouts.parts import RolloutParts
 from service.rollouts.routes import rollout_routes
 from service.security import installation
@@ -28,15 +31,12 @@ from streaming_job.labels.ledger import Ledger
 
 
 def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time) -> FastAPI:
-    """Create the application; its threads run from start-up to shutdown.
-
-    Raises:
-        TokensError: the tokens file cannot be used.
-    """
+    """Create the application; its threads run from start-up to shutdown."""
     job = JobWatch(settings, clock)
     rollouts = RolloutParts(settings, job.progress, clock)
     ledger = Ledger(settings.bootstrap_servers, settings.kafka, settings.topics.labels)
     quality = QualityParts(settings)
+    backtests = BacktestJobs(settings.archive, clock)
     more_metrics = [
         lambda: of_guards(rollouts.findings()),
         lambda: of_labelled(rollouts.labelled()),
@@ -50,6 +50,7 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
         rollouts.start()
         quality.start()
         yield
+        backtests.stop()
         quality.stop()
         rollouts.stop()
         job.stop()
@@ -72,6 +73,8 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
     app.include_router(rollout_routes(rollouts))
     app.include_router(label_routes(ledger, clock))
     app.include_router(quality_routes(quality))
+    app.include_router(backtest_routes(backtests))
+    app.include_router(replay_routes(settings.work_dir, clock))
     app.include_router(page_routes(quality.alerts, settings.job_id))
     require_declared_roles(app)
     return app

@@ -25,8 +25,8 @@ class ServiceSettings(BaseSettings):
     topics: Topics = Topics()
     """Names of the topics."""
     work_dir: Path | None = None
-    """Local directory of the counts of alerts by their labels; without it, a restart counts anew what the
-    topics still hold."""
+    """Local directory of the counts of alerts by their labels, and of the progress of replays, if they have
+    the same; without it, a restart counts anew what the topics still hold."""
     offsets_interval_s: Annotated[float, Field(gt=0)] = 2.0
     """Interval between two queries of offsets at the broker."""
     max_progress_age_s: Annotated[float, Field(gt=0)] = 60.0
@@ -48,6 +48,9 @@ class ServiceSettings(BaseSettings):
     """Address of the runbook, in which each reason code of the sidecar is an anchor."""
     mlflow_tracking_uri: str = ""
     """Address of the model registry; empty: the sidecar can steer rollouts, but not propose any."""
+    archive: str = ""
+    """Directory or URI of the archive (`fraud archive run`), for backtests; they need the job's settings,
+    too. Empty: no backtests."""
     four_eyes: bool | None = None
     """Whether each step that counts as a promotion needs a second person, who has not proposed the rollout.
     The next proposal writes the value into the log, where it binds everybody; unset: as in the log."""

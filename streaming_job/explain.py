@@ -26,7 +26,6 @@ from feature_store.kernels.hashing import hash_string
 from feature_store.printable import printable
 from feature_store.state.card_view import describe, find_card
 from feature_store.state.group_state import DEFAULT_LATENESS_MS
-from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.masking import masked
 from streaming_job.runtime.checkpoint import Checkpoint, CheckpointError
 
@@ -70,7 +69,6 @@ def look_up(card: str, location: str, lateness_ms: int = DEFAULT_LATENESS_MS) ->
         CheckpointError: the checkpoint has no committed epoch, its file of fixed settings is damaged or
             missing, or Spark cannot read its state.
         UnknownCardError: the state contains neither transactions nor a profile of the card.
-        StateDamagedError: the state is damaged.
     """
     lo, hi = hash_string(card)
     with session() as spark:
@@ -78,8 +76,7 @@ def look_up(card: str, location: str, lateness_ms: int = DEFAULT_LATENESS_MS) ->
         fixed = Checkpoint(spark, location).fixed()
         if fixed is None:
             raise CheckpointError(f"{location} holds no epoch yet; give the checkpoint of a job that has run")
-        partitioner = Partitioner(fixed.partitioner)
-        group = KeyGroups(partitioner, fixed.partitions, fixed.key_groups).group_of(card)
+        group = fixed.layout.key_groups(fixed.key_groups).group_of(card)
         log.info("looking up card %s in key group %d", masked(card), group)
         view = find_card(_pieces(spark, location, group), lo, hi, lateness_ms)
     if view is None:

@@ -17,10 +17,11 @@ from feature_store.errors import FraudError
 from streaming_job.group.placement import grouping_values
 from streaming_job.group.processor import SUMMARY_SCHEMA, TAKES_OVER, GroupProcessor
 from streaming_job.log.partitioner import KeyGroups
-from streaming_job.runtime import session
-from streaming_job.runtime.checkpoint import Checkpoint, CheckpointError, Fixed
+from streaming_job.log.records import text_of
+from streaming_job.runtime import drain, session
+from streaming_job.runtime.checkpoint import Checkpoint, CheckpointError, FixedSettings
 from streaming_job.runtime.epochs import EpochServer
-from streaming_job.runtime.failpoints import Step, reach
+from streaming_job.runtime.failpoints import Failpoint, reach
 from streaming_job.runtime.failures import JVM_GONE, DamagedCheckpointError, JobFailedError, classify
 from streaming_job.runtime.partitioning import (
     PartitionWatch,
@@ -35,7 +36,8 @@ from streaming_job.runtime.slots import Slots
 from streaming_job.runtime.wait_for_snapshot import wait_for_snapshot
 from streaming_job.settings import JobSettings
 from streaming_job.takeover.handover import Handover
-from streaming_job.takeover.initial_state import initial_state, predecessor_groups
+from streaming_job.takeover.inheritance import Former
+from streaming_job.takeover.initial_state import former, initial_state
 
 log = logging.getLogger(__name__)
 
@@ -68,13 +70,20 @@ class Job:
         """
         self._settings, self._stop = settings, stop
         self._failure: FraudError | None = None
-        self._spark = launch.session()
+        self._launch, self._spark = launch, launch.session()
         self._checkpoint = Checkpoint(self._spark, settings.checkpoint)
         self._key_groups = self._fixed()
         self._slots = Slots(self._spark, settings.key_groups)
         self._instance = secrets.token_hex(8)
         self._handover = self._prepared_handover()
         """The takeover that is still to be made."""
+        if self._handover is not None and settings.drain:  # its state might pass the ends before it is made
+            raise StartUpError(
+                "the output is still to be taken over, so this job cannot be drained yet: remove "
+                "FRAUD_DRAIN, or first take over without it"
+            )
+        self._until = drain.ends(settings, self._key_groups.partitions) if settings.drain else None
+        """Offsets of all inputs at which a draining job ends."""
         self._positions: dict[str, int] = {}
         """P by "topic-partition" after the last epoch, while a takeover is to be made."""
         self._speed = 0.0
@@ -104,22 +113,17 @@ class Job:
         if fixed is None:
             require_partitioner(settings, partitions)
             wait_for_snapshot(settings, self._stop)
-            partitioner = settings.partitioner.value
-            new = Fixed(
-                settings.job_id, partitioner, partitions, settings.key_groups, settings.merchant_delay_ms
-            )
+            layout = settings.layout(partitions)
+            new = FixedSettings(settings.job_id, layout, settings.key_groups, settings.merchant_delay_ms)
             if not self._stop.is_set():  # else nothing is fixed, and the next start waits again
                 checkpoint.fix(new)
         else:
             require_fixed(fixed, settings, partitions)
+            partitions = fixed.layout.partitions
         return KeyGroups(settings.partitioner, partitions, settings.key_groups)
 
     def _prepared_handover(self) -> Handover | None:
         if not self._settings.predecessor:
-            if self._settings.predecessor_checkpoint:
-                raise StartUpError(
-                    "FRAUD_PREDECESSOR_CHECKPOINT is set, FRAUD_PREDECESSOR is not; to take over, set both"
-                )
             return None
         query_id = self._checkpoint.query_id()
         handover = Handover(self._settings, self._key_groups, query_id, self._instance)
@@ -148,9 +152,9 @@ class Job:
             .load()
             .selectExpr(f"element_at(array({values}), cast(value % {groups} as int) + 1) as key_group")
         )
-        inherited, predecessor_groups = self._inherited()
+        inherited, predecessor = self._inherited()
         processor = GroupProcessor(
-            settings, self._key_groups, self._epochs.address, self._instance, predecessor_groups
+            settings, self._key_groups, self._epochs.address, self._instance, predecessor, self._until
         )
         totals = [
             functions.sum(name).alias(name) for name in ("transactions", "alerts", "dead_letters", "commits")
@@ -167,15 +171,18 @@ class Job:
             .start()
         )
 
-    def _inherited(self) -> tuple[GroupedData | None, int]:
-        """Return the predecessor's state for a first epoch, and its number of key groups; None, 0 without."""
+    def _inherited(self) -> tuple[GroupedData | None, Former | None]:
+        """Return the predecessor's state for a first epoch, and the predecessor; None, None without."""
         location = self._settings.predecessor_checkpoint
         if not location or self._checkpoint.epochs("commits"):
-            return None, 0
+            return None, None
         checkpoint = Checkpoint(self._spark, location)
-        groups = predecessor_groups(checkpoint, self._settings, self._key_groups)
-        pieces = initial_state(self._spark, checkpoint, location, groups, self._key_groups)
-        return pieces.groupBy("key_group"), groups
+        predecessor = former(checkpoint, self._settings)
+        layout = self._settings.layout(self._key_groups.partitions)
+        pieces = initial_state(
+            self._spark, checkpoint, location, predecessor, layout, self._settings.key_groups
+        )
+        return pieces.groupBy("key_group"), predecessor
 
     def _run_epoch(self, summaries: DataFrame, epoch: int) -> None:
         """Run one epoch of all groups."""
@@ -192,7 +199,7 @@ class Job:
             # exactly one action: a second one would run the epoch twice
             rows = summaries.collect()
             ended = time.monotonic()
-            reach(Step.EPOCH_ENDED)
+            reach(Failpoint.EPOCH_ENDED)
         except FraudError as fault:
             self._failure = fault
             raise
@@ -207,6 +214,9 @@ class Job:
             positions = _least(row["positions"] for row in rows)
             advance = sum(positions.values()) - sum(self._positions.values())
             self._positions, self._speed = positions, advance / (ended - begun)
+        elif self._until is not None and drain.is_over(self._until, [row["positions"] for row in rows]):
+            log.info("drained: all is decided up to %s", text_of(self._until))
+            self._stop.set()
         counts = {name: sum(row[name] for row in rows) for name in ("transactions", "alerts", "dead_letters")}
         log.info(
             "epoch %d: %d transactions, %d alerts, %d dead letters in %.1f s, %.0f ms after the previous one",
@@ -290,7 +300,7 @@ class Job:
             if not self._is_cut and not (self._stop.is_set() and StopRequested.__name__ in str(fault)):
                 raise self._failure or self._cause(fault) from fault
         except (Py4JError, OSError) as fault:
-            if session.is_alive(self._spark):
+            if self._launch.is_alive():
                 raise
             raise JobFailedError(JVM_GONE) from fault
         if self._is_cut:

@@ -8,6 +8,9 @@ from streaming_job.contracts.topic import Component, Operation
 from streaming_job.contracts.topics import Topics
 from streaming_job.settings import JobSettings
 
+_OF_RETIRED = (Component.JOB, Component.AUDIT, Component.DEAD_LETTERS)
+"""Components that read the topic that the transactions have left."""
+
 
 class Resource(StrEnum):
     """Kinds of resources, as options of `kafka-acls.sh`."""
@@ -40,9 +43,10 @@ def needed(component: Component, settings: JobSettings) -> Iterator[Permission]:
     match component:
         case Component.JOB:
             yield Permission(Resource.GROUP, job_id, (Operation.READ,))
+            groups = range(settings.key_groups)
             yield from _ids(
-                writes_as=[f"{job_id}-{group}" for group in range(settings.key_groups)],
-                describes=[f"{job_id}-start", f"{job_id}-bootstrap", "end-offsets"],
+                writes_as=[*(f"{job_id}-{group}" for group in groups), f"{job_id}-takeover"],
+                describes=[f"{job_id}-start", f"{job_id}-bootstrap", f"{job_id}-takeover", "end-offsets"],
             )
         case Component.SIDECAR:
             yield Permission(Resource.TOPIC, topics.heartbeats, (Operation.DESCRIBE,))
@@ -58,10 +62,14 @@ def needed(component: Component, settings: JobSettings) -> Iterator[Permission]:
             yield from _ids(writes_as=[f"{topics.dead_letters}-replay"], describes=["fraud-dead-letters"])
         case Component.AUDIT:
             yield from _ids(describes=[job_id, "fraud-audit"])
+        case Component.ARCHIVE:
+            yield from _ids(describes=["end-offsets"])
 
 
 def _topics(component: Component, settings: JobSettings) -> Iterator[Permission]:
     """Yield one permission for each topic that the component uses, sorted by name."""
+    if settings.retired_transactions and component in _OF_RETIRED:
+        yield Permission(Resource.TOPIC, settings.retired_transactions, (Operation.READ,))
     for name, row in sorted(settings.topics.rows(), key=lambda named: named[0]):
         allowed = row.operations(component, facts=settings.merchant_facts)
         if allowed:

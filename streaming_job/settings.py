@@ -10,11 +10,16 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from feature_store.catalogue import DAY_MS, MINUTE_MS
 from streaming_job.contracts.topics import Topics
-from streaming_job.log.partitioner import Partitioner
+from streaming_job.log.partitioner import Layout, Partitioner
 
 DECISIVE = ("allowed_lateness_ms", "allowed_skew_ms", "refuse_card_numbers", "arrival")
 """The settings that decisions depend on and that may change between two starts. The state keeps the values
 with which it was made; other values are taken over only while P = Q (`group.settings_in_force`)."""
+
+
+def as_text(value: Any) -> str:
+    """Return the value of a setting as it is written in the environment."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class Arrival(StrEnum):
@@ -56,7 +61,21 @@ class JobSettings(BaseSettings):
     setting names it. It has no effect once the output has been taken over; empty: no takeover."""
     predecessor_checkpoint: str = ""
     """Directory of the predecessor's checkpoint, or of a copy: a first start then takes its newest saved
-    state, split and merged by card, instead of reading the log from its beginning."""
+    state, split and merged by card, instead of reading the log from its beginning. Without `predecessor` the
+    output of a new job begins where that state ends, as in a replay."""
+    retired_transactions: str = ""
+    """Topic of the transactions before a takeover moved the cards to another one. Records that still arrive
+    there become dead letters: retired_topic. Empty: there is none, or nothing is written to it any more."""
+    log_archive: str = ""
+    """Directory or URI of an archive (`fraud archive run`) in which the inputs begin: what it has of them is
+    read there, the rest from the topics, which may have lost their beginnings. It is for replays, whose
+    `start --archive` sets it. Empty: the inputs begin where the topics do."""
+    drain: bool = False
+    """Whether the job only decides what its inputs hold when it starts, and then ends by itself: for a
+    takeover to another topic, number of partitions or partitioner (see "More partitions" in operations). It
+    then ignores partitions that its topic has got since the first start."""
+    asked_by: str = ""
+    """Who asks for the takeover; its record names them. Empty: it names the driver's host."""
     work_dir: Path
     """Local directory for working copies of state and models, and for temporary files; it may be lost between
     runs. A start removes the temporary files of a job that was killed, and what no job of this machine has
@@ -142,6 +161,19 @@ class JobSettings(BaseSettings):
     def by_broker(self) -> tuple[str, ...]:
         """The input topics whose records must have timestamps set by the brokers."""
         return self.topics.inputs if self.arrival is Arrival.LOG_APPEND else ()
+
+    def fixed(self, partitions: int) -> dict[str, Any]:
+        """Return what the first start fixes besides the number of key groups; progress records name it.
+
+        Args:
+            partitions: number of partitions of the transactions.
+        """
+        facts = {"label_delay_ms": self.label_delay_ms} if self.merchant_facts else {}
+        return {"layout": self.layout(partitions).to_json(), **facts}
+
+    def layout(self, partitions: int) -> Layout:
+        """Return where the transactions are, given their topic's number of partitions."""
+        return Layout(self.topics.transactions, self.partitioner, partitions)
 
     @property
     def merchant_delay_ms(self) -> int | None:

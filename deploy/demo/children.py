@@ -39,9 +39,6 @@ def start(data_dir: Path, run: Run, name: str, command: list[str], env: Mapping[
     Args:
         command: the module and its arguments.
         env: additional environment variables.
-
-    Raises:
-        StackError: the process cannot be started.
     """
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     python = [sys.executable, "-X", marker(data_dir, name), "-m"]
@@ -52,11 +49,7 @@ def start(data_dir: Path, run: Run, name: str, command: list[str], env: Mapping[
 def start_program(
     data_dir: Path, run: Run, name: str, command: list[str], env: Mapping[str, str] | None = None
 ) -> Server:
-    """Start any program that has its marker among its arguments, and record it.
-
-    Raises:
-        StackError: the process cannot be started.
-    """
+    """Start any program that has its marker among its arguments, and record it."""
     log = log_file(data_dir, name)
     log.parent.mkdir(parents=True, exist_ok=True)
     server = processes.spawn(

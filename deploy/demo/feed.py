@@ -31,7 +31,7 @@ CHARGEBACK_DELAY_MS = 120_000
 CHANGES_PER_S = 2.0
 
 
-class Load:
+class Feed:
     """A load sent by background threads until `stop`, the end of its time, or the end of its records."""
 
     def __init__(
@@ -58,11 +58,7 @@ class Load:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop, and wait until everything sent is in Kafka.
-
-        Raises:
-            FraudError: sending or a profile change failed.
-        """
+        """Stop, and wait until everything sent is in Kafka."""
         self._sender.stop()
         self._thread.join()
         if self._changing is not None:
@@ -99,12 +95,12 @@ class Load:
             self._fault = error
 
 
-def simulated(options: Options, endpoints: Endpoints, topics: Topics, world: World, start_ms: int) -> Load:
+def simulated(options: Options, endpoints: Endpoints, topics: Topics, world: World, start_ms: int) -> Feed:
     """Create a load of simulated, disturbed traffic from `start_ms`, with chargebacks and profile changes."""
     stream = Stream(world, options.rate, start_ms)
     labels = Chargebacks(options.seed, delay_ms=CHARGEBACK_DELAY_MS, spread=0.5, fraud_share=0.95)
     churn = ProfileChurn(world, options.rate, start_ms, changes_per_s=CHANGES_PER_S, fraud=stream.fraud)
-    return Load(
+    return Feed(
         Sender(Address(endpoints.bootstrap_servers)),
         timeline(stream.blocks(), labels, topics, drain=False),
         Pace.live(),
@@ -117,7 +113,7 @@ def simulated(options: Options, endpoints: Endpoints, topics: Topics, world: Wor
 
 def replayed(
     options: Options, endpoints: Endpoints, topics: Topics, replay: Replay, watch: MerchantWatch | None
-) -> Load:
+) -> Feed:
     """Create a load that replays a file, from its beginning or from where an earlier run was killed."""
     brokers = Address(endpoints.bootstrap_servers)
     destination.check(brokers, [topics.transactions, topics.chargebacks], replay.first_ms)
@@ -132,7 +128,7 @@ def replayed(
     else:
         labels = compromise.chargebacks(options.seed)
         records = watch.feed(timeline(replay.batches(), labels, topics, drain=False), topics)
-    return Load(
+    return Feed(
         sender,
         records if begin_ms is None else _from(records, fed),
         Pace(sender.clock.now_ms(), begin_ms or replay.first_ms, options.speed),

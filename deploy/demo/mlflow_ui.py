@@ -18,12 +18,7 @@ CONNECT_S = 1.0
 
 
 def start(data_dir: Path, run: Run) -> str:
-    """Start the server, wait until it listens, and return its URL.
-
-    Raises:
-        DemoError: a process of the demo ended, or the server does not listen in time.
-        StackError: the server's process cannot be created.
-    """
+    """Start the server, wait until it listens, and return its URL."""
     port = free_port()
     store = environment.tracking_uri(data_dir)
     command = ["mlflow", "server", "--backend-store-uri", store, "--host", HOST, "--port", str(port)]

@@ -12,13 +12,13 @@ from rich.live import Live
 
 from deploy.demo import children, feed, view
 from deploy.demo.bring_up import System
-from deploy.demo.feed import Load
+from deploy.demo.feed import Feed
 from deploy.demo.memory import MemorySampler
 from deploy.demo.merchant_watch import MerchantWatch
 from deploy.demo.options import Options
 from deploy.demo.sidecar_client import SidecarClient
 from deploy.demo.state import Run
-from deploy.demo.summary import Measured
+from deploy.demo.summary import Measurement
 from deploy.demo.tour import Tour
 from deploy.demo.view import Moment
 from deploy.demo.waiting import wait
@@ -66,14 +66,14 @@ class Session:
         """(monotonic time in seconds, sent, decided, commits), oldest first."""
         self._checked = self._printed = self._shown = 0.0
 
-    def _make_load(self) -> Load:
+    def _make_load(self) -> Feed:
         system, topics = self._system, self._system.settings.topics
         if system.replay is not None:
             return feed.replayed(self._options, system.endpoints, topics, system.replay, self._merchants)
         assert system.world is not None
         return feed.simulated(self._options, system.endpoints, topics, system.world, int(time.time() * 1_000))
 
-    def stream(self) -> Measured:
+    def stream(self) -> Measurement:
         """Feed until the end of the load or Ctrl-C, then wait for the job.
 
         Raises:
@@ -214,10 +214,10 @@ class Session:
         # the picture loads nothing: it uses the fonts of the viewer
         self._options.picture.write_text(re.sub(r"@font-face\s*{[^}]*}", "", svg))
 
-    def _measured(self) -> Measured:
+    def _measured(self) -> Measurement:
         seconds = self._last_decided_at() - self._load.begun_at
         decided = self._decided() - self._decided_before
-        return Measured(
+        return Measurement(
             latency=self._alerts.latency(),
             events_per_s=decided / seconds if seconds > 0 else 0.0,
             seconds=max(seconds, 0.0),

@@ -53,9 +53,6 @@ class SidecarClient:
 
         The sidecar reads a written change back a moment later. Until then it shows the rollout without the
         change, or does not list the rollout.
-
-        Raises:
-            DemoError: the sidecar does not answer, or refuses.
         """
         listed = self.get("v1/rollouts")["rollouts"]
         if not any(rollout["rollout_id"] == rollout_id and rollout["seq"] >= seq for rollout in listed):

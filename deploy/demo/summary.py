@@ -16,7 +16,7 @@ GIB = 2**30
 
 
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """Measurements that the demo made while it ran, and that the audit does not make."""
 
     latency: Percentiles | None
@@ -41,7 +41,7 @@ class Measured:
     """Result of each challenger that `--rollouts` put on trial, by name; empty without `--rollouts`."""
 
 
-def report(verdict: AuditResult, measured: Measured) -> dict[str, Any]:
+def report(verdict: AuditResult, measured: Measurement) -> dict[str, Any]:
     """Build the report as JSON; the first nine names are stable."""
     latency = measured.latency
     audit_report = verdict.report()
@@ -71,7 +71,7 @@ def write(path: Path, report: Mapping[str, Any]) -> None:
     part.replace(path)
 
 
-def show(console: Console, verdict: AuditResult, measured: Measured) -> None:
+def show(console: Console, verdict: AuditResult, measured: Measurement) -> None:
     """Print the report as a table."""
     totals = report(verdict, measured)
     table = Table(

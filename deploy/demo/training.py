@@ -109,9 +109,6 @@ def train(
 
     Returns:
         Models by name: the challengers, if any, and CHAMPION as the last one.
-
-    Raises:
-        FraudError: the history is unsuitable, or the registry fails.
     """
     from models.algorithms import QUICK
     from models.pipeline import fit_and_register

@@ -27,9 +27,6 @@ def wait_until_caught_up(
     """Wait until all key groups have read the tables, and have committed all that the inputs contain.
 
     The lag must have been measured after `since`, seconds since 1970-01-01 UTC.
-
-    Raises:
-        FraudError: a process ended, or the job makes no progress for PATIENCE_S.
     """
 
     def has_caught_up() -> bool:

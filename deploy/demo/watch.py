@@ -9,7 +9,7 @@ import orjson
 
 from deploy.demo.merchant_watch import MerchantWatch
 from loadtests.rig import histograms
-from loadtests.rig.watch import AlertWatch, Seen, latency_us
+from loadtests.rig.watch import AlertWatch, ReceivedAlert, latency_us
 from streaming_job.log.clients import Address
 
 WARM_UP_S = 15.0
@@ -70,20 +70,12 @@ class DemoAlerts:
         self._begun_ms = begun_at * 1_000
 
     def update(self) -> None:
-        """Count the alerts received since the last call.
-
-        Raises:
-            WatchError: the alerts cannot be read.
-        """
+        """Count the alerts received since the last call."""
         self._watch.check()
         self._count(self._watch.take())
 
     def finish(self) -> None:
-        """Count the remaining alerts and end the thread.
-
-        Raises:
-            WatchError: the alerts cannot be read.
-        """
+        """Count the remaining alerts and end the thread."""
         self._count(self._watch.finish())
 
     def latency(self) -> Percentiles | None:
@@ -94,7 +86,7 @@ class DemoAlerts:
         """Request the end of the thread; returns at once."""
         self._watch.stop()
 
-    def _count(self, received: Sequence[Seen]) -> None:
+    def _count(self, received: Sequence[ReceivedAlert]) -> None:
         for value, at_ns in received:
             alert = orjson.loads(value)
             self.count += 1

@@ -27,7 +27,6 @@ class Prometheus:
     """Client of one server."""
 
     def __init__(self, url: str) -> None:
-        """Create a client without connecting."""
         self._url = url.rstrip("/")
 
     def range(self, query: str, start_s: float, end_s: float) -> list[Series]:

@@ -42,7 +42,7 @@ mpl.rcParams.update(
 
 
 @dataclass(frozen=True)
-class Answered:
+class PanelAnswers:
     """A panel as in the dashboard's JSON, and the answers to its queries."""
 
     panel: dict[str, Any]
@@ -61,7 +61,7 @@ class Answered:
         return [(at - self.end_s) / 60 for at, _ in series.points]
 
 
-def answered(dashboard: Dashboard, prometheus: Prometheus, job: str, end_s: float) -> list[Answered]:
+def answered(dashboard: Dashboard, prometheus: Prometheus, job: str, end_s: float) -> list[PanelAnswers]:
     """Query all panels of a dashboard.
 
     Args:
@@ -69,9 +69,6 @@ def answered(dashboard: Dashboard, prometheus: Prometheus, job: str, end_s: floa
         job: name of the scrape job.
         end_s: end of range queries, which span MINUTES, and time of instant ones; seconds since 1970-01-01
             UTC.
-
-    Raises:
-        OSError: the server does not answer, or refuses a query.
     """
     found = []
     for panel in dashboard.to_json()["panels"]:
@@ -83,11 +80,11 @@ def answered(dashboard: Dashboard, prometheus: Prometheus, job: str, end_s: floa
             else:
                 answers = prometheus.range(query, end_s - 60 * MINUTES, end_s)
             series += [(legend(target["legendFormat"], answer), answer) for answer in answers]
-        found.append(Answered(panel, series, end_s))
+        found.append(PanelAnswers(panel, series, end_s))
     return found
 
 
-def draw(title: str, panels: list[Answered], path: Path) -> None:
+def draw(title: str, panels: list[PanelAnswers], path: Path) -> None:
     """Draw the panels of a dashboard into a PNG file."""
     rows = max(item.panel["gridPos"]["y"] + item.panel["gridPos"]["h"] for item in panels)
     width, height = CELL[0] * WIDTH, CELL[1] * rows + MARGIN[3]
@@ -121,7 +118,7 @@ def draw(title: str, panels: list[Answered], path: Path) -> None:
     Image.fromarray(pixels).quantize(COLOURS).save(path, optimize=True)
 
 
-def _lines(axes: Axes, item: Answered) -> None:
+def _lines(axes: Axes, item: PanelAnswers) -> None:
     defaults = item.panel["fieldConfig"]["defaults"]
     is_stacked = defaults["custom"]["stacking"]["mode"] == "normal"
     names = [name for name, _ in item.series]
@@ -149,7 +146,7 @@ def _first(axes: Axes) -> tuple[list[Any], list[str]]:
     return handles[:LEGENDS], [*shown[:-1], f"{shown[-1]}, and {more} more"] if more > 0 else shown
 
 
-def _states(axes: Axes, item: Answered) -> None:
+def _states(axes: Axes, item: PanelAnswers) -> None:
     for row, (name, series) in enumerate(item.series):
         for (_, value), start in zip(series.points, item.minutes(series), strict=True):
             colour = "tab:green" if value else "lightgrey"
@@ -158,7 +155,7 @@ def _states(axes: Axes, item: Answered) -> None:
     axes.set_yticks([])
 
 
-def _heatmap(axes: Axes, item: Answered) -> None:
+def _heatmap(axes: Axes, item: PanelAnswers) -> None:
     by_bound = sorted((float(series.labels["le"]), series.points) for _, series in item.series)
     below: dict[float, float] = {}
     grid, bounds = [], []
@@ -173,7 +170,7 @@ def _heatmap(axes: Axes, item: Answered) -> None:
     axes.set_xticks([])
 
 
-def _text(axes: Axes, item: Answered) -> None:
+def _text(axes: Axes, item: PanelAnswers) -> None:
     is_stat = item.panel["type"] == "stat"
     lines = [
         f"{name}  {series.points[-1][1]:,.4g}".strip() if is_stat else legend("__auto", series)
@@ -194,9 +191,6 @@ def draw_all(url: str, directory: Path, job: str = "card-fraud") -> list[str]:
     Args:
         url: address of a Prometheus that scrapes the sidecar and the continuous audit.
         job: name of the sidecar's scrape job.
-
-    Raises:
-        OSError: the server does not answer, or refuses a query.
     """
     prometheus, end_s, empty = Prometheus(url), time.time(), []
     for dashboard in DASHBOARDS:

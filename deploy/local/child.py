@@ -39,9 +39,6 @@ class Child:
             environment: variables in addition to those of this process.
             cwd: its working directory; None: that of this process.
             own_session: whether signals of the terminal, such as Ctrl-C, do not reach it.
-
-        Raises:
-            ProcessError: the command cannot be run.
         """
         self.name, self.log_file = name, log
         variables = {**os.environ, **(environment or {})}
@@ -109,11 +106,7 @@ class Child:
         self._process.terminate()
 
     def terminate(self, patience_s: float = END_S) -> int:
-        """Stop it gracefully with SIGTERM; return its exit code.
-
-        Raises:
-            ProcessError: it still runs after `patience_s`.
-        """
+        """Stop it gracefully with SIGTERM; return its exit code."""
         self.ask_to_end()
         return self.exit_code(patience_s)
 
@@ -132,11 +125,7 @@ class Child:
         return list(family.values())
 
     def kill(self) -> None:
-        """Kill it and all that it started with SIGKILL, and wait until they have ended.
-
-        Raises:
-            ProcessError: one of them still runs.
-        """
+        """Kill it and all that it started with SIGKILL, and wait until they have ended."""
         kill_all(self.kill_alone())
 
     def _session(self) -> list[psutil.Process]:

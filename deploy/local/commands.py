@@ -11,7 +11,7 @@ import typer
 from deploy.local import console, health, jars, stack
 from deploy.local.errors import StackError
 from deploy.local.ports import Ports
-from deploy.local.state import ALL, Service
+from deploy.local.state import ALL, BROKERS, Service
 
 app = typer.Typer(no_args_is_help=True, help="Start and stop the embedded Kafka, Postgres and Debezium.")
 
@@ -33,6 +33,9 @@ def up(
     postgres_port: Port = 0,
     connect_port: Port = 0,
     partitions: Annotated[int, typer.Option(min=1, help="Per new topic keyed by card.")] = 2,
+    brokers: Annotated[
+        int | None, typer.Option(help="1 or 3, which replicate each partition; by default as before, or 1.")
+    ] = None,
     replay: Annotated[bool, typer.Option(help="Input topics take timestamps from the producer.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the endpoints as JSON.")] = False,
     fetch_only: Annotated[
@@ -56,6 +59,7 @@ def up(
             kafka=kafka_port, controller=controller_port, postgres=postgres_port, connect=connect_port
         ),
         partitions=partitions,
+        brokers=brokers,
         replay=replay,
         progress=console.to_stderr(),
     )
@@ -91,7 +95,7 @@ def status(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
 
 @app.command()
 def logs(
-    service: Annotated[str, typer.Argument(help="postgres, kafka or connect")],
+    service: Annotated[str, typer.Argument(help="postgres, kafka, kafka2, kafka3 or connect")],
     data_dir: DataDir = DEFAULT_DATA_DIR,
     lines: Annotated[int, typer.Option(min=1, help="How many of the last lines.")] = 100,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until Ctrl-C.")] = False,
@@ -123,7 +127,7 @@ def service_named(service: str) -> Service:
     Raises:
         StackError: there is no such service.
     """
-    for candidate in ALL:
+    for candidate in (*ALL, *BROKERS):
         if candidate == service:
             return candidate
     raise StackError(f"there is no service {service}: choose one of {', '.join(ALL)}")

@@ -33,9 +33,10 @@ value.converter.schemas.enable=false
 config.storage.topic=connect-configs
 offset.storage.topic=connect-offsets
 status.storage.topic=connect-status
-config.storage.replication.factor=1
-offset.storage.replication.factor=1
-status.storage.replication.factor=1
+# -1: as many as the brokers give a topic by default
+config.storage.replication.factor=-1
+offset.storage.replication.factor=-1
+status.storage.replication.factor=-1
 offset.storage.partitions=1
 status.storage.partitions=1
 # a killed worker sends again what it sent since its last flush
@@ -53,11 +54,7 @@ HEAP = ("-Xms96m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 def start(data_dir: Path, ports: Mapping[str, int], progress: Progress) -> Server:
-    """Start the worker; its connectors and offsets are stored in Kafka.
-
-    Raises:
-        StackError: Java or Connect's jars are missing, or the worker cannot be started.
-    """
+    """Start the worker; its connectors and offsets are stored in Kafka."""
     home = data_dir / "connect"
     home.mkdir(parents=True, exist_ok=True)
     properties = home / "worker.properties"
@@ -137,7 +134,7 @@ def connector_config(data_dir: Path, ports: Mapping[str, int]) -> dict[str, str]
         "slot.retry.delay.ms": "1000",
         # a heartbeat when nothing changes; Connect creates the heartbeat's topic
         "heartbeat.interval.ms": "5000",
-        "topic.creation.default.replication.factor": "1",
+        "topic.creation.default.replication.factor": "-1",
         "topic.creation.default.partitions": "1",
         "topic.creation.default.cleanup.policy": "compact",
     }

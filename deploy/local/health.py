@@ -28,7 +28,8 @@ def status(data_dir: Path) -> list[Status]:
     """Return the status of every service; `died`: it was started, was not stopped and does not run."""
     current = state.load(data_dir.resolve())
     statuses = []
-    for service in ALL:
+    brokers = state.brokers_of(current.ports)[1:]
+    for service in (*ALL, *brokers):
         server = current.servers.get(service)
         process = processes.running(server)
         condition: Literal["running", "stopped", "died"] = "stopped" if server is None else "died"

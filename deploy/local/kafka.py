@@ -1,4 +1,7 @@
-"""One Kafka broker in KRaft mode, configured for one machine: format, start, wait."""
+"""Kafka brokers in KRaft mode, configured for one machine: format, start, wait.
+
+There is one broker, or three, which replicate each partition. Each is also a controller.
+"""
 
 import os
 import subprocess
@@ -12,6 +15,7 @@ from deploy.local.console import Progress
 from deploy.local.errors import StackError
 from deploy.local.ports import HOST
 from deploy.local.processes import Server
+from deploy.local.state import BROKERS, Service, brokers_of
 from streaming_job.contracts.topic import Component
 
 PATIENCE_S = 120.0
@@ -19,8 +23,8 @@ LOGGING_FILE = Path(__file__).with_name("log4j2.properties")
 
 PROPERTIES = """\
 process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@{host}:{controller}
+node.id={node}
+controller.quorum.voters={voters}
 listeners={listeners},CONTROLLER://{host}:{controller}
 advertised.listeners={advertised}
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,GUARDED:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
@@ -30,15 +34,17 @@ controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
 log.dirs={data}
 auto.create.topics.enable=false
-# one broker holds every internal topic; few partitions make starts and recoveries short
-offsets.topic.replication.factor=1
+# every broker holds every internal topic; few partitions make starts and recoveries short
+default.replication.factor={replicas}
+offsets.topic.replication.factor={replicas}
 offsets.topic.num.partitions=4
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
+transaction.state.log.replication.factor={replicas}
+transaction.state.log.min.isr={in_sync}
 transaction.state.log.num.partitions=4
-share.coordinator.state.topic.replication.factor=1
-share.coordinator.state.topic.min.isr=1
-min.insync.replicas=1
+share.coordinator.state.topic.replication.factor={replicas}
+share.coordinator.state.topic.min.isr={in_sync}
+min.insync.replicas={in_sync}
+unclean.leader.election.enable=false
 # a single consumer need not wait for others
 group.initial.rebalance.delay.ms=0
 # how long the session of a killed broker blocks its restart (9 s by default)
@@ -70,26 +76,38 @@ PASSWORD = "of-the-embedded-stack"
 """Password of each component's user. Not secret: it opens only the guarded listener, which tests use."""
 
 HEAP = ("-Xms192m", "-Xmx512m", "-XX:+UseParallelGC", "-XX:MaxDirectMemorySize=256m")
+HEAP_OF_THREE = ("-Xms128m", "-Xmx320m", "-XX:+UseParallelGC", "-XX:MaxDirectMemorySize=160m")
+"""For each of three brokers."""
 
 
-def start(data_dir: Path, ports: Mapping[str, int], progress: Progress) -> Server:
-    """Start the broker on `data_dir`/kafka; format that directory first if it is new.
+def start(data_dir: Path, ports: Mapping[str, int], progress: Progress, name: Service = "kafka") -> Server:
+    """Start a broker on `data_dir`/`name`; format that directory first if it is new.
+
+    Args:
+        ports: those of all brokers.
+        name: one of BROKERS.
 
     Raises:
         StackError: Java or Kafka's jars are missing, the directory cannot be formatted, or the broker cannot
             be started.
     """
-    home = data_dir / "kafka"
+    home = data_dir / name
+    brokers = brokers_of(ports)
+    replicas = len(brokers)
     home.mkdir(parents=True, exist_ok=True)
     properties = home / "server.properties"
-    listeners, advertised = _listeners(ports)
+    listeners, advertised = _listeners(ports, name)
     properties.write_text(
         (PROPERTIES + AUTHORISER if "guarded" in ports else PROPERTIES).format(
             host=HOST,
             data=home / "data",
             listeners=listeners,
             advertised=advertised,
-            controller=ports["controller"],
+            controller=ports[controller(name)],
+            node=_node(name),
+            voters=",".join(f"{_node(each)}@{HOST}:{ports[controller(each)]}" for each in brokers),
+            replicas=replicas,
+            in_sync=2 if replicas > 2 else 1,
             login=LOGIN_MODULE,
             users=" ".join(f'user_{user}="{PASSWORD}"' for user in Component),
         )
@@ -97,15 +115,25 @@ def start(data_dir: Path, ports: Mapping[str, int], progress: Progress) -> Serve
     class_path = jars.class_path("kafka", progress)
     if not (home / "data" / "meta.properties").exists():
         _format(properties, class_path, home)
+    heap = HEAP if replicas == 1 else HEAP_OF_THREE
     return processes.spawn(
-        [*java_command(HEAP, class_path, marker(data_dir)), "kafka.Kafka", str(properties)],
-        marker=marker(data_dir), log=data_dir / "logs" / "kafka.log", cwd=home, env=environment(),
+        [*java_command(heap, class_path, marker(data_dir, name)), "kafka.Kafka", str(properties)],
+        marker=marker(data_dir, name), log=data_dir / "logs" / f"{name}.log", cwd=home, env=environment(),
     )  # fmt: skip
 
 
-def _listeners(ports: Mapping[str, int]) -> tuple[str, str]:
+def controller(name: Service) -> str:
+    """Return the name of the controller's port of a broker."""
+    return name.replace("kafka", "controller")
+
+
+def _node(name: Service) -> int:
+    return 1 + BROKERS.index(name)
+
+
+def _listeners(ports: Mapping[str, int], name: Service) -> tuple[str, str]:
     """Return the listeners for clients, and the addresses that the broker advertises for them."""
-    listeners = advertised = f"PLAINTEXT://{HOST}:{ports['kafka']}"
+    listeners = advertised = f"PLAINTEXT://{HOST}:{ports[name]}"
     if "proxied" in ports:
         listeners += f",PROXIED://{HOST}:{ports['proxied']}"
         advertised += f",PROXIED://{HOST}:{ports['proxy']}"
@@ -115,32 +143,32 @@ def _listeners(ports: Mapping[str, int]) -> tuple[str, str]:
     return listeners, advertised
 
 
-def marker(data_dir: Path) -> str:
-    """Return the argument that identifies this directory's server among all processes."""
-    return f"-Dcard-fraud.server={data_dir / 'kafka'}"
+def marker(data_dir: Path, name: Service = "kafka") -> str:
+    """Return the argument that identifies this directory's broker among all processes."""
+    return f"-Dcard-fraud.server={data_dir / name}"
 
 
-def wait(data_dir: Path, server: Server, ports: Mapping[str, int]) -> None:
-    """Wait until the broker answers a metadata request and is registered.
+def wait(data_dir: Path, server: Server, ports: Mapping[str, int], name: Service) -> None:
+    """Wait until a broker answers a metadata request, and all brokers are registered.
 
     Raises:
         StackError: the broker ended, or the deadline passed.
     """
-    client = topics.admin(bootstrap_servers(ports))
+    client, count = topics.admin(f"{HOST}:{ports[name]}"), len(brokers_of(ports))
 
     def answers() -> bool:
         try:
-            return bool(client.list_topics(timeout=0.5).brokers)
+            return len(client.list_topics(timeout=0.5).brokers) == count
         except KafkaException:
             return False
 
-    log = data_dir / "logs" / "kafka.log"
-    processes.wait_until(answers, server=server, name="kafka", log=log, deadline_s=PATIENCE_S)
+    log = data_dir / "logs" / f"{name}.log"
+    processes.wait_until(answers, server=server, name=name, log=log, deadline_s=PATIENCE_S)
 
 
 def bootstrap_servers(ports: Mapping[str, int]) -> str:
-    """Return the address for clients."""
-    return f"{HOST}:{ports['kafka']}"
+    """Return the addresses of all brokers for clients."""
+    return ",".join(f"{HOST}:{ports[name]}" for name in brokers_of(ports))
 
 
 def guarded(ports: Mapping[str, int]) -> tuple[str, dict[str, str]] | None:

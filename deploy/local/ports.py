@@ -22,6 +22,11 @@ class Ports:
     """Kafka's listener for clients."""
     controller: int = 0
     """Kafka's KRaft controller."""
+    kafka2: int = 0
+    controller2: int = 0
+    kafka3: int = 0
+    controller3: int = 0
+    """Those of the second and third broker."""
     proxied: int = 0
     """Kafka's listener behind a proxy, for tests with a bad network."""
     proxy: int = 0

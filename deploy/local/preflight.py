@@ -36,9 +36,6 @@ def check(root: Path, *, setup: bool) -> None:
     Args:
         root: the checkout.
         setup: whether the virtual environment must still be created or updated.
-
-    Raises:
-        FraudError: the first requirement that is not met.
     """
     check_python(setup=setup)
     java.find()

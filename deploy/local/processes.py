@@ -132,11 +132,7 @@ def descendants(process: psutil.Process) -> list[psutil.Process]:
 
 
 def kill_all(family: Sequence[psutil.Process]) -> None:
-    """Kill those of the processes that still run with SIGKILL, and wait until they have ended.
-
-    Raises:
-        ProcessError: one of them still runs.
-    """
+    """Kill those of the processes that still run with SIGKILL, and wait until they have ended."""
     for member in family:
         with suppress(psutil.NoSuchProcess):
             member.kill()

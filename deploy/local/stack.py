@@ -3,7 +3,8 @@
 import shutil
 import signal
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from deploy.local import connect, jars, kafka, postgres, processes, startup, state
@@ -12,7 +13,7 @@ from deploy.local.errors import StackError
 from deploy.local.health import Status, check, logs, status
 from deploy.local.ports import HOST, Ports, choose, is_free
 from deploy.local.startup import BringUp
-from deploy.local.state import ALL, Service
+from deploy.local.state import ALL, BROKERS, Service
 from feature_store.errors import FraudError
 from streaming_job.contracts.topics import Topics
 
@@ -33,7 +34,7 @@ __all__ = [
 
 PORT_NAMES: dict[Service, tuple[str, ...]] = {
     "postgres": ("postgres",),
-    "kafka": ("kafka", "controller"),
+    **{name: (name, kafka.controller(name)) for name in BROKERS},
     "connect": ("connect",),
 }
 PROXY_NAMES = frozenset({"proxied", "proxy"})
@@ -41,7 +42,7 @@ GUARDED_NAMES = frozenset({"guarded"})
 MARKERS: dict[Service, Callable[[Path], str]] = {
     "connect": connect.marker,
     "postgres": postgres.marker,
-    "kafka": kafka.marker,
+    **{name: partial(kafka.marker, name=name) for name in BROKERS},
 }
 MINIMUM_FREE_BYTES = 1024**3
 STARTS = 3
@@ -73,6 +74,7 @@ def up(
     services: Collection[Service] = ALL,
     replay: bool = False,
     partitions: int = 2,
+    brokers: int | None = None,
     proxied: bool = False,
     guarded: bool = False,
     topic_names: Topics = Topics(),  # noqa: B008  # never changed
@@ -90,6 +92,7 @@ def up(
         services: the services to start; connect needs the other two.
         replay: input topics take their timestamps from the producer, see `Topics.configs`.
         partitions: partitions of new topics that are keyed by card.
+        brokers: number of brokers, 1 or 3; None: as at the first start, at which it is 1.
         proxied: give Kafka a second listener, for clients that connect through a proxy (`Endpoints.proxied`).
         guarded: give Kafka a listener with user and password (`Endpoints.guarded`).
 
@@ -97,11 +100,19 @@ def up(
         StackError: Java, a free port, disk space or a jar is missing, or a service does not become ready.
     """
     data_dir = data_dir.resolve()
-    wanted = [service for service in ALL if service in services]
     with state.exclusive(data_dir, progress):
         (data_dir / "logs").mkdir(exist_ok=True)
         (data_dir / "mlflow" / "artifacts").mkdir(parents=True, exist_ok=True)
         current = state.load(data_dir)
+        of_kafka = _brokers(data_dir, current, brokers)
+        if len(of_kafka) > 1 and (proxied or guarded):
+            raise StackError("listeners for a proxy and for logins need a stack with one broker")
+        wanted = [
+            each
+            for service in ALL
+            if service in services
+            for each in (of_kafka if service == "kafka" else (service,))
+        ]
         started = [service for service in wanted if processes.running(current.servers.get(service)) is None]
         if started:
             _require_disk(data_dir)
@@ -117,7 +128,7 @@ def up(
         if guarded and "kafka" in started:
             names |= GUARDED_NAMES
         for attempts_left in reversed(range(STARTS)):
-            current.ports |= choose(ports, current.ports, names)
+            current.ports |= choose(_pinned(ports, current, of_kafka), current.ports, names)
             try:
                 startup.bring_up(
                     BringUp(data_dir, current, wanted, started, topic_names, replay, partitions, progress)
@@ -143,7 +154,7 @@ def down(data_dir: Path, *, progress: Progress = silent) -> list[Service]:
     if not data_dir.exists():
         return []
     with state.exclusive(data_dir, progress):
-        return startup.stop(data_dir, state.load(data_dir), ALL, progress)
+        return startup.stop(data_dir, state.load(data_dir), startup.STOP_ORDER, progress)
 
 
 def stop(data_dir: Path, service: Service) -> None:
@@ -181,6 +192,27 @@ def endpoints(data_dir: Path) -> Endpoints:
         proxied=(current.ports["proxy"], current.ports["proxied"]) if "proxy" in current.ports else None,
         guarded=kafka.guarded(current.ports),
     )
+
+
+def _brokers(data_dir: Path, current: state.State, wanted: int | None) -> tuple[Service, ...]:
+    """Return the brokers of a stack, the recorded ones or, before its first start, as many as wanted."""
+    recorded = state.brokers_of(current.ports)
+    if wanted not in (None, 1, len(BROKERS)):
+        raise StackError(f"a stack has 1 or {len(BROKERS)} brokers, not {wanted}")
+    if recorded and wanted not in (None, len(recorded)):
+        raise StackError(
+            f"the stack on {data_dir} was made with another number of brokers ({len(recorded)}); choose "
+            "another --data-dir"
+        )
+    return recorded or BROKERS[: wanted or 1]
+
+
+def _pinned(ports: Ports, current: state.State, brokers: tuple[Service, ...]) -> Ports:
+    """Return the ports to ask for: while some of several brokers run, the others must come back on theirs."""
+    if not any(processes.running(current.servers.get(name)) for name in brokers):
+        return ports
+    recorded = {name: current.ports[name] for broker in brokers for name in PORT_NAMES[broker]}
+    return replace(ports, **recorded)
 
 
 def _stop_orphan(data_dir: Path, service: Service) -> None:

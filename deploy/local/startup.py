@@ -4,6 +4,7 @@ import signal
 from collections.abc import Callable, Collection
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Event, Lock
 
@@ -11,17 +12,20 @@ from deploy.local import connect, kafka, postgres, processes, state, topics
 from deploy.local.console import Progress, silent
 from deploy.local.errors import StackError
 from deploy.local.processes import Server
-from deploy.local.state import Service, State
+from deploy.local.state import BROKERS, Service, State
 from streaming_job.contracts.topics import Topics
 
-STOP_ORDER: tuple[Service, ...] = ("connect", "postgres", "kafka")
+STOP_ORDER: tuple[Service, ...] = ("connect", "postgres", *reversed(BROKERS))
 """Order of stops: Connect before the servers that it uses."""
 
 GENTLE: dict[Service, signal.Signals] = {
     "connect": signal.SIGTERM,
     "postgres": signal.SIGINT,  # fast shutdown; SIGTERM would wait until every client has disconnected
-    "kafka": signal.SIGTERM,
+    **dict.fromkeys(BROKERS, signal.SIGTERM),
 }
+PATIENCE_S = 20.0
+WITHOUT_QUORUM_S = 2.0
+"""Time for the last of several brokers to stop: it would wait for a controller, which no quorum elects."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +73,14 @@ def bring_up(work: BringUp) -> None:
         work.progress(f"postgres is ready on port {ports['postgres']}")
 
     def bring_kafka() -> None:
-        server = launch("kafka", lambda: kafka.start(data_dir, ports, work.progress))
-        kafka.wait(data_dir, server, ports)
-        servers = kafka.bootstrap_servers(ports)
-        topics.create(servers, work.topics, replay=work.replay, partitions=work.partitions)
+        brokers = state.brokers_of(ports)
+        servers = {
+            name: launch(name, partial(kafka.start, data_dir, ports, work.progress, name)) for name in brokers
+        }
+        for name, server in servers.items():
+            kafka.wait(data_dir, server, ports, name)
+        addresses = kafka.bootstrap_servers(ports)
+        topics.create(addresses, work.topics, replay=work.replay, partitions=work.partitions)
         work.progress(f"kafka is ready on port {ports['kafka']}")
 
     starters: dict[Service, Callable[[], None]] = {"postgres": bring_postgres, "kafka": bring_kafka}
@@ -109,7 +117,9 @@ def stop(
     for service in STOP_ORDER:
         if service in services and service in current.servers:
             progress(f"stopping {service}")
-            if processes.stop(current.servers[service], gentle=GENTLE[service]):
+            is_last_of_several = service == BROKERS[0] and len(state.brokers_of(current.ports)) > 1
+            patience_s = WITHOUT_QUORUM_S if is_last_of_several else PATIENCE_S
+            if processes.stop(current.servers[service], gentle=GENTLE[service], patience_s=patience_s):
                 stopped.append(service)
             del current.servers[service]
             state.save(data_dir, current)

@@ -1,6 +1,7 @@
 """stack.json: the recorded ports and servers of a stack, shared by all its commands."""
 
 import json
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,9 +14,17 @@ from deploy.local.processes import Server
 
 FILE = "stack.json"
 
-Service = Literal["postgres", "kafka", "connect"]
+Service = Literal["postgres", "kafka", "kafka2", "kafka3", "connect"]
 
 ALL: tuple[Service, ...] = ("postgres", "kafka", "connect")
+"""The services of a stack with one broker."""
+BROKERS: tuple[Service, ...] = ("kafka", "kafka2", "kafka3")
+"""All brokers that a stack can have, each with a controller. The recorded ports tell which it has."""
+
+
+def brokers_of(ports: Mapping[str, int]) -> tuple[Service, ...]:
+    """Return the brokers that have a port."""
+    return tuple(name for name in BROKERS if name in ports)
 
 
 @dataclass

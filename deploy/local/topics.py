@@ -24,6 +24,7 @@ from streaming_job.runtime.topic_comparison import Actual, of_topic
 
 POLL_S = 0.02
 REQUEST_S = 30.0
+MOST_REPLICAS = 3
 
 
 def admin(bootstrap_servers: str, kafka: Mapping[str, str] | None = None) -> AdminClient:
@@ -37,7 +38,7 @@ def create(
     *,
     replay: bool = False,
     partitions: int = 2,
-    replication: int = 1,
+    replication: int | None = None,
     alter: bool = True,
     kafka: Mapping[str, str] | None = None,
 ) -> list[str]:
@@ -46,6 +47,7 @@ def create(
     Args:
         replay: see `Topics.configs`.
         partitions: number of partitions of new topics that are keyed by card.
+        replication: replicas of each partition; None: on all brokers, but on 3 at most.
         alter: whether to alter the settings of existing topics, as the embedded stack does with its own. A
             bank's topics must not be altered: a changed setting may delete their records.
         kafka: additional client settings (librdkafka names).
@@ -58,11 +60,12 @@ def create(
     """
     client = admin(bootstrap_servers, kafka)
     counts = topics.partitions(partitions)
-    # the embedded stack's topics keep the broker's size limit (`retention.bytes`): it bounds the disk space
-    configs = topics.configs(replay=replay, replicas=replication, any_size=not alter)
-    wanted = {name: _settings(topics, name, config) for name, config in configs.items()}
     try:
-        known = client.list_topics(timeout=REQUEST_S).topics
+        cluster = client.list_topics(timeout=REQUEST_S)
+        known, replication = cluster.topics, replication or min(MOST_REPLICAS, len(cluster.brokers))
+        # the embedded stack's topics keep the broker's size limit (`retention.bytes`), for the disk's sake
+        configs = topics.configs(replay=replay, replicas=replication, any_size=not alter)
+        wanted = {name: _settings(topics, name, config) for name, config in configs.items()}
         new = [_new(name, counts[name], replication, wanted[name]) for name in wanted if name not in known]
         creations = client.create_topics(new, request_timeout=REQUEST_S) if new else {}
         # the broker learns of topics with a delay, so the controller may refuse some as existing

@@ -76,8 +76,9 @@ WITNESSES = {
     "fraud_watermark_age_seconds": Witness(_NOT_IDLE),
     "fraud_reason_since_timestamp_seconds": Witness(_SEVERE),
 }
-"""Witnesses of metrics that do not always exist; those of the audit, which is a process of its own, are seen
-`once`, and all others have ALWAYS."""
+"""Witnesses of metrics that do not always exist. Those of other processes than the sidecar are seen `once`;
+all others have ALWAYS."""
+_OF_OTHER_PROCESSES = ("fraud_audit_", "fraud_archive_")
 
 
 def rules(file: Path) -> list[dict[str, Any]]:
@@ -101,7 +102,8 @@ def text() -> str:
     """Render absence.yml."""
     entries = []
     for metric in used():
-        witness = WITNESSES.get(metric, once(metric) if metric.startswith("fraud_audit_") else ALWAYS)
+        default = once(metric) if metric.startswith(_OF_OTHER_PROCESSES) else ALWAYS
+        witness = WITNESSES.get(metric, default)
         entries.append(
             _RULE.format(metric=metric, witness=witness.expression, labels=witness.labels, wait=witness.wait)
         )

@@ -102,7 +102,6 @@ def look_back(
     """Look up a transaction id in a card that is not hot, and count the card's other transactions by arrival.
 
     Args:
-        events: events of the key group.
         transaction: low TRANSACTION_BITS bits of the id's hash.
         when: event time and country, in the layout of an event.
         money: amount and currency, in the layout of an event.

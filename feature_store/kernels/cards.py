@@ -52,7 +52,7 @@ def add_card(
     slot: int,
     lo: np.uint64,
     hi: np.uint64,
-    home: int,
+    place: Array,
 ) -> int:
     """Set up an empty card and enter it into a free slot of the index; the cards array must have room."""
     number = counters[FREE_CARD]
@@ -64,13 +64,14 @@ def add_card(
         counters[CARDS] += 1
     index[slot] = number
     counters[NO_PROFILE] += 1
-    set_up(cards[number], lo, hi, home)
+    set_up(cards[number], lo, hi)
+    put(cards[number], place)
     return number
 
 
 @njit(cache=True)
-def set_up(card: Array, lo: np.uint64, hi: np.uint64, home: int) -> None:
-    """Initialise a record as a card without history, whose transactions are in the partition `home`."""
+def set_up(card: Array, lo: np.uint64, hi: np.uint64) -> None:
+    """Initialise a record as a card without history, whose place is unknown (see `put`)."""
     card.lo = lo
     card.hi = hi
     card.segment = EMPTY
@@ -78,10 +79,18 @@ def set_up(card: Array, lo: np.uint64, hi: np.uint64, home: int) -> None:
     card.alert_hours = EMPTY
     card.hot = EMPTY
     card.size_class = EMPTY
-    card.partition = home
+    card.partition = EMPTY
     card.events = 0
     card.alerts = 0
     forget(card)
+
+
+@njit(cache=True, inline="always")
+def put(card: Array, place: Array) -> None:
+    """Set where a card's transactions are; `place` has the fields of PLACE."""
+    card.partition = place.home
+    card.murmur2 = place.murmur2
+    card.crc32 = place.crc32
 
 
 @njit(cache=True)
@@ -89,7 +98,8 @@ def adopt(cards: Array, added: Array) -> None:
     """Set up the cards that a delta added, except those whose records are in use (`lo` or `hi` is not 0)."""
     for card in added:
         if cards[card.number].lo == 0 and cards[card.number].hi == 0:
-            set_up(cards[card.number], card.lo, card.hi, card.home)
+            set_up(cards[card.number], card.lo, card.hi)
+            put(cards[card.number], card)
 
 
 @njit(cache=True, inline="always")
@@ -110,7 +120,7 @@ def locate(
     counters: Counters,
     lo: NDArray[np.uint64],
     hi: NDArray[np.uint64],
-    homes: NDArray[np.int32],
+    places: Array,
     numbers: NDArray[np.int32],
     added: NDArray[np.int32],
 ) -> int:
@@ -126,7 +136,7 @@ def locate(
     for row in range(lo.size):
         number = find(index, cards, lo[row], hi[row])
         if number < 0:
-            number = add_card(index, cards, counters, -1 - number, lo[row], hi[row], homes[row])
+            number = add_card(index, cards, counters, -1 - number, lo[row], hi[row], places[row])
             added[count] = number
             count += 1
         numbers[row] = number
@@ -174,7 +184,6 @@ def make_room(card: Array, events: Array, counters: Counters, horizon: int) -> i
     no feature; it may differ in a rebuilt state, whose segments have other sizes.
 
     Args:
-        events: events of the key group.
         horizon: ms; events at or before it are out of every window's reach.
 
     Returns:

@@ -135,7 +135,7 @@ def release_unused(cards: Array, counters: Counters) -> None:
     counters[NO_PROFILE] = 0
     for number in range(counters[CARDS]):
         if cards[number].lo == 0 and cards[number].hi == 0:
-            set_up(cards[number], cards[number].lo, cards[number].hi, EMPTY)
+            set_up(cards[number], cards[number].lo, cards[number].hi)
             release(cards[number], number, counters)
         elif cards[number].profile == EMPTY:
             counters[NO_PROFILE] += 1

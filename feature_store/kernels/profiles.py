@@ -48,7 +48,6 @@ def drop_superseded(card: Array, profiles: Array, counters: Counters, seen_at: i
     A card's arrivals never go back, so all versions older than the one in force at `seen_at` are invisible.
 
     Args:
-        profiles: versions of the key group.
         seen_at: ms; no transaction of the card will arrive before it.
     """
     version = card.profile

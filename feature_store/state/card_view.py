@@ -55,10 +55,6 @@ def find_card(
         pieces: all pieces of the group as (name, blob), in any order.
         lo: low half of the card's hash.
         hi: high half.
-        lateness_ms: allowed lateness of the job.
-
-    Raises:
-        StateDamagedError: a piece cannot be trusted.
     """
     meta = Meta()
     snapshots: dict[int, bytes] = {}

@@ -71,7 +71,6 @@ def decode(blob: bytes, piece_name: str) -> dict[str, NDArray[Any]]:
 
     Args:
         blob: output of `encode`.
-        piece_name: name of the piece, for the error.
 
     Raises:
         StateDamagedError: the blob is truncated, altered, or of a format that this program does not know.

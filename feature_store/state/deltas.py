@@ -72,11 +72,7 @@ class Delta:
 
     @staticmethod
     def decode(blob: bytes, piece_name: str) -> "Delta":
-        """Decode a delta; hashes have only the bits that are compared.
-
-        Raises:
-            StateDamagedError: the blob cannot be trusted.
-        """
+        """Decode a delta; hashes have only the bits that are compared."""
         raw = decode(blob, piece_name)
         cards, change_cards = raw["cards"].astype(np.int32), raw["change_cards"].astype(np.int32)
         alerted = _bits(raw["alerted"], cards.size)

@@ -119,7 +119,6 @@ def split(
         cards: cards of a piece (CARD).
         events: each card's events, as many as its field `events` says, sorted by time; one card after another
             (EVENT), shape (n,).
-        lateness_ms: allowed lateness.
         all_ids: whether to store hash and arrival of all events.
     """
     n = events.size

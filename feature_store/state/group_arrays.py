@@ -11,11 +11,21 @@ from numpy.typing import NDArray
 from feature_store.kernels import eviction
 from feature_store.kernels.cards import adopt, fill_index, locate
 from feature_store.kernels.hot import BUCKETS_PER_CARD
-from feature_store.layout import CARDS, EMPTY, EVENTS, FREE_CARDS, HOT_CARDS, HOT_IDS, LIVE_EVENTS, NO_PROFILE
+from feature_store.layout import (
+    CARDS,
+    EMPTY,
+    EVENTS,
+    FREE_CARDS,
+    HOT_CARDS,
+    HOT_IDS,
+    LIVE_EVENTS,
+    NO_PROFILE,
+    PLACE,
+)
 from feature_store.state.arena import Arena
 
-IDENTITY = np.dtype([("lo", "u8"), ("hi", "u8"), ("number", "i4"), ("home", "i4")])
-"""A card's hash, its number, and the Kafka partition of its transactions; -1: unknown."""
+IDENTITY = np.dtype([("lo", "u8"), ("hi", "u8"), ("number", "i4"), *PLACE.descr])
+"""A card's hash, its number and its place."""
 
 
 class GroupArrays:
@@ -80,7 +90,7 @@ class GroupArrays:
                 self.arena.resize(name, size * records_per_card)
 
     def _locate(
-        self, lo: NDArray[np.uint64], hi: NDArray[np.uint64], homes: NDArray[np.int32]
+        self, lo: NDArray[np.uint64], hi: NDArray[np.uint64], places: NDArray[np.void]
     ) -> NDArray[np.int32]:
         arrays = self.arena.arrays
         # every row could be a new card; the index stays at most half full
@@ -90,23 +100,24 @@ class GroupArrays:
             self.arena.resize("index", 1 << (slots - 1).bit_length())
             fill_index(arrays["index"], arrays["cards"], self.numbers_given)
         numbers, added = np.empty(lo.size, dtype=np.int32), np.empty(lo.size, dtype=np.int32)
-        count = locate(arrays["index"], arrays["cards"], self.counters, lo, hi, homes, numbers, added)
+        count = locate(arrays["index"], arrays["cards"], self.counters, lo, hi, places, numbers, added)
         if count:
             self._added.append(added[:count].copy())
         return numbers
 
     def card_numbers(
-        self, records: NDArray[np.void], homes: NDArray[np.int32] | None = None
+        self, records: NDArray[np.void], places: NDArray[np.void] | None = None
     ) -> NDArray[np.int32]:
         """Return the card number of each record; add cards that are new.
 
         Args:
             records: records with fields lo and hi, shape (n,).
-            homes: Kafka partition of the card's transactions, shape (n,); None: unknown.
+            places: where each card's transactions are (PLACE), shape (n,); None: unknown.
         """
-        if homes is None:
-            homes = np.full(records.size, EMPTY, dtype=np.int32)
-        return self._locate(np.ascontiguousarray(records["lo"]), np.ascontiguousarray(records["hi"]), homes)
+        if places is None:
+            places = np.zeros(records.size, dtype=PLACE)
+            places["home"] = EMPTY
+        return self._locate(np.ascontiguousarray(records["lo"]), np.ascontiguousarray(records["hi"]), places)
 
     def take_added(self) -> NDArray[np.void]:
         """Return the cards added since the last call (IDENTITY)."""
@@ -116,6 +127,7 @@ class GroupArrays:
         added = np.zeros(numbers.size, dtype=IDENTITY)
         added["number"], added["lo"], added["hi"] = numbers, cards["lo"][numbers], cards["hi"][numbers]
         added["home"] = cards["partition"][numbers]
+        added["murmur2"], added["crc32"] = cards["murmur2"][numbers], cards["crc32"][numbers]
         return added
 
     def prepare_replay(self, numbers: int) -> None:

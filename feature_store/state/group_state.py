@@ -85,8 +85,6 @@ class GroupState(GroupArrays):
         """Open the state that the arena holds.
 
         Args:
-            arena: holds the arrays.
-            lateness_ms: allowed lateness.
             keeps_ids: whether pieces store id and arrival of every event, so that labels can look events up.
         """
         super().__init__(arena)

@@ -101,11 +101,7 @@ class Meta:
 
     @staticmethod
     def decode(blob: bytes) -> "Meta":
-        """Decode a blob of `encode`.
-
-        Raises:
-            StateDamagedError: the blob cannot be trusted, or is newer than this program.
-        """
+        """Decode a blob of `encode`."""
         return Meta(**orjson.loads(decode(blob, "meta")["json"].tobytes()))
 
 
@@ -119,7 +115,6 @@ def append(store: PieceSink, meta: Meta, state: GroupState, delta: Delta) -> Non
     """Evict some forgotten cards; write a delta, and the snapshots that are due or that the credit allows.
 
     Args:
-        store: holds the pieces.
         meta: updated; `seal` writes it.
         state: already includes the delta.
         delta: the input since the last delta, without `added`, `evicted` and `after`.

@@ -20,8 +20,6 @@ def write_piece(state: GroupState, piece: int, after: bytes = b"") -> bytes:
     """Encode a piece's cards with their events, profile versions, alert counts and hot records as a blob.
 
     Args:
-        state: the key group.
-        piece: number of the piece.
         after: digest of the last delta that the state includes.
     """
     contents = gather(state, piece)
@@ -96,9 +94,6 @@ def read_piece(state: GroupState, piece: int, blob: bytes) -> bytes:
 
     Returns:
         Digest of the delta after which the piece was written.
-
-    Raises:
-        StateDamagedError: the blob cannot be trusted.
     """
     contents = decode_piece(blob, f"snapshot {piece}")
     insert(state, first_number(piece), contents)

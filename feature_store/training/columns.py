@@ -37,9 +37,6 @@ def convert(name: str, column: Column) -> Column:
     Returns:
         A column of string, float64, int32, int64 (ms since 1970-01-01 UTC) or, for labels, int8 (1 fraud, 0
         genuine); nulls stay nulls.
-
-    Raises:
-        TrainingSetError: the type has no unambiguous meaning for this column, or a value cannot be converted.
     """
     rule = _RULES.get(name)
     return column if rule is None else rule(name, _plain(column))

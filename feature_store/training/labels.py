@@ -80,10 +80,6 @@ class Labels:
 
         Args:
             table: columns of the chargeback contract.
-
-        Raises:
-            LabelError: a column is missing or has nulls.
-            TrainingSetError: a column cannot be converted.
         """
         has_times = "reported_at" in table.column_names
         table = reports(table, (*COLUMNS, "reported_at") if has_times else COLUMNS)
@@ -103,9 +99,6 @@ class Labels:
         Args:
             cards: card_id, of n transactions.
             transactions: transaction_id, of n transactions.
-
-        Raises:
-            TrainingSetError: the ids cannot be converted to text.
         """
         cards, transactions = convert("card_id", cards), convert("transaction_id", transactions)
         if not len(self._fraud):
@@ -117,11 +110,7 @@ class Labels:
 
 
 def is_fraud(column: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Return whether each label is fraud, shape (n,); null is not fraud.
-
-    Raises:
-        TrainingSetError: the column cannot be converted, see `columns.convert`.
-    """
+    """Return whether each label is fraud, shape (n,); null is not fraud."""
     return flags(convert("label", column))
 
 

@@ -14,7 +14,7 @@ from feature_store.merchants.offline import facts_of, features_as_of
 from feature_store.state.card_lookup import label_age_ms
 from feature_store.state.group_state import DEFAULT_LATENESS_MS
 from feature_store.training.labels import Labels
-from feature_store.training.merchant_reports import Reports, Undated
+from feature_store.training.merchant_reports import Reports, UndatedLabels
 from feature_store.training.training_files import Rows
 from feature_store.training.training_set import ACCEPTED, CHUNK, Decisions, PointInTime, arrival_order
 from feature_store.training.transaction_table import arrivals
@@ -24,7 +24,7 @@ from feature_store.training.transaction_table import arrivals
 class MerchantLabels:
     """Labels and label delay, from which merchant label features are computed."""
 
-    reports: Undated | Reports
+    reports: UndatedLabels | Reports
     """Spans of time in which transactions were labelled as fraud."""
     delay_ms: int
     """Label delay, at least 0: a transaction not reported within this time counts as genuine."""
@@ -38,21 +38,17 @@ class MerchantLabels:
                 one label delay after the arrival of its transaction. None: labels come from the transactions'
                 own column `label`, and also become known one label delay after the arrival.
             delay_ms: label delay, at least 0.
-
-        Raises:
-            LabelError: the table breaks the contract.
         """
         if table is None:
-            return MerchantLabels(Undated(delay_ms), delay_ms)
+            return MerchantLabels(UndatedLabels(delay_ms), delay_ms)
         dated = "reported_at" in table.column_names
-        return MerchantLabels(Reports(table) if dated else Undated(delay_ms, Labels(table)), delay_ms)
+        return MerchantLabels(Reports(table) if dated else UndatedLabels(delay_ms, Labels(table)), delay_ms)
 
 
 class Payments:
     """Accepted transactions of a history, with the spans of time in which they were labelled as fraud."""
 
-    def __init__(self, reports: Undated | Reports) -> None:
-        """Start with no transactions."""
+    def __init__(self, reports: UndatedLabels | Reports) -> None:
         self._reports = reports
         self._chunks: list[_Chunk] = []
 
@@ -61,9 +57,6 @@ class Payments:
 
         Args:
             rows: in order of arrival, shape (n,).
-
-        Raises:
-            LabelError: the rows have no labels.
         """
         accepted = np.flatnonzero(decisions.outcome == ACCEPTED)
         rows = rows if accepted.size == len(rows) else rows.take(accepted)
@@ -133,10 +126,6 @@ def build(
     Returns:
         Shape (n, len(ALL_NAMES)), rows in the table's order; NaN where unknown. Transactions that the stream
         does not decide have NaN in every column.
-
-    Raises:
-        TrainingSetError: the transactions or profiles break the contract.
-        LabelError: there are no labels, or unreadable ones.
     """
     order = arrival_order(arrivals(transactions))
     ordered = transactions if order is None else transactions.take(pa.array(order))

@@ -11,7 +11,7 @@ from feature_store.training.labels import COLUMNS, LabelError, Labels, Matches, 
 from feature_store.training.training_files import Rows
 
 
-class Undated:
+class UndatedLabels:
     """Labels without times: each fraud counts as reported a fixed delay after its arrival."""
 
     def __init__(self, delay_ms: int, labels: Labels | None = None) -> None:
@@ -46,10 +46,6 @@ class Reports:
 
         Args:
             table: columns of the chargeback contract with `reported_at` (ms), in any order.
-
-        Raises:
-            LabelError: a column is missing or has nulls.
-            TrainingSetError: a column cannot be converted.
         """
         table = reports(table, (*COLUMNS, "reported_at"))
         encoded = identities(table["card_id"], table["transaction_id"]).dictionary_encode()

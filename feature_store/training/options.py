@@ -9,13 +9,14 @@ Transactions = Annotated[
     Path,
     typer.Option(
         help="Parquet file, or directory of them, with the columns of the transaction contract "
-        "or of the Fraud Detection Handbook's data"
+        "or of the Fraud Detection Handbook's data; or an archive"
     ),
 ]
 LabelFile = Annotated[
     Path | None,
     typer.Option(
-        help="Parquet with the chargeback contract's columns; default: the column `label` of the transactions"
+        help="Parquet with the chargeback contract's columns, or an archive; default: the column `label` of "
+        "the transactions"
     ),
 ]
 MerchantLabelFeatures = Annotated[

@@ -83,7 +83,6 @@ def converted(table: pa.Table, path: Path, first_row: int = 0) -> pa.Table:
     """Return rows of a file with the types of the contracts.
 
     Args:
-        path: the file, for errors.
         first_row: number of the first row, for errors.
 
     Raises:
@@ -104,7 +103,6 @@ def require_ms(times: pa.ChunkedArray, name: str, where: str, first_row: int = 0
 
     Args:
         times: int64; nulls are left out.
-        name: name of the column, for errors.
         where: the file, for errors.
         first_row: number of the first row, for errors.
 
@@ -136,9 +134,6 @@ def batches(
     Args:
         rows: maximum number of rows in a table.
         row_groups: the row groups to read; default: all.
-
-    Raises:
-        TrainingSetError: the file is missing or damaged, or a column cannot be converted.
     """
     file = open_parquet(path)
     with reading(path):
@@ -153,9 +148,6 @@ def read_table(path: Path, names: Iterable[str] | None = None) -> pa.Table:
     Args:
         path: file or directory.
         names: the columns to read, of those that a file has; default: all.
-
-    Raises:
-        TrainingSetError: a file is missing or damaged, or a column cannot be converted.
     """
     wanted = None if names is None else set(names)
     parts = []

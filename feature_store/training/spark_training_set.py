@@ -55,7 +55,6 @@ def compute(
 
     Args:
         output: the directory; it is created completely or not at all.
-        master: Spark master.
         progress: called with the number of Spark tasks that are done, and of all tasks.
 
     Raises:
@@ -63,7 +62,6 @@ def compute(
             for labels, and HandbookError for handbook files.)
         SparkRunError: Spark did not start, or the run failed, for example because a task cannot write its
             file.
-        OutputError: the directory cannot be created or renamed.
     """
     pieces = task.transactions.pieces
     with _session(master) as spark, replacing(output) as part:

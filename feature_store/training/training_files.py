@@ -40,10 +40,6 @@ class Rows:
             table: n transactions.
             first_row: number of the table's first row in the input.
             labels: reported labels; default: the table's own column `label`, if it has one.
-
-        Raises:
-            TrainingSetError: the table breaks the contract.
-            LabelError: the labels break the contract.
         """
         label = None
         if labels is not None:

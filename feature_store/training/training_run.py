@@ -88,12 +88,6 @@ def compute(task: Task, output: Path, progress: Callable[[int], None] = lambda r
     Args:
         output: the file; it is created completely or not at all.
         progress: called with the number of rows of each chunk, `passes` times for each chunk.
-
-    Raises:
-        TrainingSetError: the input breaks the contract.
-        HandbookError: a column of a handbook file has nulls or is of another type.
-        LabelError: the labels break the contract, or there are none for the merchant label features.
-        OutputError: the file cannot be written.
     """
     order = arrival_order(task.transactions.arrivals())
     summary = Summary(sorted_first=order is not None)

@@ -66,9 +66,6 @@ class PointInTime:
             profiles: columns of the profile contract, see `profile_records`.
             lateness_ms: a transaction whose event time is further than this behind its arrival is TOO_LATE.
             skew_ms: a transaction whose event time is further than this ahead of its arrival is FUTURE.
-
-        Raises:
-            TrainingSetError: the profiles lack a column or break the contract.
         """
         self._state = GroupState(MemoryArena(), lateness_ms)
         self._lateness_ms, self._skew_ms = lateness_ms, skew_ms
@@ -120,9 +117,6 @@ def build(transactions: pa.Table, profiles: pa.Table | None = None) -> NDArray[n
     Returns:
         Shape (n, N_FEATURES), rows in the table's order; NaN where unknown. Transactions that the stream
         does not decide (repeated, or event time too far off) have NaN in every column.
-
-    Raises:
-        TrainingSetError: a column is missing, has nulls, cannot be cast or breaks the contract.
     """
     point_in_time = PointInTime(profiles)
     order = arrival_order(arrivals(transactions))

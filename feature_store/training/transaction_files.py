@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from feature_store.training import handbook
+from feature_store.training import archived, handbook
 from feature_store.training.columns import TrainingSetError
-from feature_store.training.parquet_files import batches, open_parquet, parquet_files
+from feature_store.training.parquet_files import batches, open_parquet
 from feature_store.training.transaction_table import arrivals
 
 REQUIRED = ("transaction_id", "card_id", "merchant_id", "amount", "country", "event_time")
@@ -30,7 +30,7 @@ class Piece:
 
 
 class TransactionFiles:
-    """The transactions of a parquet file, or of all files below a directory in order of name."""
+    """The transactions of a file, of all files below a directory in order of name, or of an archive."""
 
     def __init__(self, path: Path) -> None:
         """Read the names of the columns and the sizes of the row groups, but no rows.
@@ -39,7 +39,7 @@ class TransactionFiles:
             TrainingSetError: no such file, not parquet, no rows, or columns that are neither the contract's
                 nor the handbook's.
         """
-        paths = parquet_files(path)
+        paths = archived.files_of(path, "transactions")
         self.pieces: list[Piece] = []
         self.rows = 0
         self._unlabelled: list[Path] = []
@@ -51,6 +51,8 @@ class TransactionFiles:
                 self._unlabelled.append(file)
             for number in range(parquet.num_row_groups):
                 rows = parquet.metadata.row_group(number).num_rows
+                if archived.is_archived(names):
+                    rows = archived.decodable_rows(parquet.metadata, number)
                 self.pieces.append(Piece(str(file), number, self.rows, rows))
                 self.rows += rows
         if not self.rows:
@@ -100,17 +102,23 @@ def read(piece: Piece, rows: int, *, times_only: bool = False) -> Iterator[tuple
 
     Raises:
         TrainingSetError: the file is missing or damaged, or lacks a required column.
-        HandbookError: a column of a handbook file has nulls or is of another type.
     """
     path = Path(piece.path)
     names = open_parquet(path).schema_arrow.names
     columns = _columns(path, names)
-    as_handbook = handbook.is_handbook(names)
-    if times_only:
+    as_handbook, is_archived = handbook.is_handbook(names), archived.is_archived(names)
+    if times_only and is_archived:
+        columns = [archived.DECODES, "timestamp"]
+    elif times_only:
         time = "TX_DATETIME" if as_handbook else "event_time"
         columns = ["arrival_time" if "arrival_time" in columns else time]
+    next_row = piece.first_row
     for first_row, table in batches(path, columns, rows, [piece.row_group], piece.first_row):
-        if as_handbook:
+        if is_archived:
+            decoded = archived.decodable(table)
+            yield next_row, decoded
+            next_row += len(decoded)
+        elif as_handbook:
             yield first_row, (handbook.times if times_only else handbook.transactions)(table)
         else:
             yield first_row, table
@@ -126,5 +134,7 @@ def _columns(path: Path, names: list[str]) -> list[str]:
             f"{path} has no column {', '.join(missing)}; give the transaction contract's "
             f"({', '.join(REQUIRED)}) or the handbook's ({', '.join(handbook.COLUMNS)})"
         )
-    optional = (handbook.LABEL,) if as_handbook else OPTIONAL
+    optional: tuple[str, ...] = (handbook.LABEL,) if as_handbook else OPTIONAL
+    if archived.is_archived(names):
+        optional = (*OPTIONAL, "timestamp")
     return [name for name in (*needed, *optional) if name in names]

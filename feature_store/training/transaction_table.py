@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from feature_store.kernels.hashing import hash_strings
 from feature_store.layout import PROFILE, SNAPSHOT, STATUSES, TRANSACTION, UNITS_PER_CURRENCY, UPSERT
 from feature_store.training import columns
+from feature_store.training.archived import archived_changes
 from feature_store.training.columns import TrainingSetError
 from feature_store.training.parquet_files import MOST_TIME_MS
 
@@ -126,11 +127,14 @@ def profile_records(profiles: pa.Table) -> NDArray[np.void]:
 
     If the table has a column `arrival_time` (ms), each row is a change that is visible from its
     `arrival_time` on; a row without a time is a row of a snapshot, visible from the beginning. Without the
-    column, all rows are snapshot rows. Of two snapshot rows for a card, the first counts.
+    column, all rows are snapshot rows. Of two snapshot rows for a card, the first counts. The profiles of an
+    archive (`archived.read_profiles`) are changes as the stream has them.
 
     Raises:
         TrainingSetError: a column is missing, has nulls, cannot be cast or breaks the contract.
     """
+    if "ends_snapshot" in profiles.column_names:
+        return archived_changes(profiles)
     if "arrival_time" in profiles.column_names:
         times = column(profiles, "arrival_time", nullable=True)
         _require_times("arrival_time", times, np.asarray(pc.fill_null(times, 0)), 0)

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from feature_store.errors import FraudError
+from loadtests.audit.moves import moves_in, stretches
 from loadtests.audit.topic_log import Log
 from loadtests.oracle import Record
-from streaming_job.contracts.topics import Topics
 from streaming_job.decode.snapshots import ends_snapshot
+from streaming_job.log.partitioner import Layout
+from streaming_job.settings import JobSettings
 
 
 class AlertError(FraudError):
@@ -36,20 +38,27 @@ class CardLog:
     refused: dict[int, str]
     """Reasons of refused rollout events, by offset."""
 
+    layout: Layout
+    """Where the alert's transaction is. Transactions from before a takeover that moved the cards are shown as
+    if they had been there, in their card's partition; their offsets are those of the former topic."""
+
     @property
     def source(self) -> tuple[int, int]:
         """Partition and offset of the alert's transaction."""
         return self.alert["source"]["partition"], self.alert["source"]["offset"]
 
 
-def collect(log: Log, topics: Topics, alert_id: str) -> CardLog:
+def collect(log: Log, settings: JobSettings, alert_id: str) -> CardLog:
     """Read the records that an alert depends on; of the transactions, those of its partition up to its own.
+
+    Of a job whose transactions have moved, also all earlier ones of the card.
 
     Raises:
         AlertError: there is no such alert, it does not name its card and transaction, or transactions of its
             partition were deleted.
         TopicReadError: a topic cannot be read.
     """
+    topics = settings.topics
     alerts = [
         record
         for topic in (topics.fraud_alerts, topics.suppressed_alerts)
@@ -64,21 +73,44 @@ def collect(log: Log, topics: Topics, alert_id: str) -> CardLog:
     alert = _alert(alerts[0])
     try:
         card_id, source = str(alert["card_id"]), alert["source"]
-        partition, offset = int(source["partition"]), int(source["offset"])
+        topic, partition, offset = str(source["topic"]), int(source["partition"]), int(source["offset"])
     except (KeyError, TypeError, ValueError):
         raise AlertError(f"alert {alert_id} does not name its card and its transaction") from None
-    first = log.beginnings(topics.transactions).get(partition, 0)
-    if first:
+    layout = settings.layout(len(log.ends(topics.transactions)))
+    parts = stretches(moves_in(log.read(topics.job_progress), settings.job_id), layout, {})
+    if topic not in {part.layout.topic for part in parts}:
         raise AlertError(
-            f"{topics.transactions}[{partition}] begins at {first}: older transactions were deleted, so "
-            f"alert {alert_id} cannot be decided again; keep the topic for longer"
+            f"alert {alert_id} is about a transaction of {topic}, no topic of this job; check the settings"
         )
-    transactions = list(_of(card_id, log.read(topics.transactions, {partition: offset + 1})))
+    transactions: list[Record] = []
+    for part in parts:
+        is_last = part.layout.topic == topic and (
+            part is parts[-1] or part.starts.get(partition, 0) <= offset < part.ends.get(partition, 0)
+        )
+        home = part.layout.key_groups(1).partition_of(card_id)
+        ends = {partition: offset + 1} if is_last else {home: part.ends[home]}
+        begins = log.beginnings(part.layout.topic)
+        if cut := {p: begins[p] for p in ends if begins.get(p, 0) > part.starts.get(p, 0)}:
+            place, first = cut.popitem()
+            raise AlertError(
+                f"{part.layout.topic}[{place}] begins at {first}: older transactions were deleted, so "
+                f"alert {alert_id} cannot be decided again; keep the topic for longer"
+            )
+        transactions += _of(card_id, log.read(part.layout.topic, ends, part.starts))
+        if is_last:
+            layout = part.layout
+            break
     if not transactions or transactions[-1].offset != offset:
         raise AlertError(
-            f"transaction {topics.transactions}[{partition}]@{offset} of alert {alert_id} is not on the log "
+            f"transaction {topic}[{partition}]@{offset} of alert {alert_id} is not on the log "
             "any more; keep the topic for longer"
         )
+    transactions = [
+        record
+        if (record.topic, record.partition) == (topic, partition)
+        else record._replace(topic=topic, partition=partition)
+        for record in transactions
+    ]
     snapshot_ends: list[int] = []
     profiles: list[Record] = []
     for record in log.read(topics.profiles):
@@ -92,7 +124,8 @@ def collect(log: Log, topics: Topics, alert_id: str) -> CardLog:
             if letter.get("topic") == topics.model_rollouts:
                 refused[int(letter["offset"])] = str(letter["reason"])
     rollouts = list(log.read(topics.model_rollouts))
-    return CardLog(alerts, alert, transactions, profiles, min(snapshot_ends, default=None), rollouts, refused)
+    end = min(snapshot_ends, default=None)
+    return CardLog(alerts, alert, transactions, profiles, end, rollouts, refused, layout)
 
 
 def _alert(record: Record) -> dict[str, Any]:

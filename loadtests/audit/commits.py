@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from loadtests.oracle import Record
@@ -38,6 +39,11 @@ def commit_of(record: Record) -> Commit:
         )
     except (KeyError, ValueError):
         return Commit("", -1, -1)
+
+
+def is_seam(progress: Mapping[str, Any]) -> bool:
+    """Return whether a progress record begins the output of a job that took over; it decides nothing."""
+    return "takeover" in progress and progress["takeover"]["commit_id"] == progress["commit_id"]
 
 
 def release_of(record: Record) -> str | None:

@@ -26,20 +26,15 @@ def output_topics(topics: Topics) -> tuple[str, ...]:
 
 
 class UncomparedRecords:
-    """Index of the output records that are not yet compared.
+    """Index of the output records that are not yet compared."""
 
-    Args:
-        settled: remembers compared records, to recognise later duplicates; None if all records are added
-        before the first comparison.
-    """
-
-    def __init__(
-        self, findings: Findings, topics: Topics | None = None, settled: "ComparedSources | None" = None
-    ) -> None:
-        self.findings, self._topics, self._settled = findings, topics or Topics(), settled
+    def __init__(self, findings: Findings, topics: Topics | None = None) -> None:
+        self.findings, self._topics = findings, topics or Topics()
         # by source, not alert_id: an alert for a late repetition of a transaction has the first alert's id
         self._records: dict[str, dict[Source, Any]] = {field: {} for field in OUTPUTS}
         """The records of an output with a digest; of the other, dead letters, only what `_letter` returns."""
+        self._compared: dict[str, set[Source]] = {field: set() for field in OUTPUTS}
+        """Sources of records that were compared or reported as unexpected: another record is a duplicate."""
 
     def add(self, field: str, record: Record) -> None:
         """Add a record of an output topic, which is named by its field of `Topics`."""
@@ -50,7 +45,7 @@ class UncomparedRecords:
         except (ValueError, KeyError, TypeError):
             self.findings.add(record.topic, UNEXPECTED, f"{_position(record)}: no valid {_noun(field)}")
             return
-        if source in self._records[field] or self._was_compared(record.topic, source):
+        if source in self._records[field] or source in self._compared[field]:
             text = f"{_position(record)}: another {_noun(field)} for {_text(source)}"
             self.findings.add(record.topic, DUPLICATED, text)
             return
@@ -106,7 +101,7 @@ class UncomparedRecords:
         if record is None:
             self.findings.add(topic, MISSING, missing)
         else:
-            self._settle(topic, source)
+            self._compared[field].add(source)
         return record
 
     def finish(self, ends: Mapping[tuple[str, int], int]) -> None:
@@ -123,37 +118,15 @@ class UncomparedRecords:
             for source in [source for source in records if _is_before(source, ends)]:
                 record = records.pop(source)
                 where, reason = (f"{_position(record)}: ", "") if field in DIGESTED else ("", f" {record[0]}")
-                self._settle(topic, source)
+                self._compared[field].add(source)
                 text = f"{where}unexpected {_noun(field)}{reason} for {_text(source)}"
                 self.findings.add(topic, UNEXPECTED, text)
 
-    def _settle(self, topic: str, source: Source) -> None:
-        if self._settled is not None:
-            self._settled.add(topic, source)
-
-    def _was_compared(self, topic: str, source: Source) -> bool:
-        return self._settled is not None and self._settled.has(topic, source)
-
-
-class ComparedSources:
-    """Sources of output records already compared or reported as unexpected; another record is a duplicate."""
-
-    def __init__(self) -> None:
-        self._places: dict[str, set[Source]] = {}
-
-    def add(self, topic: str, source: Source) -> None:
-        """Remember the source of a compared record of an output topic."""
-        self._places.setdefault(topic, set()).add(source)
-
-    def has(self, topic: str, source: Source) -> bool:
-        """Return whether a record of this source was already compared."""
-        return source in self._places.get(topic, ())
-
-    def drop_before(self, ends: Mapping[tuple[str, int], int]) -> None:
-        """Drop the sources before these offsets; later output records for them count as unexpected."""
-        for topic, places in self._places.items():
-            self._places[topic] = {
-                source for source in places if source[2] >= ends.get((source[0], source[1]), 0)
+    def drop_compared(self, ends: Mapping[tuple[str, int], int]) -> None:
+        """Forget the compared records whose input is before these offsets; another one is then unexpected."""
+        for field, sources in self._compared.items():
+            self._compared[field] = {
+                source for source in sources if source[2] >= ends.get((source[0], source[1]), 0)
             }
 
 

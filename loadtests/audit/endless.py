@@ -9,11 +9,12 @@ from pathlib import Path
 from threading import Event
 
 from loadtests.audit.comparison import output_topics
+from loadtests.audit.core import Load
 from loadtests.audit.exported import AuditMetrics
 from loadtests.audit.follow import ContinuousAudit
-from loadtests.audit.judging import Load
 from loadtests.audit.memory import Memory
 from loadtests.audit.topic_log import Log, TopicReadError
+from streaming_job.metric_families import serve
 from streaming_job.settings import JobSettings
 
 logger = logging.getLogger(__name__)
@@ -69,7 +70,7 @@ def follow(
     metrics = AuditMetrics(output_topics(settings.topics), lag_s)
     finding_log = _FindingLog(metrics)
     follower.findings.on_finding = finding_log.add
-    port, end = metrics.serve(options.metrics_port)
+    port, end = serve(metrics.registry, options.metrics_port)
     started(port)
 
     def after_chunk() -> None:

@@ -1,14 +1,12 @@
 """Prometheus metrics of a continuous audit, on their own port."""
 
 from collections.abc import Callable, Iterable
-from wsgiref.simple_server import WSGIServer
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from loadtests.audit.findings import KINDS
-from service.metrics.table import counter, gauge
+from streaming_job.metric_families import counter, gauge
 
-LOOPBACK = "127.0.0.1"
 _TOPIC = ("topic",)
 # fmt: off
 FAMILIES = (
@@ -67,19 +65,3 @@ class AuditMetrics:
         self._exported = checked
         if until_s:
             self._until.set(until_s)
-
-    def serve(self, port: int) -> tuple[int, Callable[[], None]]:
-        """Serve /metrics on the loopback interface; return the port and a function that stops the server.
-
-        Args:
-            port: port to listen on; 0: any free port.
-        """
-        server: WSGIServer
-        server, thread = start_http_server(port, LOOPBACK, self.registry)
-
-        def stop() -> None:
-            server.shutdown()
-            server.server_close()
-            thread.join()
-
-        return server.server_port, stop

@@ -1,45 +1,21 @@
-"""Runs the oracle over the transactions of a log, in this process or in one process for each partition.
+"""Runs the oracle over the transactions of a log in one process for each partition.
 
 A card belongs to one partition (its transactions elsewhere are dead letters), so partitions are judged
-independently. Every judge reads the tables, and the merchants' payments of all partitions, for itself.
+independently. Every process reads the tables, and the merchants' payments of all partitions, for itself.
 """
 
 import gc
-import json
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Sequence
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
-from typing import NamedTuple
 
 from feature_store.errors import FraudError
-from feature_store.merchants.catalogue import computed
-from loadtests.audit.topic_log import Log, TopicLog
-from loadtests.oracle import (
-    CARD_TABLES,
-    AcceptanceRules,
-    ExpectedOutcome,
-    Kind,
-    MerchantLog,
-    Model,
-    Oracle,
-    Pair,
-    ProfileLog,
-    RolloutLog,
-    Scorer,
-)
+from loadtests.audit.archived_log import open_log
+from loadtests.audit.core import AuditCore, Ends, Judged, Load
+from loadtests.audit.memory import Memory
+from loadtests.audit.moves import Stretch, classes
 from models import loading
-from streaming_job.contracts import Reason
-from streaming_job.contracts.topics import Topics
 from streaming_job.settings import JobSettings
-
-STEP = 2_000
-"""Transactions judged between two reports."""
-
-Ends = Mapping[tuple[str, int], int]
-"""(topic, partition) -> first offset that is not audited."""
-Load = Callable[[Scorer], Model]
-"""Loads the model of a rollout's champion or challenger."""
 
 
 class JudgeError(FraudError):
@@ -49,124 +25,37 @@ class JudgeError(FraudError):
     """
 
 
-class Judged(NamedTuple):
-    """Outcomes of some transactions."""
-
-    kinds: Counter[Kind]
-    outcomes: list[ExpectedOutcome]
-    """Outcomes with an output record; the others need no comparison."""
-    trials: Mapping[Pair, Counter[str]]
-    """Trial counts over all transactions of a judge; in its last report only, empty in earlier ones."""
+Judge = Callable[[Collection[int], Ends, Sequence[Stretch]], Iterator[Judged]]
+"""Judges all transactions of some stretches, by the tables before the ends; the first argument is
+`Memory.unavailable`."""
 
 
-Judge = Callable[[Ends], Iterator[Judged]]
-"""Judges all transactions before the ends."""
+def in_processes(settings: JobSettings, archive: str | None = None) -> Judge:
+    """Return a judge that runs one process for each partition; the models come from the registry.
 
-
-def partition_ends(ends: Ends, topic: str) -> dict[int, int]:
-    """Return the ends of one topic, by partition."""
-    return {partition: end for (name, partition), end in ends.items() if name == topic}
-
-
-def tables(
-    log: Log, settings: JobSettings, ends: Ends, load: Load
-) -> tuple[ProfileLog, RolloutLog, list[ExpectedOutcome]]:
-    """Return the tables as folded from the log, and the dead letters that their refused records cause.
-
-    Raises:
-        JudgeError: there is no champion, so nothing can have been decided.
-    """
-    topics = settings.topics
-    by_card = {field: table() for field, table in CARD_TABLES.items()}
-    rollouts = RolloutLog(load, _unavailable(log, topics), computed(merchants=settings.merchant_facts))
-    refused = rollouts.read(log.read(topics.model_rollouts, partition_ends(ends, topics.model_rollouts)))
-    for field, table in by_card.items():
-        topic = getattr(topics, field)
-        refused += table.read(log.read(topic, partition_ends(ends, topic)))
-    if rollouts.plan() is None:
-        raise JudgeError(f"there is no champion on {topics.model_rollouts}; nothing can have been decided")
-    profiles = by_card["profiles"]
-    assert isinstance(profiles, ProfileLog)
-    return profiles, rollouts, refused
-
-
-def _unavailable(log: Log, topics: Topics) -> set[int]:
-    """Return the offsets of the proposals that the job refused because a model was unavailable."""
-    reason = Reason.MODEL_UNAVAILABLE.value
-    values = (record.value or b"" for record in log.read(topics.dead_letters))
-    letters = [json.loads(letter) for letter in values if reason.encode() in letter]
-    return {
-        letter["offset"]
-        for letter in letters
-        if (letter["topic"], letter["reason"]) == (topics.model_rollouts, reason)
-    }
-
-
-def merchants(
-    log: Log, settings: JobSettings, ends: Ends, profiles: ProfileLog
-) -> tuple[MerchantLog | None, list[ExpectedOutcome]]:
-    """Return all merchants' payments (None without merchant facts) and the dead letters of the labels."""
-    if settings.merchant_delay_ms is None:
-        return None, []
-    topics = settings.topics
-    payments = MerchantLog(_rules(log, settings), settings.merchant_delay_ms, profiles)
-    records = (
-        log.read(topic, partition_ends(ends, topic))
-        for topic in (topics.transactions, topics.labels, topics.chargebacks)
-    )
-    return payments, payments.read(*records)
-
-
-def _rules(log: Log, settings: JobSettings) -> AcceptanceRules:
-    return AcceptanceRules(
-        settings.allowed_lateness_ms,
-        settings.allowed_skew_ms,
-        len(log.ends(settings.topics.transactions)),
-        settings.partitioner.value,
-        settings.refuse_card_numbers,
-    )
-
-
-def in_this_process(log: Log, settings: JobSettings, load: Load, everywhere: Ends | None = None) -> Judge:
-    """Return a judge that runs in this process.
+    If the transactions have moved, each process judges the partitions that may have had the same cards.
 
     Args:
-        everywhere: ends of all partitions, for the merchants' payments; default: those given to the judge.
+        archive: archive with which the log begins, see `open_log`.
     """
 
-    def judge(ends: Ends) -> Iterator[Judged]:
-        topic = settings.topics.transactions
-        profiles, rollouts, _ = tables(log, settings, ends, load)
-        payments, _ = merchants(log, settings, everywhere or ends, profiles)
-        oracle = Oracle(profiles, rollouts, load, _rules(log, settings), merchants=payments)
-        judged = Judged(Counter(), [], {})
-        for outcome in oracle.judge(log.read(topic, partition_ends(ends, topic))):
-            judged.kinds[outcome.kind] += 1
-            if outcome.records or outcome.kind is Kind.DEAD_LETTER:
-                judged.outcomes.append(outcome)
-            if judged.kinds.total() == STEP:
-                yield judged
-                judged = Judged(Counter(), [], {})
-        yield judged._replace(trials=oracle.trials.counts())
-
-    return judge
-
-
-def in_processes(settings: JobSettings) -> Judge:
-    """Return a judge that runs one process for each partition; the models come from the registry."""
-
-    def judge(ends: Ends) -> Iterator[Judged]:
+    def judge(unavailable: Collection[int], ends: Ends, parts: Sequence[Stretch]) -> Iterator[Judged]:
         context = get_context("spawn")
         readers: list[Connection] = []
-        for partition in ends:
-            if partition[0] != settings.topics.transactions:
+        count = classes(parts)
+        for number in range(count):
+            own = [
+                part._replace(ends={p: end for p, end in part.ends.items() if p % count == number})
+                for part in parts
+            ]
+            if not any(part.ends for part in own):
                 continue
             reader, writer = context.Pipe(duplex=False)
-            own_ends = {other: end for other, end in ends.items() if other[0] != partition[0]}
-            own_ends[partition] = ends[partition]
             # daemons end with this process; if it is killed, their next report fails and they end too
             context.Process(
-                target=_judge_partition, args=(settings, own_ends, ends, writer), daemon=True
+                target=_judge_partitions,
+                args=(settings, archive, unavailable, ends, own, writer),
+                daemon=True,
             ).start()
             writer.close()
             readers.append(reader)
@@ -193,11 +82,21 @@ def from_registry(settings: JobSettings) -> Load:
     return lambda scorer: loading.load(scorer.model, settings.mlflow_tracking_uri, directory)
 
 
-def _judge_partition(settings: JobSettings, ends: Ends, everywhere: Ends, reports: Connection) -> None:
+def _judge_partitions(
+    settings: JobSettings,
+    archive: str | None,
+    unavailable: Collection[int],
+    ends: Ends,
+    own: Sequence[Stretch],
+    reports: Connection,
+) -> None:
     gc.disable()  # histories have millions of objects and no cycles: collecting garbage only costs time
-    log = TopicLog(settings.bootstrap_servers, settings.kafka)
+    memory = Memory.empty(settings)
+    memory.unavailable |= set(unavailable)
     try:
-        for judged in in_this_process(log, settings, from_registry(settings), everywhere)(ends):
+        core = AuditCore(open_log(settings, archive), settings, from_registry(settings), memory)
+        core.read_tables(ends)
+        for judged in core.judge(own):
             reports.send(judged)
         reports.send(None)
     except BrokenPipeError:

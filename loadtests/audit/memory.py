@@ -15,14 +15,14 @@ from typing import Any
 
 from feature_store.errors import FraudError
 from loadtests.audit.commits import TopicPartition
-from loadtests.audit.comparison import OUTPUTS, ComparedSources, UncomparedRecords
+from loadtests.audit.comparison import OUTPUTS, UncomparedRecords
 from loadtests.audit.findings import Findings
 from loadtests.audit.settled import SettledPoints
 from loadtests.oracle import CARD_TABLES, CardTable, ProfileLog, Record
 from loadtests.oracle.card import DAY_MS, FORGET_AFTER_MS, MONTH_MS, REPEAT_MS, Card
 from streaming_job.settings import JobSettings
 
-VERSION = (2, *CARD_TABLES, *OUTPUTS)
+VERSION = (3, *CARD_TABLES, *OUTPUTS)
 KEEP_SETTLED_MS = 8 * DAY_MS
 """A second output record is recognised as a duplicate for this long after its input record."""
 OURS = ("loadtests.", "models.policy", "models.registry", "streaming_job.contracts")
@@ -50,7 +50,6 @@ class Memory:
     lateness_ms: int
     points: SettledPoints
     found: UncomparedRecords
-    settled: ComparedSources
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     """Next offset to read, by partition of every topic; for the transactions the next to judge."""
     complete_from_ms: int = 0
@@ -77,12 +76,11 @@ class Memory:
         return profiles
 
     @classmethod
-    def empty(cls, settings: JobSettings, share: float, behind_s: float) -> "Memory":
-        """Return the state before anything was read."""
-        topics, settled = settings.topics, ComparedSources()
-        points = SettledPoints(topics, settings.job_id, behind_s)
-        found = UncomparedRecords(Findings(), topics, settled)
-        return cls(settings.job_id, share, settings.allowed_lateness_ms, points, found, settled)
+    def empty(cls, settings: JobSettings, share: float = 1.0, behind_s: float = 0.0) -> "Memory":
+        """Return the state before anything was read; by default of an audit of everything."""
+        points = SettledPoints(settings.topics, settings.job_id, behind_s)
+        found = UncomparedRecords(Findings(), settings.topics)
+        return cls(settings.job_id, share, settings.allowed_lateness_ms, points, found)
 
     def forget(self) -> None:
         """Drop the state that no later record can need; act only once per day of arrival."""
@@ -94,7 +92,7 @@ class Memory:
         while len(self.days) > 1 and self.days[1][0] * DAY_MS <= now - KEEP_SETTLED_MS:
             del self.days[0]
         if self.days[0][0] * DAY_MS <= now - KEEP_SETTLED_MS:
-            self.settled.drop_before(self.days[0][1])
+            self.found.drop_compared(self.days[0][1])
         # a day more than needed, because the arrivals of partitions differ
         reach = MONTH_MS + max(self.lateness_ms, REPEAT_MS) + DAY_MS
         for card_id in [

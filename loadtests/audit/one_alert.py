@@ -22,17 +22,16 @@ from feature_store.state.group_state import GroupState
 from feature_store.state.journal import MemoryPieces, Meta
 from loadtests.audit.agreement import different_fields, with_features_of_its_release
 from loadtests.audit.card_log import CardLog, collect
+from loadtests.audit.core import rules_of
 from loadtests.audit.topic_log import Log
-from loadtests.oracle import AcceptanceRules, ExpectedOutcome, Oracle, ProfileLog, Record, RolloutLog
+from loadtests.oracle import ExpectedOutcome, Oracle, ProfileLog, Record, RolloutLog
 from models.registry import ModelRef
 from models.scoring import Scorer
 from streaming_job.contracts import Reason
 from streaming_job.decide.rollout_history import NoRolloutError
-from streaming_job.decode.transactions import TimeLimits
 from streaming_job.group.core import GroupCore
-from streaming_job.group.rules import Rules
+from streaming_job.group.rules import Rules, limits_of
 from streaming_job.group.silence import Silence
-from streaming_job.log.partitioner import KeyGroups
 from streaming_job.log.records import Records
 from streaming_job.progress.outcome import OutputRecord
 from streaming_job.settings import JobSettings
@@ -88,13 +87,11 @@ def rebuild(log: Log, settings: JobSettings, load: LoadModel, alert_id: str) -> 
         NoRolloutError: no rollout on the log has a champion.
         TopicReadError: a topic cannot be read.
     """
-    topics = settings.topics
-    card = collect(log, topics, alert_id)
+    card = collect(log, settings, alert_id)
     load = cache(load)  # called at each decision; each load scores the model's golden rows, a self-test
-    partitions = len(log.ends(topics.transactions))
     record = card.alerts[0]
-    rebuilt = _by_job(card, settings, partitions, load)
-    outcome = _by_oracle(card, settings, partitions, load)
+    rebuilt = _by_job(card, settings, load)
+    outcome = _by_oracle(card, settings, load)
     if outcome.alert is None:
         oracle = ["everything: it finds no alert"]
     else:
@@ -122,13 +119,13 @@ def _is_same(record: Record, card: CardLog) -> bool:
     return bool(json.loads(record.value or b"")["source"] == card.alert["source"])
 
 
-def _by_job(card: CardLog, settings: JobSettings, partitions: int, load: LoadModel) -> bytes | None:
+def _by_job(card: CardLog, settings: JobSettings, load: LoadModel) -> bytes | None:
     """Rebuild the alert by the job's code; None: no alert."""
-    topics = settings.topics
+    topics = settings.topics.model_copy(update={"transactions": card.layout.topic})
     rules = Rules(
         topics,
-        KeyGroups(settings.partitioner, partitions, 1),
-        TimeLimits(settings.allowed_lateness_ms, settings.allowed_skew_ms, settings.refuse_card_numbers),
+        card.layout.key_groups(1),
+        limits_of(settings),
         lambda ref: load(ref).on(NAMES),
         release=str(card.alert.get("release")),  # an alert of another release is rebuilt by this one
     )
@@ -202,7 +199,7 @@ def _columns(records: Iterable[Record]) -> Iterator[Records]:
         )
 
 
-def _by_oracle(card: CardLog, settings: JobSettings, partitions: int, load: LoadModel) -> ExpectedOutcome:
+def _by_oracle(card: CardLog, settings: JobSettings, load: LoadModel) -> ExpectedOutcome:
     """Return the oracle's outcome of the alert's transaction."""
     unavailable = {
         offset for offset, reason in card.refused.items() if reason == Reason.MODEL_UNAVAILABLE.value
@@ -210,13 +207,7 @@ def _by_oracle(card: CardLog, settings: JobSettings, partitions: int, load: Load
     profiles, rollouts = ProfileLog(), RolloutLog(lambda scorer: load(scorer.model), unavailable)
     profiles.read(card.profiles)
     rollouts.read(card.rollouts)
-    rules = AcceptanceRules(
-        settings.allowed_lateness_ms,
-        settings.allowed_skew_ms,
-        partitions,
-        settings.partitioner.value,
-        settings.refuse_card_numbers,
-    )
+    rules = rules_of(settings, card.layout)
     oracle = Oracle(profiles, rollouts, lambda scorer: load(scorer.model), rules)
     *_, outcome = oracle.judge(card.transactions)
     return outcome

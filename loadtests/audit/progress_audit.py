@@ -7,9 +7,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from loadtests.audit import breach_audit
+from loadtests.audit import breach_audit, settled
 from loadtests.audit.breach_audit import Breached
-from loadtests.audit.commits import Commit, Source, TopicPartition, commit_of, release_of, source_of
+from loadtests.audit.commits import (
+    Commit,
+    Source,
+    TopicPartition,
+    commit_of,
+    is_seam,
+    release_of,
+    source_of,
+)
+from loadtests.audit.moves import Drained, drained_by
 from loadtests.audit.trial_audit import CommitTrials, TrialAudit, TrialCounts, trial_counts
 from loadtests.oracle import Kind, Record
 from streaming_job.contracts.topics import COUNTED, DIGESTED, Topics
@@ -51,6 +60,7 @@ class ProgressAudit:
     def __init__(self, topics: Topics, ends: Mapping[TopicPartition, int]) -> None:
         self._transactions, self._ends = topics.transactions, ends
         self._progress: dict[Commit, _Progress] = {}
+        self._moves: set[Drained] = set()
         self._records: dict[tuple[Commit, str], list[tuple[Source, bytes]]] = defaultdict(list)
         """Input and value of the records of each output; without values if the output has no digest."""
         self._releases: dict[Commit, set[str | None]] = defaultdict(set)
@@ -64,7 +74,7 @@ class ProgressAudit:
         try:
             row = json.loads(record.value or b"")
             commit = Commit(str(row["query_id"]), int(row["key_group"]), int(row["commit_id"]))
-            progress = _progress(row)
+            progress, move = _progress(row), drained_by(row)
         except (ValueError, KeyError, TypeError, AttributeError):
             self.problems.append(f"job-progress offset {record.offset}: not a progress record")
             return
@@ -74,6 +84,8 @@ class ProgressAudit:
         ):
             return
         self._releases[commit].add(release_of(record))
+        if move is not None:
+            self._moves.add(move)
         if commit in self._progress:
             self.problems.append(f"{commit} was written twice")
         self._progress[commit] = progress
@@ -84,9 +96,27 @@ class ProgressAudit:
         self._records[commit, field].append((source_of(record), value or b""))
         self._releases[commit].add(release_of(record))
 
+    @property
+    def moves(self) -> list[Drained]:
+        """The takeovers that have moved the transactions, oldest first."""
+        return sorted(self._moves)
+
+    def retired_ends(self) -> Ends:
+        """Return the offsets up to which the job has read topics that its transactions have left."""
+        left = {move.layout.topic for move in self._moves} - {self._transactions}
+        ends: Ends = {}
+        for progress in self._progress.values():
+            for partition, _, end in progress.spans:
+                if partition[0] in left:
+                    ends[partition] = max(end, ends.get(partition, 0))
+        return ends
+
+    def _is_of_transactions(self, topic: str) -> bool:
+        return topic == self._transactions or any(topic == move.layout.topic for move in self._moves)
+
     def table_ends(self) -> tuple[Ends, Ends]:
         """Return the offsets up to which the furthest and the slowest key group have read the tables."""
-        furthest: dict[TopicPartition, dict[int, int]] = defaultdict(dict)
+        read: dict[TopicPartition, dict[int, int]] = defaultdict(dict)
         newest = max(self._progress, key=lambda commit: commit.commit_id, default=None)
         current = {
             commit: progress
@@ -95,16 +125,11 @@ class ProgressAudit:
         }
         for commit, progress in current.items():
             for partition, _, end in progress.spans:
-                if partition[0] != self._transactions:
-                    groups = furthest[partition]
+                if not self._is_of_transactions(partition[0]):
+                    groups = read[partition]
                     groups[commit.key_group] = max(end, groups.get(commit.key_group, 0))
-        key_groups = max((progress.key_groups for progress in current.values()), default=1)
-        return (
-            {partition: max(groups.values()) for partition, groups in furthest.items()},
-            {
-                partition: min(groups.get(g, 0) for g in range(key_groups))
-                for partition, groups in furthest.items()
-            },
+        return settled.table_ends(
+            read, max((progress.key_groups for progress in current.values()), default=1)
         )
 
     def check(self) -> None:
@@ -116,7 +141,7 @@ class ProgressAudit:
             self._check_commit(commit, progress)
         in_order = sorted(self._progress, key=lambda commit: (commit.commit_id, commit.key_group))
         self._check_takeovers(in_order)
-        self._check_spans(in_order, lambda topic: topic == self._transactions)
+        self._check_spans(in_order, self._is_of_transactions)
         for group in sorted({commit.key_group for commit in in_order}):
             stretch: list[Commit] = []
             for commit in in_order:
@@ -225,7 +250,7 @@ class ProgressAudit:
             )
             for commit, progress in ((commit, self._progress[commit]) for commit in commits)
         )
-        self._check_spans(commits, lambda topic: topic != self._transactions)
+        self._check_spans(commits, lambda topic: not self._is_of_transactions(topic))
 
     def _check_spans(self, commits: Iterable[Commit], is_checked: Callable[[str], bool]) -> None:
         """Check that the spans of some topics follow one another."""
@@ -278,5 +303,5 @@ def _progress(row: Mapping[str, Any]) -> _Progress:
         Counter(totals["counts"]),
         trial_counts(row["trials"]),
         trial_counts(totals["trials"]),
-        str(row["takeover"]["query_id"]) if "takeover" in row else None,
+        str(row["takeover"]["query_id"]) if is_seam(row) else None,
     )

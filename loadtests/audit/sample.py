@@ -19,7 +19,7 @@ class Sample:
     def __init__(self, share: float) -> None:
         if not 0 < share <= 1:
             raise ValueError(f"a share of {share} is out of range; give a number above 0, at most 1")
-        self.share = share
+        self.is_everything = share == 1
         self._below = round(share * 2**64)
 
     def has_card(self, card_id: str) -> bool:
@@ -31,6 +31,8 @@ class Sample:
         return self._has(f"{topic}\0{partition}\0{offset}")
 
     def _has(self, name: str) -> bool:
+        if self.is_everything:  # an audit of everything does not pay for the choice
+            return True
         digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8, person=b"fraud-audit").digest()
         return int.from_bytes(digest, "big") < self._below
 
@@ -39,7 +41,7 @@ class Sample:
 
         True for a record with no card id, with several card ids, or with escaped characters.
         """
-        if value is None or b"\\" in value or value.count(b'"card_id"') != 1:
+        if self.is_everything or value is None or b"\\" in value or value.count(b'"card_id"') != 1:
             return True
         match = _CARD.search(value)
         if match is None:
@@ -51,6 +53,8 @@ class Sample:
 
     def has_alert(self, key: bytes | None, value: bytes | None) -> bool:
         """Return whether an alert is of a card of the sample, by value or key; True for a malformed alert."""
+        if self.is_everything:
+            return True
         try:
             card_id = json.loads(value or b"")["card_id"]
         except (ValueError, KeyError, TypeError):

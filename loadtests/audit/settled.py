@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from loadtests.audit.commits import TopicPartition
+from loadtests.audit.commits import TopicPartition, is_seam
 from loadtests.oracle import Record
 from streaming_job.contracts.topics import Topics
 
@@ -56,7 +56,7 @@ class SettledPoints:
             ends = {(str(p["topic"]), int(p["partition"])): int(p["end_offset"]) for p in row["partitions"]}
         except (ValueError, KeyError, TypeError):
             return
-        if "takeover" in row and key_groups != self._key_groups:  # positions of other groups no longer count
+        if is_seam(row) and key_groups != self._key_groups:  # positions of other groups no longer count
             self._tables.clear()
         self._key_groups = key_groups
         for partition, end in ends.items():
@@ -70,12 +70,7 @@ class SettledPoints:
         """Record a point of the progress so far."""
         if not self._ends:
             return
-        furthest = {partition: max(groups.values()) for partition, groups in self._tables.items()}
-        slowest = {
-            partition: min(groups.get(group, 0) for group in range(self._key_groups))
-            for partition, groups in self._tables.items()
-        }
-        self._points.append(Point(now_s, dict(self._ends), furthest, slowest))
+        self._points.append(Point(now_s, dict(self._ends), *table_ends(self._tables, self._key_groups)))
         if len(self._points) > MOST_POINTS:
             del self._points[::2]
 
@@ -87,6 +82,23 @@ class SettledPoints:
                 del self._points[:number]
                 return old[number]
         return None
+
+
+def table_ends(
+    read: Mapping[TopicPartition, Mapping[int, int]], key_groups: int
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Return the offsets up to which the furthest and the slowest key group have read the tables.
+
+    Args:
+        read: those of each partition by key group; a group without an entry has read nothing.
+    """
+    return (
+        {partition: max(groups.values()) for partition, groups in read.items()},
+        {
+            partition: min(groups.get(group, 0) for group in range(key_groups))
+            for partition, groups in read.items()
+        },
+    )
 
 
 def reaches(slowest: Mapping[TopicPartition, int], furthest: Mapping[TopicPartition, int]) -> bool:

@@ -1,5 +1,8 @@
 """The audit behind `fraud verify`: compares all output records with those that the oracle computes.
 
+It is one step of the path that every audit takes (`core`), of all cards, up to the committed ends. It also
+compares what only an audit of all cards can: sums in progress records, trials, and breaches.
+
 The order of reads matters while the job runs: first the offsets that the key groups have committed; then the
 outputs, which are complete up to those offsets because one Kafka transaction writes outputs and offsets; then
 the inputs up to those offsets. The progress records tell how far each group has read the tables: dead letters
@@ -8,21 +11,27 @@ as far as the furthest group has read.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from feature_store.errors import FraudError
 from loadtests.audit.breach_audit import Breached
-from loadtests.audit.comparison import OUTPUTS, UncomparedRecords, output_topics
+from loadtests.audit.comparison import output_topics
+from loadtests.audit.core import AuditCore, Ends, Load, partition_ends, rules_of
 from loadtests.audit.findings import Findings
-from loadtests.audit.judging import Ends, Judge, Load, in_this_process, merchants, partition_ends, tables
+from loadtests.audit.judging import Judge, JudgeError
+from loadtests.audit.memory import Memory
+from loadtests.audit.moves import Drained, retired, stretches
 from loadtests.audit.progress_audit import ProgressAudit
-from loadtests.audit.settings_audit import require_settings
 from loadtests.audit.topic_log import Log
 from loadtests.audit.trial_audit import nested
 from loadtests.oracle import ExpectedOutcome, Kind, Pair, Record
+from loadtests.oracle.decode import RefusedError, read_transaction
+from loadtests.oracle.tables import dead_letter
+from streaming_job.contracts import Reason
 from streaming_job.contracts.topics import Topics
+from streaming_job.log.partitioner import Layout
 from streaming_job.settings import JobSettings
 
 Progress = Callable[[str, int, int], None]
@@ -112,7 +121,7 @@ def verify(
     that used a profile version can no longer be checked once compaction has removed that version.
 
     Args:
-        judge: runs the oracle, see `judging`; default: in this process.
+        judge: runs the oracle in other processes, see `judging`; default: in this one.
         committed: offsets that the job has committed; default: read by `committed_by`.
 
     Raises:
@@ -128,27 +137,30 @@ def verify(
         raise VerifyError(
             f"job {settings.job_id} has committed no offsets; start it, or set FRAUD_JOB_ID to the right job"
         )
-    findings = Findings()
-    outputs, audit = UncomparedRecords(findings, topics), ProgressAudit(topics, ends)
-    _read_outputs(log, settings, outputs, audit, progress)
+    core, audit = AuditCore(log, settings, load, Memory.empty(settings)), ProgressAudit(topics, ends)
+    _read(core, audit, progress)
     furthest, settled = audit.table_ends()
+    left = audit.retired_ends()
     ends |= {partition: max(end, ends.get(partition, 0)) for partition, end in furthest.items()}
-    settled = ends | settled
-    verdict = AuditResult(findings, topics=topics, ends=settled)
-    profiles, rollouts, refused = tables(log, settings, ends, load)
-    refused += merchants(log, settings, ends, profiles)[1]
+    settled = ends | settled | left
+    verdict = AuditResult(core.findings, topics=topics, ends=settled)
+    refused = core.read_tables(ends)
+    if core.rollouts.plan() is None:
+        raise JudgeError(f"there is no champion on {topics.model_rollouts}; nothing can have been decided")
+    refused += too_late(log, settings, audit.moves, core.layout, left)
     refused = [letter for letter in refused if letter.offset < settled[letter.topic, letter.partition]]
-    _compare(refused, outputs, verdict)
-    for judged in (judge or in_this_process(log, settings, load))(ends):
+    _compare(refused, core, verdict)
+    parts = stretches(audit.moves, core.layout, transactions)
+    for judged in core.judge(parts) if judge is None else judge(core.memory.unavailable, ends, parts):
         verdict.kinds += judged.kinds
         for pair, counts in judged.trials.items():
             verdict.trials[pair] = verdict.trials.get(pair, Counter()) + counts
-        _compare(judged.outcomes, outputs, verdict)
-        progress("recomputing", verdict.events, sum(transactions.values()))
-    outputs.finish(settled)
+        _compare(judged.outcomes, core, verdict)
+        progress("recomputing", verdict.events, sum(sum(part.ends.values()) for part in parts))
+    core.memory.found.finish(settled)
     audit.check_totals(verdict.kinds + Counter({Kind.DEAD_LETTER: len(refused)}), settled, verdict.records)
     audit.trials.check_totals(verdict.trials)
-    audit.check_breaches(Breached(*breach) for breach in rollouts.breaches())
+    audit.check_breaches(Breached(*breach) for breach in core.rollouts.breaches())
     verdict.problems, verdict.late_table_changes = audit.problems, audit.late_table_changes
     verdict.releases = audit.releases
     return verdict
@@ -164,31 +176,60 @@ def committed_by(log: Log, settings: JobSettings) -> dict[tuple[str, int], int]:
     return log.committed(settings.job_id, (topics.transactions, *settings.tables))
 
 
-def _compare(outcomes: list[ExpectedOutcome], outputs: UncomparedRecords, verdict: AuditResult) -> None:
+def _read(core: AuditCore, audit: ProgressAudit, progress: Progress) -> None:
+    """Read progress records and outputs, and check the commits."""
+    done: Counter[str] = Counter()
+
+    def count(record: Record) -> None:
+        done[record.topic] += 1
+        if done[record.topic] % STEP == 0:
+            progress(f"reading {record.topic}", done[record.topic], 0)
+
+    def add(output: str, record: Record) -> None:
+        audit.add(output, record)
+        count(record)
+
+    for record in core.read_progress():
+        audit.add_progress(record)
+        count(record)
+    core.read_outputs(add)
+    audit.check()
+
+
+def _compare(outcomes: Iterable[ExpectedOutcome], core: AuditCore, verdict: AuditResult) -> None:
+    core.compare(outcomes)
     for outcome in outcomes:
-        outputs.compare(outcome)
         verdict.records.update(topic for topic, _ in outcome.records)
         if outcome.kind is Kind.DEAD_LETTER:
             verdict.dead_letters[str(outcome.reason)] += 1
 
 
-def _read_outputs(
-    log: Log, settings: JobSettings, outputs: UncomparedRecords, audit: ProgressAudit, progress: Progress
-) -> None:
-    topics = settings.topics
-    for record in _counted(log, topics.job_progress, progress):
-        if record.key == settings.job_id.encode():
-            require_settings(record, settings)
-            audit.add_progress(record)
-    for output in OUTPUTS:
-        for record in _counted(log, getattr(topics, output), progress):
-            outputs.add(output, record)
-            audit.add(output, record)
-    audit.check()
+def too_late(
+    log: Log, settings: JobSettings, moves: Sequence[Drained], layout: Layout, ends: Ends
+) -> list[ExpectedOutcome]:
+    """Return the dead letters of records in topics that the transactions have left.
+
+    Args:
+        moves: oldest first.
+        layout: the newest one.
+        ends: the offsets up to which the job has read those topics.
+    """
+    letters = []
+    starts = retired(moves, layout)
+    for topic in {topic for topic, _ in starts}:
+        first = partition_ends(starts, topic)
+        last = {p: max(end, first.get(p, 0)) for p, end in partition_ends(ends, topic).items()}
+        letters += [
+            dead_letter(record, _late_reason(record, settings, layout))
+            for record in log.read(topic, last, first)
+        ]
+    return letters
 
 
-def _counted(log: Log, topic: str, progress: Progress) -> Iterator[Record]:
-    for done, record in enumerate(log.read(topic), 1):
-        yield record
-        if done % STEP == 0:
-            progress(f"reading {topic}", done, 0)
+def _late_reason(record: Record, settings: JobSettings, layout: Layout) -> Reason:
+    try:
+        read_transaction(record, rules_of(settings, layout))
+    except RefusedError as refused:
+        if refused.reason is Reason.CARD_NUMBER:
+            return Reason.CARD_NUMBER
+    return Reason.RETIRED_TOPIC

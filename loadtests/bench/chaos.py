@@ -82,7 +82,10 @@ def measure(extent: ChaosExtent, say: Say) -> Iterator[Result]:
         relay = Relay(installed)
         cleanup.callback(lambda: relay.job.kill())
         begun = time.monotonic()
-        scene, killed_by = kills.Scene(relay, extent.data_dir, chance), begun + KILLS_SHARE * extent.within_s
+        scene, killed_by = (
+            kills.KillTarget(relay, extent.data_dir, chance),
+            begun + KILLS_SHARE * extent.within_s,
+        )
         yield from _kill(scene, extent.kills, killed_by, say)
         yield from _disturb(relay, network, chance, extent.faults, begun + extent.within_s, say)
         lasted = time.monotonic() - begun
@@ -91,7 +94,7 @@ def measure(extent: ChaosExtent, say: Say) -> Iterator[Result]:
         yield from _audit(relay, endpoints.postgres_dsn)
 
 
-def _kill(scene: kills.Scene, count: int, end: float, say: Say) -> Iterator[Figure]:
+def _kill(scene: kills.KillTarget, count: int, end: float, say: Say) -> Iterator[Figure]:
     seconds: dict[str, list[float]] = defaultdict(list)
     for number, name in enumerate(kills.draw(scene.chance, count), 1):
         if time.monotonic() > end:

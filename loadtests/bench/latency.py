@@ -11,7 +11,7 @@ from loadtests.bench.measure import Circumstance, Figure, Result
 from loadtests.bench.rig import BenchError, Rig
 from loadtests.rig import histograms
 from loadtests.rig.report import Say
-from loadtests.rig.watch import AlertWatch, Seen, arrival_latencies_us
+from loadtests.rig.watch import AlertWatch, ReceivedAlert, arrival_latencies_us
 from streaming_job.log.clients import Address
 
 PERCENTILES = (50, 90, 99, 99.9)
@@ -95,7 +95,7 @@ def _wait(rig: Rig, end: float, doing: Callable[[float], None]) -> None:
         time.sleep(min(1.0, remaining))
 
 
-def _figures(rig: Rig, alerts: list[Seen], live: Live, begin: float, end: float) -> Iterator[Result]:
+def _figures(rig: Rig, alerts: list[ReceivedAlert], live: Live, begin: float, end: float) -> Iterator[Result]:
     latency = histograms.of(arrival_latencies_us(alerts, begin, end))
     count = latency.get_total_count()
     if not count:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from loadtests.rig.watch import Seen
+from loadtests.rig.watch import ReceivedAlert
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Alerts:
     """Times of receipt, ms since 1970-01-01 UTC."""
 
     @staticmethod
-    def of(received: Sequence[Seen]) -> "Alerts":
+    def of(received: Sequence[ReceivedAlert]) -> "Alerts":
         """Parse received alerts."""
         rows = [orjson.loads(value) for value, _ in received]
         return Alerts(

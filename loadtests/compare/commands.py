@@ -17,7 +17,7 @@ from loadtests.compare.engines import Deployment, Variant
 from loadtests.compare.errors import CompareError
 from loadtests.compare.exported import exported
 from loadtests.compare.measure import Run, measure, topics_of
-from loadtests.compare.tape import Load, Tape, record
+from loadtests.compare.tape import LoadProfile, Tape, record
 from loadtests.durations import seconds
 from loadtests.rig import report as reporting
 from loadtests.rig.report import saying
@@ -61,7 +61,7 @@ def compare(
     Example: fraud compare --only ours,streams-10 --rate 500 --for 30s --report compare.json
     """
     variants = engines.chosen(only)
-    load = Load(prime, backlog, rate, seconds(warm_up), seconds(length), seconds(kill))
+    load = LoadProfile(prime, backlog, rate, seconds(warm_up), seconds(length), seconds(kill))
     begun = reporting.Report()
 
     def results(runs: list[Run], tape: Tape) -> dict[str, Any]:

@@ -102,11 +102,7 @@ def chosen(names: str) -> list[Variant]:
 
 
 def prepare(variant: Variant, deployment: Deployment, say: Say) -> Callable[[], Child]:
-    """Build an engine if needed; return a function that starts it, and starts it again after its end.
-
-    Raises:
-        FraudError: compiler, jars or packages are missing, or the sources do not compile.
-    """
+    """Build an engine if needed; return a function that starts it, and starts it again after its end."""
     deployment.directory.mkdir(parents=True)
     kind = variant.name.partition("-")[0]
     commands = {OURS: _ours, FLOOR: _floor, STREAMS: _streams, QUIX: _quix}

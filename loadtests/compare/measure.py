@@ -19,7 +19,7 @@ from loadtests.bench.rig import Rig
 from loadtests.compare.alerts import Alerts
 from loadtests.compare.engines import Deployment, Variant, prepare
 from loadtests.compare.errors import CompareError
-from loadtests.compare.tape import Load, Tape
+from loadtests.compare.tape import LoadProfile, Tape
 from loadtests.rig.pace import Pace, SteadyClock
 from loadtests.rig.report import Say
 from loadtests.rig.send import Sender
@@ -74,7 +74,9 @@ def topics_of(name: str) -> Topics:
     return Topics().renamed(lambda topic: f"compare-{name}-{topic}", but=SHARED)
 
 
-def measure(variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load: Load, say: Say) -> Run:
+def measure(
+    variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load: LoadProfile, say: Say
+) -> Run:
     """Run an engine over the tape.
 
     Raises:
@@ -179,7 +181,13 @@ class _Live:
     """Sampler of the processes at the steady rate: near the end of the warm-up, and after the last send."""
 
     def __init__(
-        self, engine: Child, engine_usage: JobUsage, broker_usage: JobUsage, load: Load, title: str, say: Say
+        self,
+        engine: Child,
+        engine_usage: JobUsage,
+        broker_usage: JobUsage,
+        load: LoadProfile,
+        title: str,
+        say: Say,
     ) -> None:
         self.engine_usage, self.broker_usage = engine_usage, broker_usage
         self._engine, self._load, self._title, self._say = engine, load, title, say

@@ -16,7 +16,7 @@ DISTURBANCES = Disturbances(late=0, out_of_order=0.01, future=0, malformed=0, du
 
 
 @dataclass(frozen=True)
-class Load:
+class LoadProfile:
     """Sizes and rates of the input."""
 
     prime: int
@@ -64,7 +64,7 @@ class Tape:
         return int(self.arrivals[self.live_from])
 
 
-def record(world: World, load: Load, start_ms: int) -> Tape:
+def record(world: World, load: LoadProfile, start_ms: int) -> Tape:
     """Simulate the input.
 
     There are `load.rate` transactions per second of event time throughout, so that cards behave in the

@@ -35,9 +35,6 @@ def running(command: Sequence[str], log: Path, environment: Mapping[str, str], r
     Args:
         environment: additional variables.
         ready: URL that answers once the process is ready.
-
-    Raises:
-        ProcessError: it does not start.
     """
     server = Child(f"the server at {ready}", command, log, environment)
     try:
@@ -53,9 +50,6 @@ def sidecar(log: Path, environment: Mapping[str, str]) -> Iterator[str]:
 
     Args:
         environment: additional variables, which must include the FRAUD_... variables of the job.
-
-    Raises:
-        ProcessError: it does not start.
     """
     port = free_port()
     url = f"http://{HOST}:{port}/"

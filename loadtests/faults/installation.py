@@ -30,12 +30,13 @@ from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
 from models import loading
 from models.algorithms import QUICK
-from models.pipeline import Trained, fit_and_register
+from models.pipeline import TrainingResult, fit_and_register
 from models.policy import Policy
 from models.registry import ModelRef
 from models.rollouts.events import installation
 from streaming_job.contracts.topic import Component
 from streaming_job.contracts.topics import Topics
+from streaming_job.log.partitioner import Partitioner
 from streaming_job.permissions import needed
 from streaming_job.settings import JobSettings
 
@@ -54,7 +55,7 @@ def world() -> World:
 
 
 @cache
-def trained(tracking_uri: str) -> Trained:
+def trained(tracking_uri: str) -> TrainingResult:
     """Train and register a small model of the world's frauds, once per process."""
     start = 1_750_000_000_000
     stream = Stream(world(), rate=0.05, start_ms=start, disturbances=Disturbances.none())
@@ -108,6 +109,17 @@ class Installation:
         self._producer = RecordProducer(stack.bootstrap_servers, self.settings.partitioner)
         self.sent = 0
         """Number of transaction records sent."""
+
+    def move(self, topic: str, partitioner: Partitioner, partitions: int) -> None:
+        """Send all further transactions to another topic, which is created, or by another partitioner.
+
+        Args:
+            partitions: number of partitions, if the topic is new.
+        """
+        self.topics = self.topics.model_copy(update={"transactions": topic})
+        self.settings = self.settings.model_copy(update={"topics": self.topics, "partitioner": partitioner})
+        broker.create(self.stack.bootstrap_servers, self.topics, partitions=partitions)
+        self._producer = RecordProducer(self.stack.bootstrap_servers, partitioner)
 
     def environment(self, **changes: object) -> dict[str, str]:
         """Return the settings as FRAUD_... variables, with changes such as `checkpoint=...`."""
@@ -173,11 +185,7 @@ class Installation:
         self.sent += 1
 
     def flush(self) -> None:
-        """Wait until all sent records are acknowledged.
-
-        Raises:
-            FaultError: records were not delivered.
-        """
+        """Wait until all sent records are acknowledged."""
         self._producer.flush()
 
     def lag(self) -> dict[tuple[str, int], int]:

@@ -2,14 +2,14 @@
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
 from deploy.local.child import Child
-from streaming_job.runtime.failpoints import VARIABLE, Step
+from streaming_job.runtime.failpoints import VARIABLE, Failpoint
 
 DAEMON = "streaming_job.runtime.workers.daemon"
 JVM = "org.apache.spark.deploy.SparkSubmit"
@@ -21,7 +21,12 @@ class JobProcess(Child):
     """A `fraud job run` process; a context manager that kills it and all its descendants."""
 
     def __init__(
-        self, environment: Mapping[str, str], directory: Path, *, release: Path | None = None
+        self,
+        environment: Mapping[str, str],
+        directory: Path,
+        *,
+        release: Path | None = None,
+        command: Sequence[str] = (sys.executable, "-m", "deploy.cli", "job", "run"),
     ) -> None:
         """Start the job.
 
@@ -35,7 +40,7 @@ class JobProcess(Child):
         number = len(list(directory.glob("job-*.log")))
         super().__init__(
             "the job",
-            [sys.executable, "-m", "deploy.cli", "job", "run"],
+            command,
             directory / f"job-{number}.log",
             {**environment, VARIABLE: str(self._crash_points)},
             cwd=release,
@@ -64,11 +69,11 @@ class JobProcess(Child):
                     matches.append(process)
         return matches
 
-    def arm(self, step: Step) -> None:
+    def arm(self, step: Failpoint) -> None:
         """Make the next process that reaches the step hang there."""
         (self._crash_points / step).touch()
 
-    def reached(self, step: Step) -> psutil.Process | None:
+    def reached(self, step: Failpoint) -> psutil.Process | None:
         """Return the process that hangs at an armed step; None if none does, or if it was returned before."""
         for path in self._crash_points.glob(f"{step}.*"):
             path.unlink()

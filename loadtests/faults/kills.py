@@ -11,26 +11,26 @@ from deploy.local.state import Service
 from loadtests.faults.errors import FaultError
 from loadtests.faults.job_process import PATIENCE_S
 from loadtests.faults.relay import Relay
-from streaming_job.runtime.failpoints import TAKEOVER, Step
+from streaming_job.runtime.failpoints import TAKEOVER, Failpoint
 
-IN_WORKER = tuple(step for step in Step if step not in (Step.EPOCH_ENDED, *TAKEOVER))
+IN_WORKER = tuple(step for step in Failpoint if step not in (Failpoint.EPOCH_ENDED, *TAKEOVER))
 """Steps of a resident; the remaining step is the driver's."""
 
 
-def worker_at(step: Step) -> Callable[["Scene"], None]:
+def worker_at(step: Failpoint) -> Callable[["KillTarget"], None]:
     """Return a function that kills the resident that reaches a step; Spark repeats the resident's task."""
 
-    def kill(scene: "Scene") -> None:
+    def kill(scene: "KillTarget") -> None:
         scene.relay.hang_at(step).kill()
         scene.caught_up()
 
     return kill
 
 
-def job_at(step: Step) -> Callable[["Scene"], None]:
+def job_at(step: Failpoint) -> Callable[["KillTarget"], None]:
     """Return a function that kills the whole job while a process of it hangs at a step, and restarts it."""
 
-    def kill(scene: "Scene") -> None:
+    def kill(scene: "KillTarget") -> None:
         relay = scene.relay
         hanging = relay.hang_at(step)
         assert step in IN_WORKER or hanging.pid == relay.job.pid
@@ -40,7 +40,7 @@ def job_at(step: Step) -> Callable[["Scene"], None]:
     return kill
 
 
-def driver_only(scene: "Scene") -> None:
+def driver_only(scene: "KillTarget") -> None:
     """Kill the driver's Python process while a resident hangs at a step, and restart.
 
     The next job starts while the other processes still run. It may have to wait for the lock of a working
@@ -53,7 +53,7 @@ def driver_only(scene: "Scene") -> None:
     wait_until_gone(family, PATIENCE_S)
 
 
-def jvm(scene: "Scene") -> None:
+def jvm(scene: "KillTarget") -> None:
     """Kill only Spark's JVM at any time of an epoch; the job must report this and end; then restart."""
     relay = scene.relay
     relay.until(relay.job.epochs, "an epoch")  # without one the job would report that Spark does not start
@@ -69,17 +69,17 @@ def _require_error(relay: Relay, expected: str) -> None:
     relay.restart()
 
 
-def job_any_time(scene: "Scene") -> None:
+def job_any_time(scene: "KillTarget") -> None:
     """Kill driver, JVM and workers at any time of an epoch, and restart."""
     scene.busy()
     scene.relay.job.kill()
     scene.relay.restart()
 
 
-def server(service: Service) -> Callable[["Scene"], None]:
+def server(service: Service) -> Callable[["KillTarget"], None]:
     """Return a function that kills and restarts a server; the job has to survive this."""
 
-    def kill(scene: "Scene") -> None:
+    def kill(scene: "KillTarget") -> None:
         # a job that starts while the brokers are away says so and ends after 15 s
         scene.relay.until(scene.relay.job.epochs, "an epoch")
         scene.busy()
@@ -92,9 +92,9 @@ def server(service: Service) -> Callable[["Scene"], None]:
     return kill
 
 
-KILLS: dict[str, Callable[["Scene"], None]] = {
+KILLS: dict[str, Callable[["KillTarget"], None]] = {
     **{f"Python worker at step {step}": worker_at(step) for step in IN_WORKER},
-    **{f"job at step {step}": job_at(step) for step in Step},
+    **{f"job at step {step}": job_at(step) for step in Failpoint},
     "driver only": driver_only,
     "JVM": jvm,
     "job at any time": job_any_time,
@@ -104,11 +104,10 @@ KILLS: dict[str, Callable[["Scene"], None]] = {
 }
 
 
-class Scene:
+class KillTarget:
     """A working job with its servers."""
 
     def __init__(self, relay: Relay, stack_dir: Path, chance: random.Random) -> None:
-        """Start nothing."""
         self.relay, self.stack_dir, self.chance = relay, stack_dir, chance
 
     def busy(self) -> None:
@@ -121,11 +120,7 @@ class Scene:
         time.sleep(self.chance.uniform(0, 1.0))
 
     def caught_up(self) -> None:
-        """Wait until the running job has caught up.
-
-        Raises:
-            FaultError: it ended, or makes no progress.
-        """
+        """Wait until the running job has caught up."""
         self.relay.installed.caught_up(self.relay.job)
 
 

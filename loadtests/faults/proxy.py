@@ -117,7 +117,6 @@ class Proxy:
         """Number of delayed requests to which the broker has not yet responded."""
 
     def __enter__(self) -> "Proxy":
-        """Start to listen."""
         self._thread.start()
         self._server = self._run(asyncio.start_server(self._serve, HOST, self._port))
         return self

@@ -13,7 +13,7 @@ from loadtests.audit.verify import AuditResult
 from loadtests.faults.errors import FaultError
 from loadtests.faults.installation import Installation
 from loadtests.faults.job_process import PATIENCE_S, JobProcess
-from streaming_job.runtime.failpoints import Step
+from streaming_job.runtime.failpoints import Failpoint
 
 BURST = 600
 """Transactions around each fault, enough for several commits of each key group."""
@@ -55,12 +55,8 @@ class Relay:
         """Send transactions, some of them late, out of order, in the future, malformed or repeated."""
         self.installed.send(events, **DISTURBED)
 
-    def hang_at(self, step: Step) -> psutil.Process:
-        """Send transactions before and after arming a step; return the process that hangs there.
-
-        Raises:
-            FaultError: the job ended, does not catch up, or no process reaches the step.
-        """
+    def hang_at(self, step: Failpoint) -> psutil.Process:
+        """Send transactions before and after arming a step; return the process that hangs there."""
         # send some before the step is armed, so that an epoch that ends right afterwards has state to save
         self.burst(BURST // 2)
         # wait until they are decided, so that the job does not hang before it has read a transaction
@@ -101,10 +97,6 @@ class Relay:
                 )
 
     def audit(self) -> AuditResult:
-        """Wait until the job has caught up, then audit its outputs.
-
-        Raises:
-            FaultError: the job ended, makes no progress, or `Installation.audit` raises.
-        """
+        """Wait until the job has caught up, then audit its outputs."""
         self.installed.caught_up(self.job)
         return self.installed.audit()

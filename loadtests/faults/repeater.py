@@ -13,7 +13,6 @@ class Repeater(Background):
     """Thread that sends transactions repeatedly; a context manager that raises if sending failed."""
 
     def __init__(self, send: Callable[[], None], every_s: float) -> None:
-        """Start nothing yet."""
         super().__init__("transactions", patience_s=None)
         self._send, self._every_s = send, every_s
         self._sending = threading.Lock()
@@ -30,11 +29,7 @@ class Repeater(Background):
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Pause sending within the context.
-
-        Raises:
-            FaultError: sending has failed.
-        """
+        """Pause sending within the context."""
         with self._sending:
             self.check()
             yield

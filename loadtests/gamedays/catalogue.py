@@ -2,47 +2,41 @@
 
 from loadtests.gamedays.day import Gameday
 from loadtests.gamedays.days import (
-    alert_storm,
     broker_down,
-    challenger_fails,
-    champion_fails,
-    checkpoint_deleted,
+    checkpoints,
     disk_full,
     duplicates_seen,
     feed_dead,
     fenced,
-    hot_card,
-    lag_growing,
-    long_epochs,
-    out_of_order,
-    partition_behind,
+    hanging,
+    rollouts,
     schema_change,
-    stuck,
+    senders,
     transaction_hung,
-    watermark_stuck,
 )
 
 DAYS: dict[str, Gameday] = {
-    module.DAY.name: module.DAY
-    for module in (
-        lag_growing,
-        stuck,
-        partition_behind,
-        fenced,
-        transaction_hung,
-        feed_dead,
-        schema_change,
-        challenger_fails,
-        champion_fails,
-        alert_storm,
-        checkpoint_deleted,
-        disk_full,
-        hot_card,
-        long_epochs,
-        watermark_stuck,
-        out_of_order,
-        broker_down,
-        duplicates_seen,  # last, because its duplicate cannot be removed from the topic
+    day.name: day
+    for day in (
+        hanging.LAG_GROWING,
+        hanging.STUCK,
+        hanging.PARTITION_BEHIND,
+        fenced.DAY,
+        transaction_hung.DAY,
+        feed_dead.DAY,
+        schema_change.DAY,
+        rollouts.CHALLENGER_FAILS,
+        rollouts.CHAMPION_FAILS,
+        rollouts.ALERT_STORM,
+        checkpoints.CHECKPOINT_DELETED,
+        checkpoints.CHECKPOINT_LOST,
+        disk_full.DAY,
+        senders.HOT_CARD,
+        hanging.LONG_EPOCHS,
+        senders.WATERMARK_STUCK,
+        senders.OUT_OF_ORDER,
+        broker_down.DAY,
+        duplicates_seen.DAY,  # last, because its duplicate cannot be removed from the topic
     )
 }
 """Game days by name."""

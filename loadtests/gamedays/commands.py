@@ -1,6 +1,7 @@
 """`fraud gameday`: provokes symptoms of the runbook on a real system and checks that the remedies help."""
 
 import tempfile
+import textwrap
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -38,6 +39,7 @@ def gameday(
     if names == ["list"]:
         for day in DAYS.values():
             typer.echo(f"{day.name:<20} {day.symptom}")
+            typer.echo(textwrap.indent(textwrap.fill(page.plan(day), width=100), "    "))
         return
     forget_callers_settings()
     chosen = list(DAYS) if names == ["all"] else names

@@ -1,22 +1,27 @@
-"""Rows of the table of game days in docs/measurements.md: plan, and result of the last run. Pure."""
+"""Rows of the table of game days in docs/measurements.md: results of the last runs. Pure."""
 
 import re
 from datetime import date
+from hashlib import sha256
 
 from loadtests.gamedays.day import Gameday
 from loadtests.gamedays.sight import Expected
 
-COLUMNS = """| game day | provoked, remedy | must be seen | held, seen after, well after; audited |
+COLUMNS = """| game day | symptom | plan | held, seen after, well after; audited |
 |---|---|---|---|
 """
 _STEP = re.compile(r"^ *([\d.]+) s  (seen|well|audit) +(.*)$")
 
 
 def plan(day: Gameday) -> str:
-    """Return the cells of a game day that do not depend on a run."""
+    """Return how a game day is provoked and mended, and what must be seen."""
     note = f" {day.note}" if day.note else ""
-    symptom = f"{day.symptom}: {day.provoked_by}. Remedy: {day.mended_by}."
-    return f"| `{day.name}` | {symptom} | {_expected(day.expected)}.{note} |"
+    return f"{day.provoked_by}. Remedy: {day.mended_by}. Must be seen: {_expected(day.expected)}.{note}"
+
+
+def fixed_cells(day: Gameday) -> str:
+    """Return the cells of a game day that do not depend on a run, the digest of its plan among them."""
+    return f"| `{day.name}` | {day.symptom} | {sha256(plan(day).encode()).hexdigest()[:8]} |"
 
 
 def row(day: Gameday, lines: list[str], held: date, prometheus: bool) -> str:
@@ -30,7 +35,7 @@ def row(day: Gameday, lines: list[str], held: date, prometheus: bool) -> str:
     steps = {match[2]: match for match in map(_STEP.match, lines) if match}
     times = f"{held.isoformat()}, {steps['seen'][1]}, {steps['well'][1]}"
     rules = "" if prometheus else "; without Prometheus, so no rule was evaluated"
-    return f"{plan(day)} {times}; {steps['audit'][3]}{rules} |\n"
+    return f"{fixed_cells(day)} {times}; {steps['audit'][3]}{rules} |\n"
 
 
 def _expected(expected: Expected) -> str:

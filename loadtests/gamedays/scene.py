@@ -23,7 +23,7 @@ from loadtests.gamedays.traffic import Traffic
 from loadtests.gamedays.watchers import Watchers, watchers
 from loadtests.simulator.profiles import ProfileLoader
 from streaming_job.contracts.topics import Topics
-from streaming_job.runtime.failpoints import Step
+from streaming_job.runtime.failpoints import Failpoint
 
 T = TypeVar("T")
 POLL_S = 0.05
@@ -111,15 +111,11 @@ class Scene:
         return value
 
     def caught_up(self) -> None:
-        """Wait until the job has decided everything sent so far; the traffic pauses meanwhile.
-
-        Raises:
-            FaultError: the job ended, or makes no progress.
-        """
+        """Wait until the job has decided everything sent so far; the traffic pauses meanwhile."""
         with self.traffic.paused():
             self.installed.caught_up(self.job)
 
-    def hang(self, step: Step) -> None:
+    def hang(self, step: Failpoint) -> None:
         """Make the next job process that reaches a step hang there, and wait until one does."""
         self.job.arm(step)
         self.hanging = self.until(lambda: self.job.reached(step), f"step {step}")
@@ -167,9 +163,6 @@ def scene(
         directory: gets checkpoint, working copies and logs.
         topics: topic names used by no other job, except that of the profiles.
         settings: settings of the job that differ from `SETTINGS`.
-
-    Raises:
-        FraudError: a part does not start.
     """
     with ExitStack() as cleanup:
         installed = Installation(endpoints, topics, directory, **{**SETTINGS, **settings})

@@ -64,9 +64,6 @@ def watchers(directory: Path, environment: Mapping[str, str]) -> Iterator[Watche
     Args:
         directory: gets logs and Prometheus' data.
         environment: FRAUD_... variables of the job.
-
-    Raises:
-        ProcessError: one of them does not start.
     """
     with (
         http_servers.sidecar(directory / "sidecar.log", environment) as url,

@@ -28,11 +28,7 @@ class Collector:
     """Adds up reports; each report must be added only once."""
 
     def __init__(self, plan: LoadTestPlan, lanes: int) -> None:
-        """Open the log of histograms.
-
-        Args:
-            lanes: number of workers.
-        """
+        """Open the log of histograms."""
         self.plan, self.lanes = plan, lanes
         self.newest: dict[int, Mapping[str, Any]] = {}
         """Newest report by lane."""

@@ -53,9 +53,6 @@ class Conductor:
     ) -> None:
         """Order the workers to prepare.
 
-        Args:
-            lanes: number of workers.
-
         Raises:
             LoadTestError: the topic of transactions cannot be read.
         """

@@ -109,11 +109,7 @@ def run(
     web_port: int | None = None,
     say: Say = lambda _: None,
 ) -> Result:
-    """Run a load test on a running job.
-
-    Raises:
-        LoadTestError: there is no result, or the run took far longer than planned.
-    """
+    """Run a load test on a running job."""
     with LocustProcesses(plan, settings, workers, web_port) as processes:
         return processes.wait(say)
 

@@ -30,11 +30,7 @@ class Search:
         """Results by rate."""
 
     def find(self, first: float, most: float, precision: float, probes: int) -> Peak:
-        """Search for the peak.
-
-        Raises:
-            LoadTestError: a run has no result, or the arguments leave nothing to search.
-        """
+        """Search for the peak."""
         return peak.find(self.probe, first, most=most, precision=precision, probes=probes)
 
     def probe(self, rate: float) -> Probe:

@@ -82,11 +82,7 @@ class Sending:
         return self._sender.error or ""
 
     def prepare(self) -> None:
-        """Connect, and map the beginning of the tape, so that the first records wait for neither.
-
-        Raises:
-            SendError: the brokers do not answer.
-        """
+        """Connect, and map the beginning of the tape, so that the first records wait for neither."""
         self._sender.connect(self._tape.topic)
         segments = self._tape.segments(self._sender.pause)
         self._segments = chain([first] if (first := next(segments, None)) else [], segments)

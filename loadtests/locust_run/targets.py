@@ -36,10 +36,6 @@ def embedded(options: bench.RigOptions, say: Say, *, sidecar: bool = True) -> It
 
     Args:
         options: parameters of the system; its directory is emptied.
-
-    Raises:
-        FraudError: the directory holds other data, a part does not start, profiles do not arrive, or the
-            job does not catch up.
     """
     with bench.rig(options, say) as system:
         say("starting the job")

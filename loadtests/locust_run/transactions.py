@@ -21,11 +21,7 @@ SCHEMA = pa.schema([("due_us", pa.int64()), ("key", pa.binary()), ("value", pa.b
 
 
 def rates(plan: LoadTestPlan) -> RateProfile:
-    """Return the rate profile of a simulated run.
-
-    Raises:
-        LoadTestError: the plan is that of a replay, or out of range.
-    """
+    """Return the rate profile of a simulated run."""
     return profile(plan.shape, plan.rate, plan.for_s, warm_up_s=plan.warm_up_s, factor=plan.factor)
 
 
@@ -43,9 +39,6 @@ def encoded(plan: LoadTestPlan, share: Share, base_ms: int) -> Iterator[pa.Table
             transaction is `base_ms` plus its intended time; that of a replayed one is earlier by its delay in
             the file (arrival minus event time, divided by `plan.speed`). Sending starts some seconds after
             `base_ms`, which adds to the delay of every record.
-
-    Raises:
-        FraudError: the file of a replay cannot be read.
     """
     return _replayed(plan, share, base_ms) if plan.replay else _simulated(plan, share, base_ms)
 

@@ -39,11 +39,7 @@ class Wiring:
         return {name[len(OPTION) :]: value for name, value in options.items() if name.startswith(OPTION)}
 
     def lead(self) -> int:
-        """Start a run; returns the number of workers.
-
-        Raises:
-            FraudError: the run cannot begin.
-        """
+        """Start a run; returns the number of workers."""
         runner = self.environment.runner
         local = isinstance(runner, runners.LocalRunner)
         self._clients = [] if local else [client.id for client in runner.clients.ready]

@@ -72,6 +72,14 @@ class Oracle:
                 chunk = []
         yield from self._decide(chunk)
 
+    def move(self, rules: AcceptanceRules) -> None:
+        """Judge the following transactions by other rules: a takeover has moved the cards.
+
+        The units of trials belong to a partition, so they begin anew.
+        """
+        self._rules = rules
+        self.trials.move()
+
     def _features(self, record: Record) -> Pending | ExpectedOutcome:
         try:
             tx = read_transaction(record, self._rules)
@@ -86,7 +94,7 @@ class Oracle:
         assert plan is not None
         run = self.trials.follow(record.partition, plan.trial)
         if card.has(tx):
-            return ExpectedOutcome(record.topic, record.partition, record.offset, Kind.DUPLICATE)
+            return ExpectedOutcome(*record[:4], Kind.DUPLICATE)
         # the profile is read as of the card's greatest arrival if this transaction arrived earlier
         seen_at = max(tx.arrival, card.arrival)
         profile = self._profiles.in_force(tx.card_id, seen_at)
@@ -146,7 +154,7 @@ class Oracle:
             for challenger in challengers
             if (challenger.decision is None) != (champion.decision is None)
         )
-        source = item.topic, tx.partition, tx.offset
+        source = item.topic, tx.partition, tx.offset, tx.arrival
         if decider.decision is None:
             return ExpectedOutcome(*source, Kind.PASSED, records=shadows)
         card.alerts.append(tx.arrival)

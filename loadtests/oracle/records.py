@@ -84,6 +84,8 @@ class ExpectedOutcome(NamedTuple):
     topic: str
     partition: int
     offset: int
+    arrival: int
+    """Kafka timestamp of the record, ms since 1970-01-01 UTC."""
     kind: Kind
     reason: Reason | None = None
     """Reason of the dead letter, else None."""

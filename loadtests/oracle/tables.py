@@ -35,6 +35,7 @@ def dead_letter(record: Record, reason: Reason) -> ExpectedOutcome:
         record.topic,
         record.partition,
         record.offset,
+        record.timestamp,
         Kind.DEAD_LETTER,
         reason,
         # the key of a refused transaction may be the card number

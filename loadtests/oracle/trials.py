@@ -64,6 +64,10 @@ class Trials:
             self._runs[partition] = number, rollout_id
         return partition, number
 
+    def move(self) -> None:
+        """Begin a new run in every partition, because other cards are in it from now on."""
+        self._runs = {partition: (number, None) for partition, (number, _) in self._runs.items()}
+
     def add(
         self,
         run: Run,

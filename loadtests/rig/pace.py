@@ -111,12 +111,12 @@ class Timed(Protocol):
     def __len__(self) -> int: ...
 
 
-Part = TypeVar("Part", bound=Timed)
+Batch = TypeVar("Batch", bound=Timed)
 
 
 def paced(
-    parts: Iterable[Part], pace: Pace, clock: Clock, may_go_on: Callable[[], bool]
-) -> Iterator[tuple[Part, int, int]]:
+    parts: Iterable[Batch], pace: Pace, clock: Clock, may_go_on: Callable[[], bool]
+) -> Iterator[tuple[Batch, int, int]]:
     """Yield (part, start, end) once the part's records from `start` to before `end` are due.
 
     Before each wait the range is empty, so that the caller can do other things.

@@ -33,7 +33,7 @@ class WatchError(FraudError):
     """
 
 
-class Seen(NamedTuple):
+class ReceivedAlert(NamedTuple):
     """A received alert."""
 
     value: bytes
@@ -81,7 +81,7 @@ class AlertWatch:
                 f"alerts on {topic} cannot be read: {clients.describe(fault)}; check topic and brokers"
             ) from fault
         self._thread = NativeThread(self._run)
-        self.seen: deque[Seen] = deque()
+        self.seen: deque[ReceivedAlert] = deque()
         """Received alerts in the order of receipt; `take` removes them."""
 
     def start(self) -> None:
@@ -93,7 +93,7 @@ class AlertWatch:
         if self._thread.fault is not None:
             raise WatchError(f"reading alerts failed: {self._thread.fault!r}") from self._thread.fault
 
-    def take(self) -> list[Seen]:
+    def take(self) -> list[ReceivedAlert]:
         """Return the alerts received since the last call, and forget them."""
         return [self.seen.popleft() for _ in range(len(self.seen))]
 
@@ -101,7 +101,7 @@ class AlertWatch:
         """Request the end; returns at once."""
         self._thread.stop()
 
-    def finish(self) -> list[Seen]:
+    def finish(self) -> list[ReceivedAlert]:
         """Read the remaining alerts, end the thread, and return all alerts since the last `take`.
 
         Raises:
@@ -122,7 +122,7 @@ class AlertWatch:
                     if self._thread.stopped:
                         return
                 elif (error := message.error()) is None:
-                    self.seen.append(Seen(message.value() or b"", now))
+                    self.seen.append(ReceivedAlert(message.value() or b"", now))
                 elif error.fatal() or error.code() in FATAL:
                     raise KafkaException(error)
         finally:
@@ -135,7 +135,7 @@ def latency_us(arrival_ms: int, at_ns: int) -> int:
 
 
 def arrival_latencies_us(
-    alerts: Iterable[Seen], from_ms: float, to_ms: float = float("inf")
+    alerts: Iterable[ReceivedAlert], from_ms: float, to_ms: float = float("inf")
 ) -> NDArray[np.int64]:
     """Return the latencies, microseconds, of the alerts whose transactions arrived in an interval.
 

@@ -57,7 +57,6 @@ class Replay:
         """Open a file and check its columns.
 
         Raises:
-            TrainingSetError: no such file, not Parquet, or a column is there twice.
             ReplayError: empty, or columns that are neither the contract's nor the handbook's.
         """
         self.path = path
@@ -93,8 +92,6 @@ class Replay:
 
         Raises:
             ReplayError: a value is missing, or the rows are not in order of arrival.
-            TrainingSetError: a value cannot be converted.
-            HandbookError: a value of a handbook file is missing.
         """
         previous = -1
         for first_row, table in batches(self.path, self._columns, _ROWS):

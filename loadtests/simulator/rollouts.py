@@ -29,7 +29,6 @@ def publish(
 
     Raises:
         ModelError: the client refuses its settings, or an event is refused or not acknowledged in time.
-        ContractError: a field breaks the contract.
     """
     failures: list[str] = []
 

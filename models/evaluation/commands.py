@@ -46,8 +46,8 @@ def evaluate_command(
 
     Example: fraud models evaluate --transactions tx.parquet --train-start 2026-01-01 --report report.json
     """
+    from feature_store.training.archived import files_of, read_labels, read_profiles
     from feature_store.training.merchant_payments import MerchantLabels
-    from feature_store.training.parquet_files import parquet_files, read_table
     from feature_store.training.transaction_files import TransactionFiles
     from models.evaluation.history import Source
     from models.evaluation.page import page
@@ -58,11 +58,11 @@ def evaluate_command(
 
     label_delay = float(delay_days) if label_delay_days is None else label_delay_days
     files = TransactionFiles(transactions)
-    merchants = MerchantLabels.of(read_table(labels) if labels else None, int(label_delay * DAY_MS))
+    merchants = MerchantLabels.of(read_labels(labels) if labels else None, int(label_delay * DAY_MS))
     source = Source(
         files,
         merchants.reports,
-        read_table(profiles) if profiles else None,
+        read_profiles(profiles) if profiles else None,
         merchants.delay_ms if merchant_labels else None,
     )
     windows = Windows(train_start.date(), train_days, delay_days, test_days)
@@ -81,7 +81,7 @@ def evaluate_command(
         "merchant_labels": merchant_labels,
         "features": list(history.names),
         "not_decided": history.not_decided,
-        "transactions_sha256": digest(parquet_files(transactions)),
+        "transactions_sha256": digest(files_of(transactions, "transactions")),
     }
     content = report_of(results, about)
     write(json.dumps(content, indent=2, allow_nan=False) + "\n", report)

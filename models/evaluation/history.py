@@ -16,7 +16,7 @@ from feature_store.merchants.fraud_spans import FraudSpans
 from feature_store.merchants.offline import features_as_of
 from feature_store.training.handbook import is_handbook
 from feature_store.training.merchant_payments import Payments
-from feature_store.training.merchant_reports import Reports, Undated
+from feature_store.training.merchant_reports import Reports, UndatedLabels
 from feature_store.training.parquet_files import open_parquet
 from feature_store.training.training_run import Task, in_order
 from feature_store.training.training_set import ACCEPTED, arrival_order
@@ -59,7 +59,7 @@ class Source:
     """Inputs of a history."""
 
     transactions: TransactionFiles
-    labels: Undated | Reports
+    labels: UndatedLabels | Reports
     profiles: pa.Table | None = None
     merchant_delay_ms: int | None = None
     """Label delay of the merchant label features, ms; None leaves these features out."""
@@ -76,9 +76,6 @@ def read(
         progress: called after each chunk of rows with the number of rows in it.
 
     Raises:
-        TrainingSetError: the input breaks the contract.
-        HandbookError: the columns of a handbook file have nulls or other types.
-        LabelError: labels are missing or unreadable.
         ModelError: no transactions arrived before `end`, or the column of scenarios cannot be read.
     """
     keep_from, keep_until = ((day - _EPOCH).days * DAY_MS for day in (first, end))

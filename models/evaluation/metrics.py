@@ -9,7 +9,7 @@ from feature_store.catalogue import HOUR_MS
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredTransactions:
     """n test transactions in order of arrival, with their scores."""
 
     day: NDArray[np.int64]
@@ -24,7 +24,7 @@ class Scored:
     score: NDArray[np.float64]
 
 
-def card_precision(scored: Scored, k: int = 100) -> NDArray[np.float64]:
+def card_precision(scored: ScoredTransactions, k: int = 100) -> NDArray[np.float64]:
     """Compute card precision at k for each test day (Fraud Detection Handbook, chapter 4).
 
     A day's cards are ranked by their highest score; a card is compromised if one of its transactions that day
@@ -76,7 +76,7 @@ class Detection:
         return self.saved_amount / self.fraud_amount if self.fraud_amount > 0 else float("nan")
 
 
-def detection(scored: Scored, threshold: float) -> Detection:
+def detection(scored: ScoredTransactions, threshold: float) -> Detection:
     """Follow each compromised card until an alert on one of its frauds.
 
     Args:
@@ -120,7 +120,9 @@ class ScenarioRecall:
     """Sum of the amounts of the alerted frauds."""
 
 
-def by_scenario(scored: Scored, scenario: NDArray[np.str_], threshold: float) -> list[ScenarioRecall]:
+def by_scenario(
+    scored: ScoredTransactions, scenario: NDArray[np.str_], threshold: float
+) -> list[ScenarioRecall]:
     """Count the frauds and the detected frauds of each scenario, in order of the scenario names.
 
     Args:

@@ -24,7 +24,6 @@ def report(results: list[FoldResult], about: dict[str, Any]) -> dict[str, Any]:
     details of each fold. Unknown values are null, and excluded from `mean` and `std`.
 
     Args:
-        results: one or more folds.
         about: options of the evaluation; copied into the report.
     """
     folds = [_fold(result) for result in results]
@@ -54,11 +53,7 @@ def digest(paths: list[Path]) -> str:
 
 
 def write(text: str, path: Path) -> None:
-    """Write a file atomically.
-
-    Raises:
-        OutputError: the file cannot be written.
-    """
+    """Write a file atomically."""
     with replacing(path) as part:
         part.write_text(text, encoding="utf-8")
 

@@ -13,7 +13,7 @@ from models.evaluation.history import History, Source, read
 from models.evaluation.metrics import (
     Detection,
     ScenarioRecall,
-    Scored,
+    ScoredTransactions,
     by_scenario,
     card_precision,
     detection,
@@ -65,12 +65,6 @@ def run(
         windows: windows of fold 0.
         alert_budget: share of the test transactions that may become alerts, 0 to 1.
         progress: called when the features of a chunk of rows are computed, with the number of rows in it.
-
-    Raises:
-        ModelError: the history is too short, a training window lacks a class, or scenarios cannot be read.
-        TrainingSetError: a file cannot be read, or breaks the contract of transactions or profiles.
-        HandbookError: the columns of a handbook file have nulls or wrong types.
-        LabelError: labels are missing or unreadable.
     """
     last = windows.fold(folds - 1)
     end = last.test_start + timedelta(last.test_days)
@@ -81,11 +75,7 @@ def run(
 def judge(
     history: History, windows: Windows, folds: int, learner: Learner, alert_budget: float
 ) -> Iterator[FoldResult]:
-    """Train and evaluate fold by fold; the last four arguments are as for `run`.
-
-    Raises:
-        ModelError: the history is too short, or a training window lacks a class.
-    """
+    """Train and evaluate fold by fold; the last four arguments are as for `run`."""
     fraud = history.known.fraud(history.arrival.size)
     # all splits first: a history that is too short fails before the first model is trained
     splits = [split(windows.fold(number), history.day, history.card, fraud) for number in range(folds)]
@@ -95,11 +85,7 @@ def judge(
 
 
 def fit(history: History, fold: Fold, learner: Learner) -> Any:
-    """Fit a scikit-learn classifier to the training window of a fold.
-
-    Raises:
-        ModelError: the training window lacks a class.
-    """
+    """Fit a scikit-learn classifier to the training window of a fold."""
     return learner.fit(history.features[fold.train], _known_frauds(history, fold))
 
 
@@ -118,7 +104,7 @@ def assess(history: History, fold: Fold, scores: np.ndarray, alert_budget: float
     train, test = fold.train, fold.test
     outcome = _known_frauds(history, fold)
     fraud = history.known.fraud(history.arrival.size)
-    scored = Scored(
+    scored = ScoredTransactions(
         history.day[test],
         history.card[test],
         history.arrival[test],

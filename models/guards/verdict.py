@@ -55,9 +55,6 @@ def verdict(counts: Mapping[str, Any] | PairedCounts, guards: Guards) -> GuardVe
 
     Args:
         counts: the challenger's counts, summed over the key groups by `Counts.of_groups`, or their JSON.
-
-    Raises:
-        GuardError: the JSON object is invalid.
     """
     paired = counts if isinstance(counts, PairedCounts) else PairedCounts.from_json(counts)
     findings = tuple(rule.judge(paired, guards.limits) for rule in guards.rules)
@@ -79,7 +76,7 @@ def recomputed(evidence: Mapping[str, Any]) -> GuardVerdict:
     return verdict(counts, policy.read(guards))
 
 
-class Step(StrEnum):
+class NextStep(StrEnum):
     """Step that follows from a verdict."""
 
     HOLD = "hold"
@@ -92,7 +89,7 @@ class Step(StrEnum):
     """Write `rolled_back`: the deadline has passed without proof."""
 
 
-def next_step(result: GuardVerdict, *, shadow_started_at: int, now: int) -> Step:
+def next_step(result: GuardVerdict, *, shadow_started_at: int, now: int) -> NextStep:
     """Return the step that follows from a verdict.
 
     Args:
@@ -100,8 +97,8 @@ def next_step(result: GuardVerdict, *, shadow_started_at: int, now: int) -> Step
         now: log time, ms: when the newest of the counted progress records was written.
     """
     if result.outcome is GuardOutcome.BREACH:
-        return Step.BREACHED
+        return NextStep.BREACHED
     if result.outcome is GuardOutcome.PASS:
-        return Step.MAY_ADVANCE
+        return NextStep.MAY_ADVANCE
     late = now - shadow_started_at >= result.guards.deadline_h * HOUR_MS
-    return Step.ROLL_BACK if late else Step.HOLD
+    return NextStep.ROLL_BACK if late else NextStep.HOLD

@@ -27,7 +27,6 @@ def bucket(card_hash: NDArray[np.uint64], salt: str) -> NDArray[np.int64]:
 
     Args:
         card_hash: low 64 bits of the hashes of the card ids (`feature_store.kernels.hashing`), shape (n,).
-        salt: salt of the model line.
 
     >>> buckets = bucket(np.arange(5, dtype=np.uint64), salt_of("card-fraud"))
     >>> (buckets < 2_000).tolist(), (buckets < 5_000).tolist()  # a larger share only adds members

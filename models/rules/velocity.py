@@ -19,7 +19,6 @@ class Velocity(Rule):
     """
 
     def __init__(self, window: str) -> None:
-        """Create the rule of a window of the catalogue."""
         self.name, self._window, self._limit = f"velocity_{window}", window, f"max_count_{window}"
         self._counts = (f"count_{window}", f"arrivals_{window}")
 

@@ -116,6 +116,9 @@ def _of_counts(recent: Recent | None) -> Iterator[Reason]:
     if recent.foreign_facts:
         skipped = f"{recent.foreign_facts} records that no job wrote were skipped {during}"
         yield Reason("foreign_facts", f"merchant facts: {skipped}")
+    if recent.retired:
+        late = f"{recent.retired} transactions came to the topic that the job has left {during}"
+        yield Reason("retired_topic", f"{late}: they become dead letters and are not decided")
 
 
 def _of_rollouts(groups: Groups) -> Iterator[Reason]:

@@ -58,7 +58,7 @@ STATUS: dict[str, Any] = {
             "labels": {"records": 0, "dead_letters": 0},
             "rollouts": {"records": 0, "dead_letters": 0},
         },
-        "transactions": 149_421, "scoring_failures": 0, "foreign_facts": 0,
+        "transactions": 149_421, "scoring_failures": 0, "foreign_facts": 0, "retired": 0,
     },
     "state": {
         "cards": 50_000, "cards_without_profile": 120, "events": 4_100_000, "local_bytes": 210_000_000,
@@ -75,6 +75,13 @@ STATUS: dict[str, Any] = {
     "feature_drift": None,
     "limits": {"commit_s": 10.0, "latency_s": 10.0, "held_s": 60.0, "heartbeat_s": 102.0, "epoch_s": 201.0},
     "versions": {"sidecar": "0.1.0", "python": "3.11.9", "job": "0.1.0+3f2a9c1e"},
+    "takeover": {
+        "query_id": "b4a54ef4-8810-453b-9d0a-080a51fee020",
+        "release": "0.1.0+5f5faa5d",
+        "key_groups": 2,
+        "asked_by": "ines",
+        "at": 1766404800.0,
+    },
     "restarts": 0,
 }  # fmt: skip
 PROGRESS: dict[str, Any] = {

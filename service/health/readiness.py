@@ -92,6 +92,13 @@ def checks(
         for p in lag.partitions
         if p.held and not p.records and p.seconds(now_s) > max_age_s
     ]
+    # group 0 says where the transactions are
+    topic = groups.get(0, {}).get("layout", {}).get("topic", transactions_topic)
+    if topic != transactions_topic:
+        broken["topics"].append(
+            f"the job decides {topic}, this sidecar watches {transactions_topic}: correct "
+            "FRAUD_TOPICS__TRANSACTIONS"
+        )
     for group in range(key_groups(groups)):
         record = groups.get(group)
         if record is None:

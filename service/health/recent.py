@@ -60,6 +60,8 @@ class Recent:
     """Transactions without a score of the champion."""
     foreign_facts: int
     """Records among the merchant facts that no job wrote."""
+    retired: int
+    """Records that came too late to the topic that the transactions have left."""
 
     @property
     def model_fails(self) -> bool:
@@ -107,10 +109,10 @@ class _Window:
 
 
 class RecentRates:
-    """Samples of the job's totals, for throughput and latency of the last minute."""
+    """Samples of the job's totals, for throughput and latency within a window of time."""
 
-    def __init__(self) -> None:
-        self._window = _Window(RATES_OVER_S)
+    def __init__(self, window_s: float = RATES_OVER_S) -> None:
+        self._window = _Window(window_s)
 
     def add(self, now_s: float, totals: Totals) -> None:
         """Add the current totals."""
@@ -120,7 +122,7 @@ class RecentRates:
 
     @property
     def rates(self) -> Rates | None:
-        """Rates of the last minute, or of the shorter time sampled so far; None before the second sample."""
+        """Rates within the window, or of the shorter time sampled so far; None before the second sample."""
         growth = self._window.growth
         if growth is None or growth[0] <= 0:
             return None
@@ -136,12 +138,12 @@ class RecentCounts:
     """Samples of the job's totals, for its counts within a window of time."""
 
     def __init__(self, topics: Topics, window_s: float) -> None:
-        """Start without samples."""
         self._topics, self._window = topics, _Window(window_s)
 
     def add(self, now_s: float, totals: Totals) -> None:
         """Add the current totals."""
         sample = Counter[Any]({("", name): int(totals.counts[name]) for name in _OTHERS})
+        sample["", "retired"] = int(totals.dead_letters[Reason.RETIRED_TOPIC.value])
         for name, count in input_counts(totals, self._topics).items():
             sample["records", name], sample["dead", name] = count.records, count.dead_letters
         self._window.add(now_s, sample)
@@ -157,7 +159,7 @@ class RecentCounts:
             for (kind, name), number in grown.items()
             if kind == "records"
         }
-        return Recent(seconds, inputs, *(grown["", name] for name in _OTHERS))
+        return Recent(seconds, inputs, *(grown["", name] for name in (*_OTHERS, "retired")))
 
 
 def quantile(cumulative: Sequence[tuple[float, int]], share: float) -> float | None:

@@ -16,7 +16,6 @@ class CachedAnswer:
     """
 
     def __init__(self, compute: Callable[[], bytes], clock: Callable[[], float] = time.monotonic) -> None:
-        """Start with an empty cache."""
         self._compute = compute
         self._clock = clock
         self._lock = asyncio.Lock()

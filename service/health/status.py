@@ -51,6 +51,7 @@ def status_of(view: View, settings: ServiceSettings, versions: Mapping[str, str]
         "feature_drift": _feature_drift(view),
         "limits": _limits(view),
         "versions": {**versions, **_release(view)},
+        "takeover": _takeover(view),
         "restarts": view.assessment.restarts if view.assessment else 0,
     }
 
@@ -59,6 +60,15 @@ def _release(view: View) -> dict[str, str]:
     """Return the release of the job, as its newest progress records name it; several during an upgrade."""
     releases = {str(record["release"]) for record in view.groups.values()}
     return {"job": ", ".join(sorted(releases))} if releases else {}
+
+
+def _takeover(view: View) -> dict[str, Any] | None:
+    """Return the job whose output this one continues; None for a job that began its output."""
+    takeover = next((record["takeover"] for record in view.groups.values() if "takeover" in record), None)
+    if takeover is None:
+        return None
+    told = {name: takeover[name] for name in ("query_id", "release", "key_groups", "asked_by")}
+    return {**told, "at": takeover["at"] / 1e3}
 
 
 def _parts(view: View, heartbeats: str) -> Iterator[dict[str, Any]]:

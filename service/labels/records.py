@@ -17,9 +17,6 @@ RULE, MODEL, ROLLOUT = "rule", "model", "rollout"
 
 Position = tuple[int, int, int]
 """Arrival in ms, partition and offset of a transaction."""
-LabelPosition = tuple[int, int, int]
-"""Arrival in ms, topic (0: labels, 1: chargebacks) and offset of a label; of a transaction's labels the last
-one counts. Without the partition, because a topic has all labels of a card in one partition."""
 Group = tuple[str, str]
 """RULE, MODEL or ROLLOUT, and a name."""
 Kind = tuple[Group, ...]
@@ -52,7 +49,7 @@ class Label(NamedTuple):
 
     card_id: str
     transaction_id: str
-    position: LabelPosition
+    position: labels.Position
     fraud: bool
 
 
@@ -61,7 +58,7 @@ class Decoder:
 
     def __init__(self, topics: Topics) -> None:
         self._shadow_alerts = topics.shadow_alerts
-        self.labels = {topics.labels: Contract.LABEL, topics.chargebacks: Contract.CHARGEBACK}
+        self.labels = labels.contracts(topics)
         """Contract by topic of labels."""
 
     def read(self, message: Message) -> Alert | ShadowAlert | Label | None:
@@ -88,7 +85,7 @@ class Decoder:
             return None  # a dead letter of the job
         if label.fraud is None:
             return None
-        position = message.timestamp()[1], int(contract is Contract.CHARGEBACK), message.offset() or 0
+        position = labels.position(contract, message.timestamp()[1], message.offset() or 0)
         return Label(label.card_id, label.transaction_id, position, label.fraud)
 
 

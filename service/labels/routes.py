@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from service import openapi
 from service.security.roles import Operator
+from service.threads import Threads
 from streaming_job.labels.ledger import Ledger
 
 MOST = 500
@@ -61,7 +62,7 @@ class WrittenBody(BaseModel):
 
 def label_routes(ledger: Ledger, clock: Callable[[], float] = time.time) -> APIRouter:
     """Create the router."""
-    router = APIRouter(tags=["labels"])
+    router, writing = APIRouter(tags=["labels"]), Threads(8)
 
     @router.post(
         "/v1/labels",
@@ -69,7 +70,7 @@ def label_routes(ledger: Ledger, clock: Callable[[], float] = time.time) -> APIR
         response_model=WrittenBody,
         responses=openapi.example({"written": 1}, 201),
     )
-    def add(caller: Operator, body: LabelsBody) -> dict[str, Any]:
+    async def add(caller: Operator, body: LabelsBody) -> dict[str, Any]:
         """Report the outcomes of transactions: all labels are written, or none.
 
         The caller's name is the labels' `source`. Only a transaction's last label counts, so repeating a
@@ -78,6 +79,6 @@ def label_routes(ledger: Ledger, clock: Callable[[], float] = time.time) -> APIR
         now_ms = int(clock() * 1000)
         defaults = {"source": caller.name, "occurred_at": now_ms}
         rows = [defaults | label.model_dump(exclude_none=True) for label in body.labels]
-        return {"written": ledger.add(rows)}
+        return {"written": await writing.run(lambda: ledger.add(rows))}
 
     return router

@@ -20,7 +20,6 @@ class HttpMetrics:
     """
 
     def __init__(self, app: ASGIApp, registry: CollectorRegistry) -> None:
-        """Register the metrics."""
         self._app = app
         requests = FAMILIES["fraud_sidecar_http_requests"]
         self._requests = Counter(requests.name, requests.meaning, requests.labels, registry=registry)

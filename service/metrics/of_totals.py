@@ -7,6 +7,7 @@ from prometheus_client.core import Metric
 from service.health.recent import input_counts
 from service.metrics.families import histogram, sample, samples, summary
 from service.metrics.table import WORK
+from streaming_job.contracts import Reason
 from streaming_job.contracts.topics import Topics
 from streaming_job.progress.totals import Totals
 
@@ -20,7 +21,7 @@ def of_totals(totals: Totals, topics: Topics) -> list[Metric]:
     return [
         *(sample(name, value) for name, value in others.items()),
         *(sample(name, totals.counts[name.removeprefix("fraud_")]) for name in counts),
-        _by("fraud_dead_letters", totals.dead_letters),
+        _by("fraud_dead_letters", {Reason.RETIRED_TOPIC.value: 0, **totals.dead_letters}),
         _by("fraud_input_records", {name: count.records for name, count in inputs.items()}),
         _by("fraud_input_dead_letters", {name: count.dead_letters for name, count in inputs.items()}),
         _by("fraud_alert_rules", totals.rules),

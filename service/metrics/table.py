@@ -1,53 +1,7 @@
 """The table of the sidecar's metrics; docs/metrics.md is made from it."""
 
-from dataclasses import dataclass
-from enum import StrEnum
-from functools import partial
+from streaming_job.metric_families import counter, gauge, histogram, info, state_set, summary
 
-
-class Type(StrEnum):
-    """Types of metric families, as Prometheus names them."""
-
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-    SUMMARY = "summary"
-    STATE_SET = "stateset"
-    INFO = "info"
-
-
-@dataclass(frozen=True)
-class Family:
-    """A metric family."""
-
-    type: Type
-    name: str
-    """Name without the suffix of its type."""
-    meaning: str
-    """Help text."""
-    labels: tuple[str, ...] = ()
-    """Labels, except `le` of a histogram, and that of a state set, which has the family's name."""
-
-    def exposed(self) -> str:
-        """Return the name of its samples, without the suffixes of a histogram's or a summary's."""
-        return self.name + {Type.COUNTER: "_total", Type.INFO: "_info"}.get(self.type, "")
-
-    def exposed_labels(self) -> tuple[str, ...]:
-        """Return all labels of its samples."""
-        match self.type:
-            case Type.HISTOGRAM:
-                return (*self.labels, "le")
-            case Type.STATE_SET:
-                return (*self.labels, self.name)
-            case _:
-                return self.labels
-
-
-counter = partial(Family, Type.COUNTER)
-gauge = partial(Family, Type.GAUGE)
-histogram = partial(Family, Type.HISTOGRAM)
-state_set = partial(Family, Type.STATE_SET)
-info = partial(Family, Type.INFO)
 _PLACE = ("topic", "partition")
 _GROUP = ("key_group",)
 _TRIAL = ("rollout_id", "challenger")
@@ -92,7 +46,7 @@ TIME = (
     histogram("fraud_event_lateness_seconds", "arrival minus event time of transactions"),
     histogram("fraud_profile_age_seconds", "age of the profile used for a transaction, at the transaction's "
               "arrival; profiles of Debezium's first snapshot do not count"),
-    Family(Type.SUMMARY, "fraud_commit_interval_seconds", "time from one commit of a key group to the next"),
+    summary( "fraud_commit_interval_seconds", "time from one commit of a key group to the next"),
     counter("fraud_phase_seconds", "time spent in a phase of the work, by all key groups", ("phase",)),
     gauge("fraud_partition_event_time_timestamp_seconds", "greatest event time seen", _PLACE),
     gauge("fraud_partition_event_time_age_seconds", "time since the greatest event time", _PLACE),

@@ -32,6 +32,7 @@ export const caller = () => ask("/v1/caller");
 export const status = () => ask("/v1/status");
 export const alerts = (limit) => ask(`/v1/alerts?limit=${limit}`);
 export const quality = () => ask("/v1/quality");
+export const replays = () => ask("/v1/replays");
 export const rollouts = () => ask("/v1/rollouts");
 export const rollout = (id) => ask(`/v1/rollouts/${encodeURIComponent(id)}`);
 export const verdict = (id) => ask(`/v1/rollouts/${encodeURIComponent(id)}/verdict`);

@@ -60,9 +60,9 @@ export function rows(body, items, keyOf, cellsOf) {
 }
 
 const STATES = {
-  good: ["OK", "IDLE", "ok", "pass", "applied", "promoted"],
-  warn: ["WARN", "BLOCKED", "UNKNOWN", "paused", "review", "pending"],
-  bad: ["STOP", "STALL", "REWIND", "bad", "breach", "breached", "decline"],
+  good: ["OK", "IDLE", "ok", "pass", "applied", "promoted", "running", "done"],
+  warn: ["WARN", "BLOCKED", "UNKNOWN", "paused", "review", "pending", "waiting", "stopped"],
+  bad: ["STOP", "STALL", "REWIND", "bad", "breach", "breached", "decline", "failed", "silent"],
 };
 
 export function setState(node, word, text = word.replaceAll("_", " ")) {

@@ -4,6 +4,7 @@ import * as api from "./api.js";
 import { byId, clock, setText, show } from "./dom.js";
 import * as feed from "./feed.js";
 import * as quality from "./quality.js";
+import * as replays from "./replays.js";
 import * as rollouts from "./rollouts.js";
 import * as status from "./status.js";
 import { onDone } from "./steps.js";
@@ -23,16 +24,17 @@ async function refresh() {
     if (role === null && !(await signedIn())) return;
     // a part that fails does not hide the others
     const results = await Promise.allSettled([
-      api.status(), rollouts.load(() => mine === round), api.alerts(ALERTS), api.quality(),
+      api.status(), rollouts.load(() => mine === round), api.alerts(ALERTS), api.quality(), api.replays(),
     ]);
     if (mine !== round) return;
     const faults = results.filter((result) => result.status === "rejected").map((result) => result.reason);
     if (faults.some((fault) => fault.status === 401)) return signOut();
-    const [current, rolloutData, alerts, outcomes] = results.map((result) => result.value);
+    const [current, rolloutData, alerts, outcomes, replayed] = results.map((result) => result.value);
     if (current) status.render(current);
     if (rolloutData) rollouts.render(rolloutData, role);
     if (alerts) feed.render(alerts);
     if (outcomes) quality.render(outcomes);
+    if (replayed) replays.render(replayed);
     if (!faults.length) freshAt = Date.now();
     showFault(faults[0]);
   } catch (reason) {

@@ -1,6 +1,6 @@
 // `/v1/status` on the page: the verdict, its reasons, rates, lag, parts, dead letters.
 
-import { age, byId, bytes, element, fill, number, rows, setText, setState, show } from "./dom.js";
+import { age, byId, bytes, element, fill, moment, number, rows, setText, setState, show } from "./dom.js";
 
 const REMEMBERED = 60; // points in the throughput line
 const seen = [];
@@ -31,7 +31,12 @@ export function render(status) {
   show(byId("letters-table"), letters.length > 0);
   show(byId("no-letters"), letters.length === 0);
   const versions = Object.entries(status.versions).map(([part, version]) => `${part} ${version}`);
-  setText(byId("versions"), `${versions.join(", ")}; ${number(status.restarts)} restarts of the job seen.`);
+  const sentences = [`${versions.join(", ")}; ${number(status.restarts)} restarts of the job seen.`];
+  if (status.takeover) {
+    const { at, release, key_groups: groups, asked_by: who } = status.takeover;
+    sentences.push(`Took over from release ${release}, ${number(groups)} key groups, ${moment(1000 * at)}, asked by ${who}.`);
+  }
+  setText(byId("versions"), sentences.join(" "));
 }
 
 function tiles(status) {

@@ -47,9 +47,6 @@ def ranges_since(reader: Consumer, topic: str, since: int) -> list[PartitionRang
     Args:
         reader: a consumer that joined no group.
         since: Kafka timestamp, ms.
-
-    Raises:
-        KafkaException: no such topic, or no answer.
     """
     ranges = []
     for partition, (first, end) in topic_reader.bounds(reader, topic).items():

@@ -19,10 +19,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from models.guards.counts import Labelled
-from service.labels.records import Alert, Label, LabelPosition, Position, ShadowAlert
+from service.labels.records import Alert, Label, Position, ShadowAlert
 from service.precision.trial import LabelCounts, LabelledTrial
+from streaming_job.decode import labels
 
-Said = tuple[LabelPosition, bool]
+Said = tuple[labels.Position, bool]
 """Position of a label, and whether it says fraud."""
 
 MOST_ALERTS = 50_000
@@ -77,9 +78,6 @@ class LabelledCards:
 
         Args:
             trial: the trial; transactions outside its time are ignored.
-            most_alerts: number of transactions to keep.
-            most_of_card: number of transactions to keep of one card.
-            most_unmatched: number of labels to keep without their transaction.
         """
         self._trial = trial
         self._most_alerts, self._most_of_card, self._most_unmatched = (

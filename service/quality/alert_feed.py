@@ -19,7 +19,6 @@ class AlertFeed(TopicFollower):
     """Follows the topic of alerts, from the newest ones on."""
 
     def __init__(self, settings: ServiceSettings) -> None:
-        """Read nothing yet."""
         super().__init__(settings, (settings.topics.fraud_alerts,), "alerts", FETCH_WAIT_MS)
         self._shown: Mapping[int, deque[tuple[int, bytes]]] = {}
         """Partition -> its newest alerts, each as (Kafka timestamp in ms, value)."""

@@ -22,7 +22,6 @@ class OutcomeReader(TopicFollower):
     """Follows alerts and labels from the offsets in the store on; at first from the topics' beginning."""
 
     def __init__(self, settings: ServiceSettings, outcomes: Outcomes) -> None:
-        """Read nothing yet."""
         self._alerts, self._decoder = settings.topics.fraud_alerts, Decoder(settings.topics)
         topics = self._alerts, *self._decoder.labels
         super().__init__(settings, topics, "alerts and labels", FETCH_WAIT_MS)

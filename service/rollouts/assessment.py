@@ -7,7 +7,7 @@ from typing import Any
 from models.guards import policy
 from models.guards.counts import Labelled, PairedCounts
 from models.guards.findings import GuardOutcome
-from models.guards.verdict import GuardVerdict, Step, next_step, verdict
+from models.guards.verdict import GuardVerdict, NextStep, next_step, verdict
 from models.rollouts.events import Type
 from models.rollouts.state import TRIED, Trial
 from service.health.groups import Groups
@@ -63,7 +63,7 @@ class Assessment:
         if started is None or self.waiting_for is not None:
             return False
         return any(
-            next_step(result, shadow_started_at=started, now=self.log_time) is Step.ROLL_BACK
+            next_step(result, shadow_started_at=started, now=self.log_time) is NextStep.ROLL_BACK
             for result in self.verdicts.values()
         )
 
@@ -108,9 +108,6 @@ def assess(
     Args:
         history: history of the rollouts, which has the start of the shadow.
         labels: labelled cards of the rollout; ignored if no guard needs them.
-
-    Raises:
-        GuardError: a progress record has invalid counts, or the guards are of another release.
     """
     guards = policy.read(trial.guards)
     by_label = (labels or NO_LABELS) if guards.need_labels else None

@@ -65,11 +65,7 @@ class ChallengerBody(BaseModel):
     ]
 
     def draft(self) -> Draft:
-        """Convert the body into the desk's form.
-
-        Raises:
-            RefusedError: the policy is invalid.
-        """
+        """Convert the body into the desk's form."""
         return Draft(self.name, self.role, self.share_bp, self.model, policy_of(self.policy))
 
 
@@ -90,11 +86,7 @@ class ProposalBody(BaseModel):
     ] = None
 
     def proposal(self, key: str) -> Proposal:
-        """Convert the body into the desk's form.
-
-        Raises:
-            RefusedError: a policy is invalid.
-        """
+        """Convert the body into the desk's form."""
         return Proposal(
             tuple(challenger.draft() for challenger in self.challengers),
             self.reason,

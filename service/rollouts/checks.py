@@ -12,12 +12,13 @@ from models.guards import policy
 from models.guards.rules import ScoreDrift
 from models.registry import ModelRef
 from models.rollouts.events import CANARY
-from models.rollouts.state import Trial
+from models.rollouts.state import Line, Trial
 from models.scoring import Scorer
 from service.rollouts.assessment import Assessment
-from service.rollouts.errors import RefusedError
+from service.rollouts.errors import RefusedError, StaleError
 from service.rollouts.model_registry import ModelRegistry, refusing
 from service.rollouts.requests import Proposal
+from streaming_job.contracts import Reason
 
 MOST_CHALLENGERS = 4
 
@@ -59,6 +60,24 @@ def require_features(ref: ModelRef, computed: list[str] | None, job_id: str) -> 
         )
 
 
+def require_champion(line: Line, withdrawn: str, computed: list[str] | None, job_id: str) -> None:
+    """Raise StaleError if a withdrawal leaves only champions that the job cannot compute: it would refuse it.
+
+    Args:
+        line: the rollouts before the withdrawal.
+        withdrawn: the rollout_id.
+        computed: as for `require_features`.
+    """
+    known = merchants.computed(merchants=True) if computed is None else computed
+    left = [champion.model for champion in line.champions if champion.rollout_id != withdrawn]
+    if left and all(lacking(model.features, known) for model in left):
+        raise StaleError(
+            Reason.LAST_ROLLOUT.value,
+            f"nothing could decide without {withdrawn}: the job {job_id} does not compute the features of "
+            f"{left[-1].name}/{left[-1].version}; promote another model first",
+        )
+
+
 def require_label_delay(scorer: Scorer, label_delay_ms: int | None, job_id: str) -> None:
     """Raise RefusedError unless the model has the job's label delay, on which features of merchants depend.
 
@@ -77,11 +96,7 @@ def require_label_delay(scorer: Scorer, label_delay_ms: int | None, job_id: str)
 
 
 def guards(given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Complete guards with all default parameters; the event records them, since defaults may change.
-
-    Raises:
-        RefusedError: a guard is unknown, or a parameter is invalid.
-    """
+    """Complete guards with all default parameters; the event records them, since defaults may change."""
     with refusing("guards"):
         return policy.read(given).to_json()
 
@@ -92,9 +107,6 @@ def against_training(given: Mapping[str, Any], registry: ModelRegistry, ref: Mod
     Args:
         given: guards with every parameter.
         registry: registry of the scores; called only if a guard needs them.
-
-    Raises:
-        DeskError: the registry does not answer, or its scores are damaged.
     """
     drift_rules = [
         rule for rule in given["rules"] if rule["name"] == ScoreDrift.NAME and "against" not in rule

@@ -70,20 +70,12 @@ class Desk:
         self._turn = threading.RLock()  # the writers of one process would only fence each other
 
     def look(self) -> tuple[History, Job]:
-        """Read the rollout topic to its end, and the job's newest progress.
-
-        Raises:
-            DeskError: they cannot be read now.
-        """
+        """Read the rollout topic to its end, and the job's newest progress."""
         job = self._job()
         return self._rollouts.read(job.set_aside, History()), job
 
     def assess(self, rollout_id: str) -> Assessment:
-        """Judge a rollout's challengers by the newest progress and labels.
-
-        Raises:
-            DeskError: there is no such rollout, or its records cannot be read now.
-        """
+        """Judge a rollout's challengers by the newest progress and labels."""
         history, job = self.look()
         trial = drawing.find_trial(history.line, rollout_id)
         return assess(history, trial, job.groups, self._count_labels(history, trial))
@@ -147,17 +139,16 @@ class Desk:
             drawn = drawing.step(history, step, actor, self._now_ms(), self.settings.demands)
             if not isinstance(drawn, Receipt):
                 self._require_evidence(history, job, drawn[0], labels)
+                if step.type is Type.WITHDRAWN:
+                    computed = job.computed(self._clock())
+                    checks.require_champion(history.line, step.rollout_id, computed, self.settings.job_id)
             return drawn
 
         drawn = draw(history, job)
         return drawn if isinstance(drawn, Receipt) else self._write(draw, actor, history, job)
 
     def stop(self, stop: Stop) -> Receipt:
-        """End a rollout: write `breached` and `rolled_back` together, or for a deadline `rolled_back` alone.
-
-        Raises:
-            DeskError: the rollout has changed since its assessment, or the brokers do not answer.
-        """
+        """End a rollout: write `breached` and `rolled_back` together, for a deadline `rolled_back` alone."""
 
         def draw(history: History, _job: Job) -> tuple[Event, ...] | Receipt:
             return drawing.stop(history, stop, self._now_ms())

@@ -1,6 +1,7 @@
 """From a request and the history of rollouts, construct the events to write, or refuse the request. Pure."""
 
 from dataclasses import replace
+from itertools import count
 
 from feature_store.printable import printable
 from models.rollouts import authority, machine
@@ -11,10 +12,13 @@ from service.rollouts.errors import DeskError, ForbiddenError, RefusedError, Sta
 from service.rollouts.history import Entry, History
 from service.rollouts.requests import ADMIN, GUARD, Actor, Proposal, Receipt, Refs, Step, Stop
 from streaming_job.contracts import ContractError, Reason
+from streaming_job.decode.strict import MAX_RECORD_BYTES
 
 PROMOTED_KEY = "/promoted"
 """Suffix of the idempotency key of `promoted` if a proposal is promoted without a trial; the rest is
 the request's key."""
+BREACHED_KEY, ROLLED_BACK_KEY = "/breached", "/rolled_back"
+"""Suffixes of the idempotency keys of a guard's events."""
 
 
 def proposal(
@@ -156,27 +160,33 @@ def stop(history: History, request: Stop, now_ms: int) -> tuple[Event, ...] | Re
     """Construct the events by which a guard ends a rollout: two for a breach, one for a deadline.
 
     Raises:
-        UnknownError: there is no such rollout.
         StaleError: the rollout has ended, or has changed since the assessment.
     """
     trial = find_trial(history.line, request.rollout_id)
     require_seq(trial, request.seq)
-    key = f"guard/{request.seq}"
+    key = _free_key(trial, f"guard/{request.seq}")
     seq = trial.seq + 1
     drawn: tuple[Event, ...] = ()
     if request.guard:
         drawn = (
             Event(
-                Type.BREACHED, trial.rollout_id, seq, f"{key}/breached", GUARD, request.reason, now_ms,
+                Type.BREACHED, trial.rollout_id, seq, key + BREACHED_KEY, GUARD, request.reason, now_ms,
                 challenger=request.challenger, guard=request.guard, verdict=request.verdict,
             ),
         )  # fmt: skip
         seq += 1
     drawn += (
-        Event(Type.ROLLED_BACK, trial.rollout_id, seq, f"{key}/rolled_back", GUARD, request.reason, now_ms),
+        Event(Type.ROLLED_BACK, trial.rollout_id, seq, key + ROLLED_BACK_KEY, GUARD, request.reason, now_ms),
     )
     apply_events(history.line, drawn)
     return drawn
+
+
+def _free_key(trial: Trial, key: str) -> str:
+    """Return a guard's key that no event of the rollout has, whatever keys callers gave to their requests."""
+    names = (key if number == 1 else f"{key}-{number}" for number in count(1))
+    taken = trial.keys.keys()
+    return next(name for name in names if taken.isdisjoint((name + BREACHED_KEY, name + ROLLED_BACK_KEY)))
 
 
 def find_trial(line: Line, rollout_id: str) -> Trial:
@@ -251,9 +261,15 @@ def _require_contract(event: Event) -> None:
                 "terminal; leave them out",
             )
     try:
-        event.to_json()
+        size = len(event.to_json())
     except ContractError as fault:
         raise RefusedError("contract", f"the request cannot be written as an event: {fault}") from fault
+    if size > MAX_RECORD_BYTES:
+        raise RefusedError(
+            "contract",
+            f"the event has {size} bytes, and the job accepts at most {MAX_RECORD_BYTES}: shorten the "
+            "request, for example the histogram of a guard",
+        )
 
 
 def _other_content(before: Event) -> RefusedError:

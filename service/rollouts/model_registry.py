@@ -63,7 +63,6 @@ class ModelRegistry:
 
         Raises:
             RefusedError: the name is malformed, or the version was not registered by this project.
-            UnknownError: there is no such version.
             UnansweredError: the registry does not answer, or none is set.
         """
         from models import registry
@@ -118,11 +117,7 @@ class ModelRegistry:
             return registry.training_scores(ref, self._uri)
 
     def point(self, alias: str, ref: ModelRef) -> None:
-        """Point an alias to a version.
-
-        Raises:
-            ModelError: the registry does not answer, or has no such version.
-        """
+        """Point an alias to a version."""
         from models import registry
 
         with _mlflow_lock:

@@ -121,7 +121,6 @@ def draft_of(
     Raises:
         ModelError: neither a policy file nor a threshold is given, a file is given together with options of a
             policy, these give an invalid policy, or the role is unknown.
-        PolicyFileError: the file is invalid.
     """
     from models.parameters import SCORE
     from models.policy import Policy
@@ -168,7 +167,6 @@ def drafts_of(
     Raises:
         ModelError: the number of files does not fit, two files have different guards, or a draft is refused
             (`draft_of`).
-        PolicyFileError: a file is invalid.
     """
     if len(policy_files) not in (0, 1, len(models)):
         raise ModelError(

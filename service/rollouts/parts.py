@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from models.guards.counts import Labelled
+from models.guards.findings import GuardOutcome
 from models.rollouts.state import Trial
 from service.health.groups import Groups
 from service.precision.follower import LabelFollower
@@ -58,8 +59,12 @@ class RolloutParts:
         )
 
     def findings(self) -> Iterator[tuple[str, str, str, str]]:
-        """Yield the guards' results on the last watched rollout: (rollout_id, challenger, guard, verdict)."""
-        if (seen := self.guards.last) is None:
+        """Yield the guards' results on the last watched rollout: (rollout_id, challenger, guard, verdict).
+
+        None while they cannot be assessed, so that the absence of the metric is noticed; but a breach stays.
+        """
+        seen = self.guards.last
+        if seen is None or (self.guards.fault and seen.assessment.outcome is not GuardOutcome.BREACH):
             return
         for challenger, verdict in seen.assessment.verdicts.items():
             for finding in verdict.findings:

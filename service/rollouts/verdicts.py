@@ -29,7 +29,6 @@ def recompute(path: Path) -> str:
 
     Raises:
         RefusedError: the file cannot be read, or a verdict in it does not follow from its counts.
-        GuardError: the file's evidence is invalid.
     """
     try:
         content = json.loads(path.read_text())

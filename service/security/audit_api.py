@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Query, Request
 
 from service import openapi
 from service.security import audit
-from service.security.audit_log import AuditLog, Stored
+from service.security.audit_log import AuditLog, StoredRecord
 from service.security.roles import Admin
 from service.threads import Threads
 
@@ -58,7 +58,7 @@ async def newest(
     }
 
 
-def _view(stored: Stored) -> dict[str, Any]:
+def _view(stored: StoredRecord) -> dict[str, Any]:
     record = audit.read(stored.value)
     if record is None:  # written neither by the sidecar nor by `fraud rollouts`
         return {"offset": stored.offset, "foreign_sha256": hashlib.sha256(stored.value).hexdigest()}

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 
 from service.security import audit
 from service.security.audit import AuditError, Verification
-from service.security.audit_log import AuditLog, Stored
+from service.security.audit_log import AuditLog, StoredRecord
 from service.settings import ServiceSettings
 from streaming_job import environment
 from streaming_job.log.clients import describe
@@ -67,7 +67,7 @@ def _verify(settings: ServiceSettings, head: str | None) -> None:
         raise _unreadable(settings, fault) from fault
     result = audit.verify([record.value for record in stored], head)
     _require_intact(topics.audit_log, result, stored)
-    chains: dict[bytes, list[Stored]] = defaultdict(list)
+    chains: dict[bytes, list[StoredRecord]] = defaultdict(list)
     for record in refusals:
         chains[record.chain].append(record)
     for chain in chains.values():
@@ -78,7 +78,7 @@ def _verify(settings: ServiceSettings, head: str | None) -> None:
     typer.echo(f"{len(refusals)} records of refused requests, in {len(chains)} chains")
 
 
-def _require_intact(topic: str, result: Verification, stored: Sequence[Stored]) -> None:
+def _require_intact(topic: str, result: Verification, stored: Sequence[StoredRecord]) -> None:
     offsets = [record.offset for record in stored]
     if not result.is_intact:
         findings = "; ".join(
@@ -89,7 +89,7 @@ def _require_intact(topic: str, result: Verification, stored: Sequence[Stored]) 
         raise AuditError(f"{topic} is not what was written: {findings}{more}; find out who could write to it")
 
 
-def _line(stored: Stored) -> str:
+def _line(stored: StoredRecord) -> str:
     record = audit.read(stored.value)
     if record is None:
         return f"offset {stored.offset}  is not an audit record: {safe(stored.value, 60)}"

@@ -21,7 +21,7 @@ class NoAuditError(LookupError):
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredRecord:
     """A record of the log."""
 
     offset: int
@@ -38,7 +38,7 @@ class AuditLog:
         self._settings = settings
         self._topic = topic or settings.topics.audit_log
 
-    def all(self) -> Iterator[Stored]:
+    def all(self) -> Iterator[StoredRecord]:
         """Yield every record, oldest first; none if the topic does not exist.
 
         Raises:
@@ -60,7 +60,7 @@ class AuditLog:
             last = follow.newest(reader, TopicPartition(self._topic, PARTITION))
             return _stored(last[0]).value if last else None
 
-    def newest(self, limit: int, before: int | None = None) -> list[Stored]:
+    def newest(self, limit: int, before: int | None = None) -> list[StoredRecord]:
         """Return the newest records, newest first.
 
         Args:
@@ -91,6 +91,6 @@ def _reading(settings: ServiceSettings) -> closing[Consumer]:
     return closing(clients.reader(settings, f"{settings.job_id}-audit"))
 
 
-def _stored(message: Message) -> Stored:
+def _stored(message: Message) -> StoredRecord:
     key = message.key()
-    return Stored(message.offset() or 0, message.value() or b"", key if isinstance(key, bytes) else b"")
+    return StoredRecord(message.offset() or 0, message.value() or b"", key if isinstance(key, bytes) else b"")

@@ -22,9 +22,6 @@ def install(app: FastAPI, settings: ServiceSettings, clock: Callable[[], float] 
 
     Args:
         app: the application, before it serves.
-
-    Raises:
-        TokensError: the tokens file cannot be used.
     """
     tokens = None if settings.tokens_file is None else TokensFile(settings.tokens_file)
     problems.install(app)

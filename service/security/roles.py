@@ -21,8 +21,8 @@ class Role(IntEnum):
     VIEWER = 1
     """Read; card ids are masked."""
     OPERATOR = 2
-    """See card ids; label transactions; propose rollouts, run them as shadow or small canary, pause, resume
-    and roll them back."""
+    """See card ids; label transactions; run backtests; propose rollouts, run them as shadow or small canary,
+    pause, resume and roll them back."""
     ADMIN = 3
     """Promote, withdraw, take each step that counts as a promotion; read the audit log."""
 

@@ -181,11 +181,6 @@ class TokensFile:
     """Cached view of the tokens file, reloaded whenever the file changes."""
 
     def __init__(self, path: Path) -> None:
-        """Read the file.
-
-        Raises:
-            TokensError: the file cannot be used.
-        """
         self._path = path
         self._version: tuple[int, ...] | None = None
         self._tokens: tuple[Token, ...] = ()

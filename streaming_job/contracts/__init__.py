@@ -117,6 +117,12 @@ class Reason(StrEnum):
     producers (in librdkafka `murmur2_random`), `crc32` that of librdkafka. Then replay the letter: it goes to
     the right partition. Write rollouts with `fraud rollouts`.
     """
+    RETIRED_TOPIC = "retired_topic"
+    """A transaction in the topic that the job has left for another one (`FRAUD_RETIRED_TRANSACTIONS`): a
+    producer still writes there.
+
+    Have that producer write to the new topic. Then replay the letters: they go there, too.
+    """
     UNKNOWN_TRANSACTION = "unknown_transaction"
     """Of a label: the card has no such transaction in its history ([labels](labels.md)).
 

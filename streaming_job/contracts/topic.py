@@ -49,6 +49,8 @@ class Component(StrEnum):
     DEAD_LETTERS = "dead-letters"
     AUDIT = "audit"
     """`fraud verify`."""
+    ARCHIVE = "archive"
+    """`fraud archive`."""
 
 
 Operations = frozenset[Operation]
@@ -59,12 +61,13 @@ COMPARE = frozenset({Operation.READ, Operation.DESCRIBE_CONFIGS})
 """Reads a topic, and how long it is kept."""
 _JOB_READS = READ | {Operation.DESCRIBE_CONFIGS}
 _JOB_WRITES = WRITE | {Operation.DESCRIBE_CONFIGS}
+_RECORDED = {Component.AUDIT: READ, Component.ARCHIVE: READ}
 _BY_ROLE: Mapping[Role, Mapping[Component, Operations]] = {
-    Role.INPUT: {Component.JOB: _JOB_READS, Component.DEAD_LETTERS: READ_WRITE, Component.AUDIT: READ},
-    Role.TABLE: {Component.JOB: _JOB_READS, Component.DEAD_LETTERS: READ_WRITE, Component.AUDIT: READ},
-    Role.OUTPUT: {Component.JOB: _JOB_WRITES, Component.AUDIT: READ},
-    Role.STATE: {Component.JOB: _JOB_READS | _JOB_WRITES, Component.AUDIT: READ},
-    Role.PROGRESS: {Component.JOB: _JOB_READS | _JOB_WRITES, Component.AUDIT: READ},
+    Role.INPUT: {Component.JOB: _JOB_READS, Component.DEAD_LETTERS: READ_WRITE, **_RECORDED},
+    Role.TABLE: {Component.JOB: _JOB_READS, Component.DEAD_LETTERS: READ_WRITE, **_RECORDED},
+    Role.OUTPUT: {Component.JOB: _JOB_WRITES, **_RECORDED},
+    Role.STATE: {Component.JOB: _JOB_READS | _JOB_WRITES, **_RECORDED},
+    Role.PROGRESS: {Component.JOB: _JOB_READS | _JOB_WRITES, **_RECORDED},
     Role.TOOL: {},
 }
 """The job reads or writes a topic, and its settings; records of inputs and tables can be replayed."""
@@ -137,6 +140,11 @@ class Topic:
     def is_written(self) -> bool:
         """Whether the job writes it, in its Kafka transactions."""
         return self.role in (Role.OUTPUT, Role.STATE, Role.PROGRESS)
+
+    @property
+    def is_archived(self) -> bool:
+        """Whether its records decide or are decided."""
+        return self.role is not Role.TOOL
 
     @property
     def has_arrivals(self) -> bool:

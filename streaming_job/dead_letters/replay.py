@@ -5,8 +5,9 @@ all or nothing, and the next replay finds the notes. A note is a record of `dead
 keyed by topic, partition and offset of the letter itself, not of the refused record.
 
 A transaction is sent to the partition that the producers' partitioner gives its card; in any other partition
-the job refuses it (reason `wrong_partition`). A rollout event is sent to partition 0. Any other record is
-sent to its original partition or, if its key was changed, to the partition of the new key.
+the job refuses it (reason `wrong_partition`). One of a topic that the transactions have left (reason
+`retired_topic`) is sent to the topic where they are now. A rollout event is sent to partition 0. Any other
+record is sent to its original partition or, if its key was changed, to the partition of the new key.
 
 A replayed row of the profiles takes effect only if the job has no newer one of its card, by Postgres's log
 position. So a row without a position is not replayed, nor is a tombstone.
@@ -74,7 +75,7 @@ def check(letters: Sequence[Letter], settings: LetterSettings) -> None:
 
 def _decode(letter: Letter, settings: LetterSettings) -> None:
     topics = settings.topics
-    if letter.topic == topics.transactions:
+    if target(letter, settings) == topics.transactions:
         fields = strict.transaction(letter.value)
         if settings.refuse_card_numbers:
             card_numbers.check(fields)
@@ -157,13 +158,19 @@ def _sent_before(settings: LetterSettings) -> set[str]:
         }
 
 
+def target(letter: Letter, settings: LetterSettings) -> str:
+    """Return the topic to which a letter's record is sent."""
+    is_retired = letter.topic and letter.topic == settings.retired_transactions
+    return settings.topics.transactions if is_retired else letter.topic
+
+
 def destination(letter: Letter, settings: LetterSettings, partitions: int) -> int:
     """Return the partition to which a letter's record is sent.
 
     Args:
         letter: a letter that `check` has accepted.
     """
-    if letter.topic == settings.topics.transactions:
+    if target(letter, settings) == settings.topics.transactions:
         card_id: str = strict.transaction(letter.value)["card_id"]
         return KeyGroups(settings.partitioner, partitions, groups=1).partition_of(card_id)
     if letter.topic == settings.topics.model_rollouts:
@@ -177,13 +184,13 @@ def destination(letter: Letter, settings: LetterSettings, partitions: int) -> in
 
 
 def _send(producer: Producer, settings: LetterSettings, letters: Sequence[Letter], by: str) -> None:
-    topics = {letter.topic for letter in letters}
+    topics = {target(letter, settings) for letter in letters}
     counts = {topic: len(topic_reader.partitions(producer, topic, TIMEOUT_S)) for topic in topics}
     producer.begin_transaction()
     for letter in letters:
         topic_writer.produce(
-            producer, letter.topic, letter.key, letter.value,
-            partition=destination(letter, settings, counts[letter.topic]),
+            producer, target(letter, settings), letter.key, letter.value,
+            partition=destination(letter, settings, counts[target(letter, settings)]),
             timestamp=letter.arrival,  # kept by a topic with CreateTime; others stamp the time of the replay
             headers=[(HEADER, letter.name.encode())],
         )  # fmt: skip

@@ -39,7 +39,6 @@ def alert(
     Args:
         state: the key group's state, which counts the alerts of each card.
         outcome: receives the alerts.
-        topic: topic of the transactions.
         block: records of TRANSACTION, shape (n,).
         quotes: the text fields that an alert copies from its transaction (`transactions.quote`), n rows.
         cards: indices of the transactions' cards in the state (`card_numbers`), shape (n,).

@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from streaming_job.decide.plans_in_force import Step
+from streaming_job.decide.plans_in_force import AcceptedEvent
 
 MAX_EVENTS = 32
 """Number of the newest events that are reported."""
@@ -20,13 +20,13 @@ class AppliedEvents:
 
     held_from: dict[int, dict[int, int]] = field(default_factory=dict)
     """Offset of an event -> partition of the transactions -> first offset to which the event applies."""
-    _steps: Sequence[Step] = ()
+    _events: Sequence[AcceptedEvent] = ()
     _encoded: orjson.Fragment | None = None
 
-    def follow(self, steps: Sequence[Step]) -> None:
+    def follow(self, events: Sequence[AcceptedEvent]) -> None:
         """Replace the events by the newest MAX_EVENTS of those folded so far."""
-        self._steps = steps[-MAX_EVENTS:]
-        offsets = sorted({step.offset for step in self._steps})
+        self._events = events[-MAX_EVENTS:]
+        offsets = sorted({accepted.offset for accepted in self._events})
         # a state that was put together from several may know more events than its history has folded
         known = max(offsets, default=-1)
         offsets += sorted(offset for offset in self.held_from if offset > known)
@@ -44,14 +44,16 @@ class AppliedEvents:
         """
         partitions: Any = None
         changed = False
-        for step in self._steps:
-            held = self.held_from[step.offset]
+        for accepted in self._events:
+            held = self.held_from[accepted.offset]
             if partitions is None:
                 partitions = np.unique(batch["partition"]).tolist()
             for partition in partitions:
                 if partition in held:
                     continue
-                rows = np.flatnonzero((batch["partition"] == partition) & (batch["arrival"] >= step.since))
+                rows = np.flatnonzero(
+                    (batch["partition"] == partition) & (batch["arrival"] >= accepted.since)
+                )
                 if rows.size:
                     held[partition] = int(batch["offset"][rows[0]])
                     self._encoded, changed = None, True
@@ -62,16 +64,16 @@ class AppliedEvents:
         if self._encoded is None:
             events = [
                 {
-                    "rollout_id": step.event.rollout_id,
-                    "seq": step.event.seq,
-                    "type": step.event.type.value,
-                    "offset": step.offset,
+                    "rollout_id": accepted.event.rollout_id,
+                    "seq": accepted.event.seq,
+                    "type": accepted.event.type.value,
+                    "offset": accepted.offset,
                     "held_from": {
                         str(partition): first
-                        for partition, first in sorted(self.held_from[step.offset].items())
+                        for partition, first in sorted(self.held_from[accepted.offset].items())
                     },
                 }
-                for step in self._steps
+                for accepted in self._events
             ]
             self._encoded = orjson.Fragment(orjson.dumps(events))
         return self._encoded

@@ -91,7 +91,6 @@ class Decider:
         """Create the decider of a mini-batch.
 
         Args:
-            topic: topic of the transactions.
             outcome: receives alerts, counts and histograms.
         """
         self._state, self._deciders, self._topic = state, deciders, topic
@@ -107,7 +106,6 @@ class Decider:
 
         Raises:
             NoRolloutError: no rollout has a champion that can decide.
-            ModelError: the champion's model cannot be loaded, or cannot run on this machine.
         """
         n = batch.size
         decisions = Decisions(

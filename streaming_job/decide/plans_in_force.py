@@ -14,7 +14,7 @@ from models.rollouts.state import Decides, Plan
 
 
 @dataclass(frozen=True)
-class Step:
+class AcceptedEvent:
     """An accepted event, with the champions and the plan after it."""
 
     since: int
@@ -27,48 +27,52 @@ class Step:
     """The plan that follows from the accepted events so far, whatever this release can compute."""
 
 
-def plans_in_force(steps: Sequence[Step], can_compute: Callable[[ModelRef], bool]) -> list[tuple[int, Plan]]:
-    """Derive from all steps which plan was in force from when on.
+def plans_in_force(
+    events: Sequence[AcceptedEvent], can_compute: Callable[[ModelRef], bool]
+) -> list[tuple[int, Plan]]:
+    """Derive from all events which plan was in force from when on.
 
     Args:
-        steps: accepted events, in the order of offsets.
+        events: accepted events, in the order of offsets.
         can_compute: whether the release computes the features of a model.
 
     Returns:
         (arrival in ms from which the plan is in force, plan), ascending.
     """
     in_force: list[tuple[int, Plan]] = []
-    for since, plan in _plans(steps, can_compute):
+    for since, plan in _plans(events, can_compute):
         if not in_force or in_force[-1][1] != plan:
             in_force.append((since, plan))
     return in_force
 
 
-def _plans(steps: Sequence[Step], can_compute: Callable[[ModelRef], bool]) -> Iterator[tuple[int, Plan]]:
-    withdrawn = _withdrawn_promotions(steps)
-    for step in steps:
+def _plans(
+    events: Sequence[AcceptedEvent], can_compute: Callable[[ModelRef], bool]
+) -> Iterator[tuple[int, Plan]]:
+    withdrawn = _withdrawn_promotions(events)
+    for accepted in events:
         champion = next(
             (
                 decider
-                for decider in reversed(step.champions)
+                for decider in reversed(accepted.champions)
                 if (decider.rollout_id, decider.seq) not in withdrawn and can_compute(decider.model)
             ),
             None,
         )
-        if champion is not None and step.plan is not None:
-            able = tuple(decider for decider in step.plan.challengers if can_compute(decider.model))
-            seq = champion.seq if step.plan.trial is None else step.plan.seq
-            yield step.since, replace(step.plan, champion=champion, challengers=able, seq=seq)
+        if champion is not None and accepted.plan is not None:
+            able = tuple(decider for decider in accepted.plan.challengers if can_compute(decider.model))
+            seq = champion.seq if accepted.plan.trial is None else accepted.plan.seq
+            yield accepted.since, replace(accepted.plan, champion=champion, challengers=able, seq=seq)
 
 
-def _withdrawn_promotions(steps: Sequence[Step]) -> set[tuple[str, int]]:
+def _withdrawn_promotions(events: Sequence[AcceptedEvent]) -> set[tuple[str, int]]:
     """Return (rollout_id, seq) of the promotions that were withdrawn from the beginning."""
     promoted: dict[str, set[int]] = {}
     withdrawn: set[tuple[str, int]] = set()
-    for step in steps:
-        for champion in step.champions[-1:]:
+    for accepted in events:
+        for champion in accepted.champions[-1:]:
             promoted.setdefault(champion.rollout_id, set()).add(champion.seq)
-        if step.event.type is Type.WITHDRAWN and step.event.from_the_beginning:
-            name = step.event.rollout_id
+        if accepted.event.type is Type.WITHDRAWN and accepted.event.from_the_beginning:
+            name = accepted.event.rollout_id
             withdrawn |= {(name, seq) for seq in promoted.get(name, ())}
     return withdrawn

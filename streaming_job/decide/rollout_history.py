@@ -8,7 +8,7 @@ There is one exception: champions and challengers that need features that a rele
 passed over until a release computes them.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -26,8 +26,9 @@ from models.rollouts.state import Decides, Line, Plan
 from streaming_job.contracts import ContractError, Reason
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.record import DeadLetter
-from streaming_job.decide.plans_in_force import Step, plans_in_force
+from streaming_job.decide.plans_in_force import AcceptedEvent, plans_in_force
 from streaming_job.decode.strict import MAX_RECORD_BYTES
+from streaming_job.log.records import Records
 
 GOOD, UNJUDGED = "good", ""
 """Verdict codes that are no reasons. UNJUDGED: not judged yet."""
@@ -49,6 +50,15 @@ class RolloutRecord:
     offset: int
     value: bytes | None
     key: bytes | None = None
+
+    @staticmethod
+    def of(records: Records) -> "list[RolloutRecord]":
+        """Return the records of a partition of the rollout topic; those of an archive may lack the keys."""
+        columns = (
+            records.arrivals.tolist(), records.offsets.tolist(), records.values.to_pylist(),
+            records.keys.to_pylist(),
+        )  # fmt: skip
+        return [RolloutRecord(*row) for row in zip(*columns, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -93,7 +103,7 @@ class RolloutHistory:
     """(arrival ms, offset, JSON text, verdict code) of each readable record, as stored in the state."""
     set_aside: dict[int, str] = field(default_factory=dict)
     """Offset of a proposal whose models cannot decide -> value of the Reason."""
-    steps: list[Step] = field(default_factory=list)
+    events: list[AcceptedEvent] = field(default_factory=list)
     """Accepted events that changed something, in offset order."""
     line: Line = field(default_factory=Line)
     """The rollouts that follow from the accepted events."""
@@ -125,22 +135,32 @@ class RolloutHistory:
                 verdict = EventVerdict(reason.value, str(fault))
             if verdict.code != GOOD:
                 refused.append(_letter(record, topics, verdict))
-        self._in_force = plans_in_force(self.steps, self._can_compute)
+        self._in_force = plans_in_force(self.events, self._can_compute)
         return refused
+
+    @staticmethod
+    def judged(
+        records: Sequence[RolloutRecord], reasons: Mapping[int, str], topics: Topics, computed: Sequence[str]
+    ) -> "RolloutHistory":
+        """Return the history of a job from its rollout topic.
+
+        Args:
+            reasons: offset -> reason, for each proposal that the job refused or set aside.
+            computed: features that its release computes, name:version.
+        """
+        history = RolloutHistory(computed)
+        history.fold(records, topics, lambda _, offset, __: EventVerdict(reasons.get(offset, GOOD)))
+        return history
 
     @staticmethod
     def restore(
         records: Sequence[Sequence[object]], judge: Judge, computed: Sequence[str] = IDENTITIES
     ) -> "RolloutHistory":
-        """Restore a history from its `records`, as parsed from JSON.
-
-        Raises:
-            ModelError: raised by `judge`.
-        """
+        """Restore a history from its `records`, as parsed from JSON."""
         history = RolloutHistory(computed)
         for arrival, offset, text, code in records:
             history._add(int(str(arrival)), int(str(offset)), str(text), str(code), judge)
-        history._in_force = plans_in_force(history.steps, history._can_compute)
+        history._in_force = plans_in_force(history.events, history._can_compute)
         return history
 
     def _add(self, arrival: int, offset: int, text: str, code: str, judge: Judge) -> EventVerdict:
@@ -191,8 +211,8 @@ class RolloutHistory:
     def _move(self, arrival: int, offset: int, event: Event) -> None:
         self.line = machine.apply_accepted(self.line, event)
         # an event replaces earlier ones even if the brokers' clocks gave it an earlier arrival
-        since = max(arrival, self.steps[-1].since if self.steps else 0)
-        self.steps.append(Step(since, offset, event, self.line.champions, machine.plan(self.line)))
+        since = max(arrival, self.events[-1].since if self.events else 0)
+        self.events.append(AcceptedEvent(since, offset, event, self.line.champions, machine.plan(self.line)))
 
     def _can_compute(self, model: ModelRef) -> bool:
         return not lacking(model.features, self.computed)

@@ -137,9 +137,6 @@ class Ruling:
         Returns:
             Contributions of the features, shape (k, c), 0 where there is no explanation; and
             row -> how the deciding model failed: to score, or to explain its score (`guarded.UNEXPLAINED`).
-
-        Raises:
-            ModelError: the machine, not the model, failed to explain scores of the champion.
         """
         contributions = np.zeros((rows.size, self.features.shape[1]))
         failures: dict[int, str] = {}
@@ -179,9 +176,6 @@ def rule(
         known: other inputs of the rules, m rows.
         card_hashes: low halves of the cards' hashes, shape (m,).
         load_model: returns the champion's scorer.
-
-    Raises:
-        ModelError: the champion's model cannot be loaded, or cannot run on this machine.
     """
     champion = _evaluate(plan.champion, score_batch(load_model(plan.champion.model), features), known)
     others = tuple(

@@ -91,7 +91,6 @@ class TrialUnits:
     """The units of all partitions of a key group."""
 
     def __init__(self) -> None:
-        """Create without units."""
         self._partitions: dict[int, PartitionUnits] = {}
 
     def __bool__(self) -> bool:
@@ -139,11 +138,7 @@ class TrialUnits:
 
     @staticmethod
     def decode(blob: bytes) -> "TrialUnits":
-        """Inverse of `encode`.
-
-        Raises:
-            StateDamagedError: the blob cannot be trusted.
-        """
+        """Inverse of `encode`."""
         raw = decode(blob, "trial units")
         all_cards, all_hours = _rows(raw, "cards", 3), _rows(raw, "hours", 4)
         trial_units = TrialUnits()

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from feature_store.kernels.hashing import hash_string
 from feature_store.layout import TRANSACTION_MASK
 from streaming_job.contracts import Contract, Reason
+from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.record import DeadLetter, LogRecord
 from streaming_job.decode import strict
 from streaming_job.decode.own import own_records
@@ -36,6 +37,12 @@ FIELDS = {
         "transaction_id", "card_id", "merchant_id", "event_time", "reported_at", "label"
     ),
 }  # fmt: skip
+
+
+Position = tuple[int, int, int]
+"""Arrival in ms, topic (0: labels, 1: chargebacks) and offset of a label: of a transaction's labels the one
+with the greatest position counts. Without the partition, because a topic has all labels of a card in one
+partition."""
 
 
 class Fields(NamedTuple):
@@ -68,6 +75,16 @@ class Label(LogRecord):
         return DeadLetter(
             self.topic, self.partition, self.offset, self.arrival, self.key, self.value, reason, detail
         )
+
+
+def contracts(topics: Topics) -> dict[str, Contract]:
+    """Return the contract of each topic of labels, by the topic's name."""
+    return {topics.labels: Contract.LABEL, topics.chargebacks: Contract.CHARGEBACK}
+
+
+def position(contract: Contract, arrival: int, offset: int) -> Position:
+    """Return the position of a label of a contract, LABEL or CHARGEBACK."""
+    return arrival, int(contract is Contract.CHARGEBACK), offset
 
 
 def decode(

@@ -57,12 +57,12 @@ class ProfileChanges:
     `snapshots.mark_later_rows`."""
     whole: NDArray[np.bool_]
     """Which changes have only valid columns; the other records are reported, too, shape (changes,)."""
-    homes: NDArray[np.int32]
-    """Partition of the transactions to which the card of each change belongs, shape (changes,)."""
+    places: NDArray[np.void]
+    """Place of the card of each change (PLACE), shape (changes,)."""
     dead_letters: list[DeadLetter]
     """Invalid records that this group reports, in the records' order."""
     letter_homes: list[int]
-    """The same for the key of each dead letter; 0 if the key is not plain."""
+    """Home of the card in the key of each dead letter; 0 if the key is not plain."""
     snapshot_end: int | None
     """Earliest arrival, ms, of a record, of any card, that ends a snapshot; None without one."""
 
@@ -81,7 +81,6 @@ def decode(records: Records, key_groups: KeyGroups, group: int) -> ProfileChange
     changes = np.zeros(rows.size, dtype=PROFILE)
     card_ids: list[str] = []  # of the changes so far
     whole: list[bool] = []
-    homes_of_changes: list[int] = []
     dead_letters, letter_homes = [], []
     ends = []
     for partition, offset, arrival, key, value, home in zip(
@@ -108,7 +107,6 @@ def decode(records: Records, key_groups: KeyGroups, group: int) -> ProfileChange
             if card_home % key_groups.groups == group:
                 changes[len(card_ids)] = change[0]
                 card_ids.append(card_id)
-                homes_of_changes.append(card_home)
                 whole.append(fault is None)
         if fault is not None and group == (key_group if key_group != _NOT_PLAIN else _REPORTER):
             position = (records.topic, partition, offset, arrival)
@@ -116,11 +114,12 @@ def decode(records: Records, key_groups: KeyGroups, group: int) -> ProfileChange
             letter_homes.append(home if home != _NOT_PLAIN else _REPORTER)
     changes = changes[: len(card_ids)]
     # all at once: hashing one by one takes 8 us for each
-    changes["lo"], changes["hi"] = hash_strings(pa.array(card_ids, type=pa.string()))
+    cards = pa.array(card_ids, type=pa.string())
+    changes["lo"], changes["hi"] = hash_strings(cards)
     return ProfileChanges(
         changes,
         np.array(whole, dtype=np.bool_),
-        np.array(homes_of_changes, dtype=np.int32),
+        key_groups.places_of(cards),
         dead_letters,
         letter_homes,
         min(ends, default=None),

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from feature_store.layout import REREAD, SNAPSHOT
 from streaming_job.decode import strict
-from streaming_job.decode.keys import MARKS
+from streaming_job.decode.keys import MARKS, may_end_snapshot
+from streaming_job.log.records import Records
 
 ENDS = ("last", "last_in_data_collection")
 """Debezium's `source.snapshot` of the last row of a snapshot, and of the last row of this table in a snapshot
@@ -38,6 +39,13 @@ def ends_snapshot(value: bytes | None) -> bool:
         return source(strict.parse_object(value)).get("snapshot") in ENDS
     except strict.Rejected:
         return False
+
+
+def earliest_end(records: Records) -> int | None:
+    """Return the earliest arrival of a record that ends a snapshot, ms; None without one."""
+    candidates = np.flatnonzero(may_end_snapshot(records.values, np.ones(len(records), dtype=np.bool_)))
+    ends = [row for row in candidates.tolist() if ends_snapshot(records.values[row].as_py())]
+    return min(records.arrivals[ends].tolist(), default=None)
 
 
 def first_end(known: int | None, new: int | None) -> int | None:

@@ -87,14 +87,15 @@ def parse_object(value: bytes | None, fields: Iterable[str] = (), part: str = "v
     if _nesting(text) > MAX_NESTING:
         raise Rejected(Reason.MALFORMED_JSON, f"nested more than {MAX_NESTING} deep")
     try:
-        record = json.loads(text, object_pairs_hook=_Object)
+        # without the hook, which only finds repeated names, parsing takes a third of the time
+        record = json.loads(text, object_pairs_hook=_Object if fields else None)
     except (ValueError, RecursionError) as fault:
         # ValueError covers JSONDecodeError and Python's limit on the digits of a number
         raise Rejected(Reason.MALFORMED_JSON, str(fault) or type(fault).__name__) from None
-    if not isinstance(record, _Object):
+    if not isinstance(record, dict):
         raise Rejected(Reason.NOT_AN_OBJECT, f"the {part} is a JSON {type(record).__name__}")
     for name in fields:
-        if name in record.repeated:
+        if name in record.repeated:  # type: ignore[attr-defined]
             raise Rejected(Reason.DUPLICATE_FIELD, f"field {name!r} occurs more than once")
     return record
 

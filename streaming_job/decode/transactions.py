@@ -5,7 +5,7 @@ authoritative. So a record that is not plain costs more time, but the kernel sti
 batch.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from feature_store.kernels.hashing import hash_string
-from feature_store.layout import TRANSACTION, UNITS_PER_CURRENCY, country_code, currency_code
+from feature_store.layout import PLACE, TRANSACTION, UNITS_PER_CURRENCY, country_code, currency_code
 from streaming_job.contracts import Reason
 from streaming_job.decode import card_numbers, columns, plain, strict
 from streaming_job.log.partitioner import KeyGroups
@@ -44,7 +44,7 @@ class Rejection:
 
 
 @dataclass(frozen=True)
-class Decoded:
+class DecodedTransactions:
     """The decoded records of a batch."""
 
     records: NDArray[np.void]
@@ -55,6 +55,8 @@ class Decoded:
     """Row in the batch of each accepted transaction."""
     rejections: list[Rejection]
     """The rows that are not accepted."""
+    places: NDArray[np.void] = field(default_factory=lambda: np.zeros(0, dtype=PLACE))
+    """Place of each accepted transaction's card (PLACE); set by `check_partitions`."""
 
 
 def _enter(record: np.void, fields: dict[str, Any]) -> None:
@@ -81,7 +83,7 @@ def split_quote(text: bytes) -> list[str]:
     return text.decode().split("\n")
 
 
-def decode_fields(values: pa.BinaryArray) -> Decoded:
+def decode_fields(values: pa.BinaryArray) -> DecodedTransactions:
     """Decode the fields of transactions, shape (n,); the checks of times and partitions are not made."""
     n = len(values)
     data, offsets = columns.buffers(values)
@@ -92,7 +94,7 @@ def decode_fields(values: pa.BinaryArray) -> Decoded:
     plain.read(data, offsets, columns.present(values), records, good, text, text_offsets)
     quotes = columns.column(text, text_offsets)
     if good.all():
-        return Decoded(records, quotes, np.arange(n), [])
+        return DecodedTransactions(records, quotes, np.arange(n), [])
     doubtful = ~good
     strict_quotes: list[bytes] = []
     rejections = []
@@ -108,11 +110,11 @@ def decode_fields(values: pa.BinaryArray) -> Decoded:
             good[row] = True
     quotes = pc.replace_with_mask(quotes, pa.array(doubtful), pa.array(strict_quotes, type=pa.binary()))
     if not rejections:
-        return Decoded(records, quotes, np.arange(n), [])
-    return Decoded(records[good], quotes.filter(pa.array(good)), np.flatnonzero(good), rejections)
+        return DecodedTransactions(records, quotes, np.arange(n), [])
+    return DecodedTransactions(records[good], quotes.filter(pa.array(good)), np.flatnonzero(good), rejections)
 
 
-def decode(records: Records, limits: TimeLimits, key_groups: KeyGroups) -> Decoded:
+def decode(records: Records, limits: TimeLimits, key_groups: KeyGroups) -> DecodedTransactions:
     """Decode and check transaction records.
 
     Args:
@@ -128,7 +130,7 @@ def decode(records: Records, limits: TimeLimits, key_groups: KeyGroups) -> Decod
     return check_partitions(_check_times(decoded, limits), key_groups)
 
 
-def _check_card_numbers(decoded: Decoded) -> Decoded:
+def _check_card_numbers(decoded: DecodedTransactions) -> DecodedTransactions:
     suspects = np.flatnonzero(card_numbers.find(decoded.quotes)).tolist()
     refused = np.zeros(decoded.rows.size, dtype=np.bool_)
     rejections = []
@@ -142,7 +144,19 @@ def _check_card_numbers(decoded: Decoded) -> Decoded:
     return _without(decoded, refused, rejections) if rejections else decoded
 
 
-def _check_times(decoded: Decoded, limits: TimeLimits) -> Decoded:
+def with_card_numbers(records: Records, limits: TimeLimits) -> list[Rejection]:
+    """Return the rejections of those transactions that hold card numbers, whatever else is wrong with others.
+
+    Args:
+        records: records of a topic of transactions.
+    """
+    if not limits.refuse_card_numbers:
+        return []
+    rejections = _check_card_numbers(decode_fields(records.values)).rejections
+    return [rejection for rejection in rejections if rejection.reason is Reason.CARD_NUMBER]
+
+
+def _check_times(decoded: DecodedTransactions, limits: TimeLimits) -> DecodedTransactions:
     records = decoded.records
     timely = (records["time"] >= records["arrival"] - limits.lateness_ms) & (
         records["time"] <= records["arrival"] + limits.skew_ms
@@ -163,13 +177,15 @@ def _check_times(decoded: Decoded, limits: TimeLimits) -> Decoded:
     return _without(decoded, ~timely, rejections)
 
 
-def check_partitions(decoded: Decoded, key_groups: KeyGroups) -> Decoded:
+def check_partitions(decoded: DecodedTransactions, key_groups: KeyGroups) -> DecodedTransactions:
     """Refuse transactions that are not in their card's partition, as the producers' partitioner defines it.
 
-    The key group that reads the wrong partition may lack the card's history.
+    Sets the places of the others. The key group that reads the wrong partition may lack the card's history.
     """
     actual = decoded.records["partition"]
-    expected = key_groups.partitions_of(_card_ids(decoded.quotes))
+    places = key_groups.places_of(_card_ids(decoded.quotes))
+    expected = places["home"]
+    decoded = replace(decoded, places=places)
     wrong = actual != expected
     if not wrong.any():
         return decoded
@@ -196,12 +212,15 @@ def _card_ids(quotes: pa.BinaryArray) -> pa.BinaryArray:
     return columns.column(card_ids, card_offsets)
 
 
-def _without(decoded: Decoded, refused: NDArray[np.bool_], rejections: list[Rejection]) -> Decoded:
+def _without(
+    decoded: DecodedTransactions, refused: NDArray[np.bool_], rejections: list[Rejection]
+) -> DecodedTransactions:
     """Drop the accepted transactions that the mask `refused`, shape (accepted,), marks; add `rejections`."""
     remaining = ~refused
-    return Decoded(
+    return DecodedTransactions(
         decoded.records[remaining],
         decoded.quotes.filter(pa.array(remaining)),
         decoded.rows[remaining],
         decoded.rejections + rejections,
+        decoded.places[remaining] if decoded.places.size else decoded.places,
     )

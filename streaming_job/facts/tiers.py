@@ -43,7 +43,7 @@ class Tiers:
         self._condense = condense
         self._prefix, self._dtype, self._time = prefix, dtype, time
         self._newest: dict[int, int] = {}
-        """Greatest time of each piece that this object has loaded or written, by the piece's number."""
+        """Greatest time of each piece, by the piece's number; pieces that are stored have one once loaded."""
         self._pieces: list[list[int]] = extra.setdefault(prefix, [])
         """[number, rows] of each piece."""
         self._mergeable: dict[int, bytes] = {}
@@ -91,6 +91,7 @@ class Tiers:
             and self._pieces[-1][1] + rows.size <= MOST_ROWS
         ):
             before, _ = self._pieces.pop()
+            del self._newest[before]
             name = f"{self._prefix}{before}"
             rows = self._condense(np.concatenate([self._decode(name, self._mergeable.pop(before)), rows]))
             store.remove(name)
@@ -101,7 +102,7 @@ class Tiers:
         number = self._next()
         for old, _ in self._pieces:
             store.remove(f"{self._prefix}{old}")
-        self._pieces[:], self._mergeable = [], {}
+        self._pieces[:], self._newest, self._mergeable = [], {}, {}
         if rows.size:
             self._put(store, number, rows)
 
@@ -111,6 +112,7 @@ class Tiers:
         for piece in self._pieces:
             if self._newest[piece[0]] < time:
                 store.remove(f"{self._prefix}{piece[0]}")
+                del self._newest[piece[0]]
                 self._mergeable.pop(piece[0], None)
             else:
                 kept.append(piece)

@@ -29,7 +29,6 @@ class GroupCommitter:
         Args:
             writer: writer that has taken the group over.
             progress: progress that continues from the group's last record.
-            transactions_topic: name of the topic.
             starts: Q of all inputs, where the next progress record begins.
             rebuilds: number of rebuilds of the working copy at this opening, for the next progress record.
             notes: `Meta.extra` of the state; each transaction sets COMMIT_ID and LAST in it.

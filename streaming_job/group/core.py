@@ -30,7 +30,7 @@ from streaming_job.group.trial_pieces import TrialPieces
 from streaming_job.log.records import Offsets, Records
 from streaming_job.progress.measures import measure
 from streaming_job.progress.outcome import Outcome
-from streaming_job.runtime.failpoints import Step, reach
+from streaming_job.runtime.failpoints import Failpoint, reach
 
 log = logging.getLogger(__name__)
 
@@ -58,11 +58,8 @@ class GroupCore:
         """Continue from persisted state.
 
         Args:
-            group: number of the key group.
-            rules: rules of the job.
             state: the group's state, as of `meta.token`.
             meta: metadata of the persisted pieces; updated in place.
-            store: the persisted pieces.
             silence: Q: an earlier run has written the output of the records before Q, so they only update
                 the state.
             set_aside: offset -> reason, for each proposal before Q that the earlier run set aside,
@@ -87,10 +84,10 @@ class GroupCore:
         if blob:
             self.outcome.set_aside = self._rollouts.set_aside
         self._new_rollouts = False
-        self._trial = TrialPieces(store, self._rollouts.steps)
+        self._trial = TrialPieces(store, self._rollouts.events)
         # the state's `applied` replaces that of the last progress record: the record may be outdated, because
         # an aborted run that started from an older checkpoint may have written it
-        if self._rollouts.steps:
+        if self._rollouts.events:
             self.outcome.applied = self._trial.applied.to_json()
         challengers = Challengers(rules.load_challenger or rules.load_model)
         self.facts: GroupFacts | None = None
@@ -143,6 +140,8 @@ class GroupCore:
             self._fold_profiles(records)
         elif records.topic == self._rules.topics.model_rollouts:
             self._fold_rollouts(records)
+        elif records.topic == self._rules.retired:
+            self._refuse_retired(records)
         elif self.facts is not None:
             self.outcome.counts["foreign_facts"] += self.facts.fold(records, self.silence.output)
 
@@ -150,15 +149,17 @@ class GroupCore:
         decoded = profiles.decode(records, self._rules.key_groups, self._group)
         self.note_snapshot_end(decoded.snapshot_end)
         self._add_dead_letters(decoded.dead_letters, decoded.letter_homes)
-        changes, homes, whole = decoded.changes, decoded.homes, decoded.whole
+        changes, places, whole = decoded.changes, decoded.places, decoded.whole
         if self._folded.by_home:
-            new = changes["offset"] >= self._folded.of_rows(records.topic, changes["partition"], homes)
-            changes, homes, whole = changes[new], homes[new], whole[new]
+            before = self._folded.of_rows(records.topic, changes["partition"], places["home"])
+            new = changes["offset"] >= before
+            changes, places, whole = changes[new], places[new], whole[new]
         snapshots.mark_later_rows(changes, self.snapshot_end)
         if not changes.size:
             return
-        cards = self._state.card_numbers(changes, homes)
-        audible = changes["offset"] >= self.silence.of_rows(records.topic, changes["partition"], homes)
+        cards = self._state.card_numbers(changes, places)
+        before = self.silence.of_rows(records.topic, changes["partition"], places["home"])
+        audible = changes["offset"] >= before
         # a card's changes share a partition, so folding those before Q first keeps their order
         self._state.change_profiles(changes[~audible], cards[~audible])
         late, ignored = self._state.change_profiles(changes[audible], cards[audible])
@@ -173,15 +174,7 @@ class GroupCore:
         self._pending.add_changes(changes, cards)
 
     def _fold_rollouts(self, records: Records) -> None:
-        new = [
-            RolloutRecord(
-                int(records.arrivals[row]),
-                int(records.offsets[row]),
-                records.values[row].as_py(),
-                records.keys[row].as_py(),
-            )
-            for row in np.flatnonzero(records.partitions == 0).tolist()
-        ]
+        new = RolloutRecord.of(records.take(np.flatnonzero(records.partitions == 0)))
         refused = self._rollouts.fold(new, self._rules.topics, self._judge)
         self._new_rollouts = True
         self.outcome.set_aside = self._rollouts.set_aside
@@ -199,6 +192,14 @@ class GroupCore:
             self.outcome.counts["rollouts"] += sum(
                 record.offset >= silent_before and record.offset not in faulty for record in new
             )
+
+    def _refuse_retired(self, records: Records) -> None:
+        """Report records of the topic that the transactions have left."""
+        detail = f"the transactions have moved to {self._rules.topics.transactions}; write this one there"
+        reasons = dict.fromkeys(range(len(records)), (Reason.RETIRED_TOPIC, detail))
+        for refused in transactions.with_card_numbers(records, self._rules.limits):
+            reasons[refused.row] = refused.reason, refused.detail
+        self._add_dead_letters(_letter(records, row, *reason) for row, reason in reasons.items())
 
     def _warm_up(self) -> None:
         """Load the champion and the challengers in force, so that no transaction waits for them."""
@@ -220,7 +221,6 @@ class GroupCore:
 
         Raises:
             NoRolloutError: no model that can decide has been rolled out.
-            ModelError: the model of a rollout cannot be loaded or run.
         """
         if silent:
             outcome, self.outcome = self.outcome, Outcome()
@@ -242,13 +242,13 @@ class GroupCore:
         self.watch.lap("decode")
         if not batch.size:
             return
-        cards = self._state.card_numbers(batch)
+        cards = self._state.card_numbers(batch, decoded.places)
         if self._trial.applied.observe(batch):
             self._trial.mark_changed()
             self.outcome.applied = self._trial.applied.to_json()
         decider = Decider(self._state, self._deciders, records.topic, self.outcome, self.watch)
         decisions = decider.decide(batch, decoded.quotes, cards)
-        reach(Step.DECIDED)
+        reach(Failpoint.DECIDED)
         measure(self.outcome, batch, decisions, self._state)
         accepted = decisions.accepted
         if self.facts is not None:

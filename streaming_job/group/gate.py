@@ -37,7 +37,6 @@ class Gate:
         """Create a gate at which no transaction waits.
 
         Args:
-            core: the group's core, which keeps facts.
             transactions: the group's partitions.
             clock: seconds; determines only when brokers are asked.
         """

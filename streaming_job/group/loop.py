@@ -31,7 +31,7 @@ from streaming_job.group.positions import require_reach
 from streaming_job.log.errors import confirmed
 from streaming_job.log.records import Offsets, Records
 from streaming_job.progress.outcome import Outcome
-from streaming_job.runtime.failpoints import Step, reach
+from streaming_job.runtime.failpoints import Failpoint, reach
 
 DELTA_ROWS = 65_536
 """Number of transactions and profile changes after which a delta is written: encoding them takes about 30 ms,
@@ -110,19 +110,19 @@ class Follower:
         output_offsets: Offsets,
         silent_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
+        until: Offsets | None = None,
     ) -> None:
         """Continue from P; if P is behind Q, decide in silence up to Q.
 
         Args:
-            core: state and decisions.
             transactions: the group's partitions of the transactions, at P.
             tables: the tables, at P.
-            committer: writes the output.
-            pace: sizes and intervals.
             output_offsets: Q by partition of the transactions.
             silent_s: seconds since the group's last commit.
             clock: seconds; determines when commits and deltas are written, but not what is decided.
+            until: read the transactions only up to these offsets, by partition; None: without end.
         """
+        self._until = {tp: offset for tp, offset in (until or {}).items() if tp in transactions.positions}
         self.core, self._transactions, self._tables, self._committer = core, transactions, tables, committer
         self._pace, self._clock = pace, clock
         self._output_offsets = {tp: output_offsets.get(tp, 0) for tp in transactions.positions}
@@ -171,11 +171,7 @@ class Follower:
             self._persisted = self._clock()
 
     def cut(self, sink: PieceSink) -> Offsets:
-        """Commit the rest, and write the last changes of an epoch; return P.
-
-        Raises:
-            FraudError: see `advance`.
-        """
+        """Commit the rest, and write the last changes of an epoch; return P."""
         # Step 6: cut
         if self._positions() != self._committed or any(self.core.outcome.records.values()):
             self._commit()
@@ -195,7 +191,7 @@ class Follower:
         core.watch.lap("take")
         if batches:
             self._taken = self._clock()
-            reach(Step.TAKEN)
+            reach(Failpoint.TAKEN)
         elif self._silent:
             # nothing new may get an offset below Q: it would be decided in silence
             confirmed(lambda: require_reach(self._output_offsets, self._transactions.ends()))
@@ -214,7 +210,9 @@ class Follower:
 
     def _set_limit(self) -> None:
         """Limit reading to Q while silent, and stop reading partitions with waiting transactions."""
-        limit = dict(self._output_offsets) if self._silent else {}
+        limit = dict(self._until)
+        for tp, offset in self._output_offsets.items() if self._silent else ():
+            limit[tp] = min(offset, limit.get(tp, offset))
         for tp, position in self._gate.held().items() if self._gate is not None else ():
             limit[tp] = min(position, limit.get(tp, position))
         if limit != self._limit:

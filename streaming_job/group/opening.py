@@ -17,6 +17,7 @@ from feature_store.state.journal import Meta, PieceStore, seal
 from streaming_job.group import last_record, settings_in_force
 from streaming_job.group.core import GroupCore
 from streaming_job.group.last_record import COMMIT_ID, LAST, Record
+from streaming_job.group.limited_tables import LimitedTables
 from streaming_job.group.loop import Committer, Follower, Pace, Tables, Transactions
 from streaming_job.group.positions import require_fit, require_output
 from streaming_job.group.rules import Rules
@@ -24,6 +25,7 @@ from streaming_job.group.silence import Silence
 from streaming_job.group.stored_positions import positions_of, save_positions
 from streaming_job.log.errors import LogError, confirmed
 from streaming_job.log.records import Offsets, PartitionId
+from streaming_job.runtime.checkpoint import CheckpointError
 from streaming_job.settings import JobSettings
 from streaming_job.transaction.written import GroupOutput
 
@@ -50,12 +52,20 @@ class Opening:
     """Seconds; paces the loop."""
     takes_over: bool = False
     """Whether the output is still that of a predecessor (`takeover`)."""
+    until: Offsets | None = None
+    """Ends of all inputs up to which a draining job decides; None: the job decides without end."""
 
     @property
     def own_partitions(self) -> set[PartitionId]:
         """The group's partitions of the transactions."""
         topic, own = self.rules.topics.transactions, self.rules.key_groups.own(self.group)
         return {(topic, partition) for partition in own}
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The topics that the group folds. Records of a retired topic are reported by group 0 only."""
+        retired = (self.rules.retired,) if self.rules.retired and self.group == 0 else ()
+        return (*self.rules.tables, *retired)
 
     @property
     def client(self) -> dict[str, str]:
@@ -185,15 +195,21 @@ class OpenGroup:
         self.committer = connections.committer(written, record, next_starts, rebuilds, meta.extra)
         last_written_s = record["written_at"] / 1000 if record else 0.0
         silent_s = min(max(time.time() - last_written_s, 0.0), HEARTBEAT_S)
+        tables: Tables = connections.tables(
+            {tp: offset for tp, offset in positions.items() if tp not in own_partitions}
+        )
+        if opening.until is not None:
+            tables = LimitedTables(tables, opening.until)
         self.follower = Follower(
             core,
             connections.transactions({tp: positions[tp] for tp in own_partitions}),
-            connections.tables({tp: offset for tp, offset in positions.items() if tp not in own_partitions}),
+            tables,
             self.committer,
             opening.pace,
             written.offsets,
             silent_s,
             opening.clock,
+            opening.until,
         )
 
     def close(self) -> None:
@@ -238,14 +254,21 @@ def require_log(
 
     Raises:
         CheckpointError, LogError: see `require_fit`.
-        LogUnavailableError: the log cannot be read.
     """
 
     def fit() -> tuple[Offsets, Offsets]:
         # looked up after Q: a running writer may move Q, and ends are never before it
         first, ends = connections.first(), connections.ends()
-        # partitions added to a table since P was stored are read from their beginning
-        positions: Offsets = {**_inputs(opening, first), **positions_of(meta)}
+        # partitions added to a table, or to a retired topic, since P was stored are read from their beginning
+        inputs, state = _inputs(opening, first), positions_of(meta)
+        retired = opening.rules.retired
+        if retired in opening.tables and not any(topic == retired for topic, _ in state):
+            raise CheckpointError(
+                f"FRAUD_RETIRED_TRANSACTIONS={retired}, but this checkpoint has not taken over from a job on "
+                "that topic, so it is unknown which of its records are decided; remove the setting"
+            )
+        read = {opening.rules.topics.transactions, *opening.tables}
+        positions: Offsets = {**inputs, **{tp: offset for tp, offset in state.items() if tp[0] in read}}
         require_fit(positions, output or {}, first, ends)
         return positions, ends
 
@@ -263,7 +286,8 @@ def begin(opening: Opening, connections: Connections, meta: Meta, store: PieceSt
         LogUnavailableError, SinkError: the brokers do not answer.
         SinkError: an open transaction hides the group's records.
     """
-    positions = _inputs(opening, connections.first())
+    first = _inputs(opening, connections.first())
+    positions = {tp: offset for tp, offset in first.items() if tp[0] != opening.rules.retired}
     save_positions(meta, positions)
     settings_in_force.store_first(meta, opening.settings.decisive)
     if not opening.takes_over:
@@ -297,10 +321,6 @@ def change_settings(opening: Opening, connections: Connections, meta: Meta, stor
 
     If the settings were stored together with the first decisions, a crash between the first output and the
     end of the epoch would leave output of the new settings with a state of the old ones.
-
-    Raises:
-        CheckpointError: P is behind Q, or the output is lost.
-        OtherQueryError, SinkError: see `begin`.
     """
     if opening.takes_over:  # nothing was decided aloud with the former ones
         settings_in_force.store_first(meta, opening.settings.decisive)
@@ -327,5 +347,5 @@ def _stored(meta: Meta) -> Record | None:
 
 def _inputs(opening: Opening, offsets: Offsets) -> Offsets:
     """Select a group's inputs: its own partitions of the transactions, and all partitions of the tables."""
-    own, tables = opening.own_partitions, opening.rules.tables
+    own, tables = opening.own_partitions, opening.tables
     return {tp: offset for tp, offset in offsets.items() if tp in own or tp[0] in tables}

@@ -7,7 +7,7 @@ output. P may be any distance behind Q: the records between are decided again, i
 from collections.abc import Collection
 
 from streaming_job.log.errors import LogError
-from streaming_job.log.records import Offsets, PartitionId
+from streaming_job.log.records import Offsets, PartitionId, name_of
 from streaming_job.runtime.checkpoint import CheckpointError
 
 
@@ -27,7 +27,7 @@ def require_fit(state: Offsets, output: Offsets, first: Offsets, end: Offsets) -
     for tp, offset in sorted(state.items()):
         if tp in output and output[tp] < offset:
             raise CheckpointError(
-                f"the checkpoint is ahead of the topics: its state holds {_name(tp)} up to {offset}, "
+                f"the checkpoint is ahead of the topics: its state holds {name_of(tp)} up to {offset}, "
                 f"output and progress reach {output[tp]}; restore the topics and the consumer group that "
                 "belong to it, or an older copy of the checkpoint, or use another job id"
             )
@@ -35,7 +35,7 @@ def require_fit(state: Offsets, output: Offsets, first: Offsets, end: Offsets) -
             raise _gone(tp)
         if first[tp] > offset:
             raise LogError(
-                f"{_name(tp)} has to be read from offset {offset}, but begins at {first[tp]}: "
+                f"{name_of(tp)} has to be read from offset {offset}, but begins at {first[tp]}: "
                 "retention has deleted the records, or the topic was recreated; restore a younger copy of "
                 "the checkpoint, or use another job id"
             )
@@ -59,7 +59,7 @@ def require_reach(read: Offsets, end: Offsets) -> None:
             raise _gone(tp)
         if end[tp] < offset:
             raise LogError(
-                f"{_name(tp)} was read up to offset {offset}, but ends at {end[tp]}: the topic was "
+                f"{name_of(tp)} was read up to offset {offset}, but ends at {end[tp]}: the topic was "
                 "recreated, or has lost records; restore it, or use another job id"
             )
 
@@ -85,14 +85,10 @@ def require_output(state: int, topics: int, unknown: Collection[PartitionId] = (
     if topics > state and unknown:
         raise CheckpointError(
             f"the group has written {topics} Kafka transactions, but neither its committed offsets nor its "
-            f"progress records show its position in {', '.join(map(_name, sorted(unknown)))} after the last "
-            "one; restore the consumer group's offsets or the progress topic, or use another job id"
+            f"progress records show its position in {', '.join(map(name_of, sorted(unknown)))} after the "
+            "last one; restore the consumer group's offsets or the progress topic, or use another job id"
         )
 
 
 def _gone(tp: PartitionId) -> LogError:
-    return LogError(f"{_name(tp)} is gone: restore the topic, or use another job id")
-
-
-def _name(tp: PartitionId) -> str:
-    return f"{tp[0]}-{tp[1]}"
+    return LogError(f"{name_of(tp)} is gone: restore the topic, or use another job id")

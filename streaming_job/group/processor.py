@@ -25,28 +25,26 @@ from models import loading
 from models.errors import ModelUnavailableError
 from models.registry import ModelRef
 from models.scoring import Scorer
-from streaming_job.decode.transactions import TimeLimits
 from streaming_job.facts.record import FactError
-from streaming_job.facts.table import MerchantRules
 from streaming_job.group import settings_in_force
 from streaming_job.group.connections import KafkaConnections
 from streaming_job.group.opening import OpenGroup, Opening, begin, change_settings
 from streaming_job.group.placement import grouping_values
-from streaming_job.group.rules import Rules
+from streaming_job.group.rules import Rules, limits_of, merchants_of
 from streaming_job.group.serving import Serving
 from streaming_job.group.stored_positions import positions_of
 from streaming_job.group.working_copy import WorkingCopy
 from streaming_job.log.errors import LogError
 from streaming_job.log.partitioner import KeyGroups
-from streaming_job.log.records import Offsets
+from streaming_job.log.records import Offsets, name_of
 from streaming_job.runtime import pauses
 from streaming_job.runtime.checkpoint import CheckpointError
 from streaming_job.runtime.epochs import Address, DriverWatch, Epoch
-from streaming_job.runtime.failpoints import Step, reach
+from streaming_job.runtime.failpoints import Failpoint, reach
 from streaming_job.runtime.workers import residents
 from streaming_job.runtime.workers.warm_up import freeze
 from streaming_job.settings import JobSettings
-from streaming_job.takeover.inheritance import inherit
+from streaming_job.takeover.inheritance import Former, inherit
 from streaming_job.takeover.predecessor_watch import PredecessorWatch
 from streaming_job.takeover.warm import WarmGroup
 from streaming_job.transaction.writer import FencedError
@@ -74,6 +72,8 @@ STATE_TIMEOUT_S = 60.0
 """Longest wait for an answer of Spark's state store."""
 EPOCH, QUERY = "streaming.sql.batchId", "sql.streaming.queryId"
 """Names of Spark's local properties that give a task its epoch and its query id."""
+LEAST_WARM_S = 0.5
+"""Time for which a group decides in silence in each epoch, at least."""
 TAKES_OVER = "fraud.takesOver"
 """Name of the local property that the driver sets while the output is still that of a predecessor."""
 
@@ -130,7 +130,7 @@ def _query_id() -> str:
 
 
 def _text(positions: Offsets) -> str:
-    offsets = {f"{topic}-{partition}": offset for (topic, partition), offset in sorted(positions.items())}
+    offsets = {name_of(tp): offset for tp, offset in sorted(positions.items())}
     return orjson.dumps(offsets).decode()
 
 
@@ -193,19 +193,18 @@ class GroupProcessor(StatefulProcessor):
         key_groups: KeyGroups,
         address: Address,
         instance: str,
-        predecessor_groups: int = 0,
+        predecessor: Former | None = None,
+        until: Offsets | None = None,
     ) -> None:
         """Hold what a worker needs; Spark pickles the processor for its workers.
 
         Args:
-            settings: settings of the job.
-            key_groups: maps cards to groups.
-            address: address of the driver, which ends epochs.
             instance: id of this run of the job.
-            predecessor_groups: number of key groups of the predecessor whose state is the initial one
-                (`takeover.initial_state`); 0: there is none.
+            predecessor: the predecessor whose state is the initial one (`takeover.initial_state`); None:
+                there is none.
+            until: see `Opening`.
         """
-        self._predecessor_groups = predecessor_groups
+        self._predecessor, self._until = predecessor, until
         self._inherited: dict[int, MemoryPieces] = defaultdict(MemoryPieces)
         self._settings, self._key_groups = settings, key_groups
         self._address, self._instance = address, instance
@@ -247,7 +246,8 @@ class GroupProcessor(StatefulProcessor):
             self._copy(served.group).release(None)
             _served = served = None
         if not positions_of(meta) and self._inherited:
-            inherit(opening, self._inherited, self._predecessor_groups, meta, pieces)
+            assert self._predecessor is not None
+            inherit(opening, self._inherited, self._predecessor, meta, pieces)
             self._inherited.clear()
             return NOTHING
         if not positions_of(meta):
@@ -267,7 +267,7 @@ class GroupProcessor(StatefulProcessor):
         except BaseException:
             served.give_up()
             raise
-        reach(Step.DELTA)
+        reach(Failpoint.DELTA)
         if cut.is_last:
             self._copy(group).release(served.join())
             _served = None
@@ -285,7 +285,9 @@ class GroupProcessor(StatefulProcessor):
             connections = stack.enter_context(closing(KafkaConnections(opening)))
             watch = stack.enter_context(closing(PredecessorWatch(self._settings)))
             group = WarmGroup(opening, connections, state, meta, pieces, watch)
-            while not epoch.is_over():
+            until = time.monotonic() + LEAST_WARM_S
+            # on a busy machine the opening may take as long as an epoch, and nothing would be decided
+            while not epoch.is_over() or time.monotonic() < until:
                 group.advance()
                 if group.is_outdated:
                     epoch.ask_for_end()
@@ -311,16 +313,15 @@ class GroupProcessor(StatefulProcessor):
 
     def _opening(self, group: int, *, takes_over: bool) -> Opening:
         settings = self._settings
-        limits = TimeLimits(
-            settings.allowed_lateness_ms, settings.allowed_skew_ms, settings.refuse_card_numbers
-        )
-        merchants = (
-            MerchantRules(settings.job_id, settings.label_delay_ms) if settings.merchant_facts else None
-        )
         names = names_of(computed(merchants=settings.merchant_facts))
         loaders = partial(self._load, load_patiently, names), partial(self._load, _load_once, names)
-        rules = Rules(settings.topics, self._key_groups, limits, *loaders, merchants)
-        return Opening(settings, rules, group, _query_id(), self._instance, takes_over=takes_over)
+        rules = Rules(
+            settings.topics, self._key_groups, limits_of(settings), *loaders, merchants_of(settings),
+            retired=settings.retired_transactions,
+        )  # fmt: skip
+        return Opening(
+            settings, rules, group, _query_id(), self._instance, takes_over=takes_over, until=self._until
+        )
 
     def _directory(self, group: int) -> Path:
         settings = self._settings

@@ -8,7 +8,18 @@ from streaming_job.contracts.topics import Topics
 from streaming_job.decide.scoring import LoadModel
 from streaming_job.decode.transactions import TimeLimits
 from streaming_job.facts.table import MerchantRules
-from streaming_job.log.partitioner import KeyGroups
+from streaming_job.log.partitioner import KeyGroups, Layout
+from streaming_job.settings import JobSettings
+
+
+def limits_of(settings: JobSettings) -> TimeLimits:
+    """Return the limits of event times, and whether card numbers are refused."""
+    return TimeLimits(settings.allowed_lateness_ms, settings.allowed_skew_ms, settings.refuse_card_numbers)
+
+
+def merchants_of(settings: JobSettings) -> MerchantRules | None:
+    """Return the rules of merchant facts; None for a job that keeps none."""
+    return MerchantRules(settings.job_id, settings.label_delay_ms) if settings.merchant_facts else None
 
 
 @dataclass(frozen=True)
@@ -31,6 +42,13 @@ class Rules:
     """Rules of merchant facts; None: the job keeps none."""
     release: str = RELEASE
     """The release that alerts name."""
+    retired: str = ""
+    """Former topic of the transactions, whose records are dead letters; empty: there is none."""
+
+    @property
+    def layout(self) -> Layout:
+        """Where the transactions are."""
+        return Layout(self.topics.transactions, self.key_groups.partitioner, self.key_groups.partitions)
 
     @property
     def tables(self) -> tuple[str, ...]:

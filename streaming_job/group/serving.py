@@ -42,7 +42,7 @@ from streaming_job.group.opening import EpochCommitter
 from streaming_job.group.staging import Cut, Staging
 from streaming_job.runtime import pauses
 from streaming_job.runtime.epochs import EpochError
-from streaming_job.runtime.failpoints import Step, reach
+from streaming_job.runtime.failpoints import Failpoint, reach
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +103,6 @@ class Serving:
         """Start the loop.
 
         Args:
-            group: number of the key group.
             opened: the group; the loop owns it until it has ended.
             driver: closed when the loop ends.
             epoch: number of the running epoch. Progress records have the number of the newest epoch whose
@@ -189,7 +188,7 @@ class Serving:
                 raise EpochError(f"Spark has sent no task for {ALONE_S:.0f} s")
             if (is_last := staging.wanted_cut) is not None:
                 positions = follower.cut(staging)
-                reach(Step.CUT)
+                reach(Failpoint.CUT)
                 staging.cut(Cut(self._opened.meta.token, positions, committer.summary, is_last))
                 if is_last:
                     return

@@ -14,6 +14,7 @@ from feature_store.state.journal import Meta
 from streaming_job.group import last_record
 from streaming_job.log.records import Offsets
 from streaming_job.runtime.checkpoint import CheckpointError
+from streaming_job.settings import as_text
 
 SETTINGS = "settings"
 """Name in `Meta.extra` and in progress records."""
@@ -86,7 +87,7 @@ def _is_behind(state: Offsets, output: Offsets) -> bool:
 def _changes(before: Values, after: Values) -> list[str]:
     names = {**before, **after}.keys() - {SINCE}
     return [
-        f"FRAUD_{name.upper()} was {_text(before.get(name))}, is {_text(after.get(name))}"
+        f"FRAUD_{name.upper()} was {as_text(before.get(name))}, is {as_text(after.get(name))}"
         for name in sorted(names)
         if before.get(name) != after.get(name)
     ]
@@ -94,8 +95,4 @@ def _changes(before: Values, after: Values) -> list[str]:
 
 def _variables(values: Values, others: Values) -> str:
     names = [name for name in sorted(values.keys() - {SINCE}) if values[name] != others.get(name)]
-    return " ".join(f"FRAUD_{name.upper()}={_text(values[name])}" for name in names)
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return " ".join(f"FRAUD_{name.upper()}={as_text(values[name])}" for name in names)

@@ -27,7 +27,6 @@ class Silence:
         """Return Q of a partition.
 
         Args:
-            tp: the partition.
             home: for a table, the home of the record's card; 0 for records that group 0 reports.
         """
         least = self.output.get(tp, 0)
@@ -39,7 +38,6 @@ class Silence:
         """Return Q of each row of a table, shape (n,).
 
         Args:
-            topic: name of the table's topic.
             partitions: the row's partition of the topic, shape (n,).
             homes: see `before`, shape (n,).
         """

@@ -3,7 +3,7 @@
 from feature_store.state.journal import PieceSink, PieceStore
 from streaming_job.decide.applied_events import AppliedEvents
 from streaming_job.decide.feature_counts import FeatureCounts
-from streaming_job.decide.plans_in_force import Step
+from streaming_job.decide.plans_in_force import AcceptedEvent
 from streaming_job.decide.trial_units import TrialUnits
 
 UNITS, APPLIED, FEATURES = "units", "applied", "features"
@@ -13,25 +13,24 @@ UNITS, APPLIED, FEATURES = "units", "applied", "features"
 class TrialPieces:
     """The trial units, applied events and feature counts of a key group."""
 
-    def __init__(self, store: PieceStore, steps: list[Step]) -> None:
+    def __init__(self, store: PieceStore, events: list[AcceptedEvent]) -> None:
         """Continue from persisted state.
 
         Args:
-            store: the persisted pieces.
-            steps: the rollout events folded so far; the rollout history appends later ones to this list.
+            events: the rollout events folded so far; the rollout history appends later ones to this list.
         """
-        self._steps = steps
+        self._events = events
         units, applied, features = (store.get(name) for name in (UNITS, APPLIED, FEATURES))
         self.units = TrialUnits.decode(units) if units else TrialUnits()
         self.applied = AppliedEvents.decode(applied) if applied else AppliedEvents()
         self.features = FeatureCounts.decode(features) if features else FeatureCounts()
         self._stored_features = features
         self._stored_empty, self._applied_changed = units == b"", False
-        self.applied.follow(steps)
+        self.applied.follow(events)
 
     def refresh(self) -> None:
         """Update the applied events after rollout events have been folded."""
-        self.applied.follow(self._steps)
+        self.applied.follow(self._events)
         self._applied_changed = True
 
     def mark_changed(self) -> None:

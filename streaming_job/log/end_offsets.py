@@ -30,7 +30,6 @@ def with_retries(ask: Callable[[], T]) -> T:
     Raises:
         LogError: for PATIENCE_S there was no such topic.
         LogUnavailableError: for PATIENCE_S the brokers did not answer, or answered with another error.
-        StoppedError: the job was told to stop.
     """
     deadline = time.monotonic() + PATIENCE_S
     while True:

@@ -123,9 +123,6 @@ class Client:
     def __init__(self, settings: Mapping[str, str]) -> None:
         """Create the client; it connects when it is used.
 
-        Args:
-            settings: librdkafka settings.
-
         Raises:
             LibraryError: librdkafka refuses them.
         """

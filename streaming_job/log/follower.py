@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Collection, Mapping
+from typing import Protocol
 
 import numpy as np
 from confluent_kafka import KafkaError
@@ -58,11 +59,36 @@ GUARANTEES = {
 """Client settings that cannot be overridden: exactly-once depends on them."""
 
 
+class PartitionFollower(Protocol):
+    """A follower of partitions; see `LogFollower`."""
+
+    @property
+    def positions(self) -> Offsets:
+        """Next offset of each partition."""
+
+    def take(self, most: int, most_bytes: int, wait_s: float) -> list[Records]:
+        """Return the new records that are there; wait only for the first."""
+
+    def limit(self, ends: Offsets | None) -> None:
+        """Limit what `take` returns."""
+
+    def trouble(self) -> str:
+        """Return why nothing arrives; empty if there is no reason."""
+
+    def close(self) -> None:
+        """Stop fetching."""
+
+
 class LogFollower:
     """A follower that fetches partitions continuously, into one queue; not thread-safe."""
 
     def __init__(
-        self, client: Mapping[str, str], positions: Offsets, by_broker: Collection[str] = ()
+        self,
+        client: Mapping[str, str],
+        positions: Offsets,
+        by_broker: Collection[str] = (),
+        *,
+        with_headers: bool = False,
     ) -> None:
         """Begin to fetch.
 
@@ -70,9 +96,7 @@ class LogFollower:
             client: librdkafka settings, including bootstrap.servers.
             positions: the partitions to follow, and the offset at which each begins.
             by_broker: topics whose records must have timestamps set by the broker (LogAppendTime).
-
-        Raises:
-            LibraryError: librdkafka refuses the settings, a topic or a partition.
+            with_headers: see `MessageBatch`.
         """
         self._client = Client({**TUNING, **client, **GUARANTEES})
         self._partitions: list[PartitionId] = sorted(positions)
@@ -82,7 +106,7 @@ class LogFollower:
             state["topic"], state["topic_number"] = self._client.topic(topic), topics.index(topic)
             state["partition"], state["position"] = partition, positions[topic, partition]
         self._states["limit"] = NO_LIMIT
-        self._batch = MessageBatch(topics, self._states, by_broker)
+        self._batch = MessageBatch(topics, self._states, by_broker, with_headers=with_headers)
         self._record_size = FIRST_SIZE
         self._restarts: dict[int, float] = {}
         """Row of a partition that failed, or was cut by a full batch -> time at which it is fetched again."""
@@ -101,7 +125,6 @@ class LogFollower:
         """Return the new records that are there; wait only for the first.
 
         Args:
-            most: maximum number of records.
             most_bytes: limit of bytes of keys and values, exceeded by fewer than SLICE records.
             wait_s: how long to wait for the first record.
 

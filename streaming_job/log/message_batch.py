@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from streaming_job.log import header_kernels
 from streaming_job.log.ffi import consume_batch
 from streaming_job.log.message_kernels import (
     FAILED,
@@ -39,7 +40,12 @@ class MessageBatch:
     """Messages read from a queue, held until their records are returned together."""
 
     def __init__(
-        self, topics: Sequence[str], states: NDArray[np.void], by_broker: Collection[str] = ()
+        self,
+        topics: Sequence[str],
+        states: NDArray[np.void],
+        by_broker: Collection[str] = (),
+        *,
+        with_headers: bool = False,
     ) -> None:
         """Begin empty.
 
@@ -47,7 +53,9 @@ class MessageBatch:
             topics: names, ascending.
             states: the partitions (PARTITION_STATE), whose positions and flags are updated; shape (p,).
             by_broker: topics whose records must have timestamps set by the broker.
+            with_headers: whether records have their headers, which the job does not need.
         """
+        self._with_headers = with_headers
         self._topics, self._states, self._by_broker = topics, states, frozenset(by_broker)
         self.foreign: tuple[str, int, int] | None = None
         """Topic, partition and offset of the first record seen whose timestamp the broker has not set."""
@@ -128,6 +136,7 @@ class MessageBatch:
         keys, key_ends = np.empty(key_bytes, dtype=np.uint8), np.empty(n + 1, dtype=np.int32)
         values, ends = np.empty(value_bytes, dtype=np.uint8), np.empty(n + 1, dtype=np.int32)
         keyed, present = np.empty(n, dtype=np.bool_), np.empty(n, dtype=np.bool_)
+        headers = self._headers(topic, n) if self._with_headers else None
         null_keys, null_values, foreign = copy(
             self._states, topic, self._messages, self.count, self._owners,
             partitions, offsets, times, clock, keys, key_ends, keyed, values, ends, present,
@@ -142,7 +151,24 @@ class MessageBatch:
             times,
             _binary(key_ends, keys, keyed, null_keys),
             _binary(ends, values, present, null_values),
+            headers,
         )
+
+    def _headers(self, topic: int, n: int) -> pa.ListArray:
+        """Return the headers of a topic's n records; their messages must not be destroyed yet."""
+        located, ends = np.empty(n, dtype=np.int64), np.empty(n + 1, dtype=np.int32)
+        header_kernels.locate(self._states, topic, self._messages, self.count, self._owners, located)
+        total, name_bytes, value_bytes = header_kernels.measure(located, ends)
+        names, name_ends = np.empty(name_bytes, dtype=np.uint8), np.empty(total + 1, dtype=np.int32)
+        values, value_ends = np.empty(value_bytes, dtype=np.uint8), np.empty(total + 1, dtype=np.int32)
+        present = np.empty(total, dtype=np.bool_)
+        nulls = header_kernels.copy(located, names, name_ends, values, value_ends, present)
+        keys = _binary(name_ends, names, np.ones(total, dtype=np.bool_), 0).cast(pa.string())
+        pairs = pa.StructArray.from_arrays(
+            [keys, _binary(value_ends, values, present, nulls)],
+            fields=[pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())],
+        )
+        return pa.ListArray.from_arrays(pa.array(ends), pairs)
 
 
 def load_kernels() -> None:

@@ -5,14 +5,17 @@ partition of each card in a table, to keep only the cards of the group, and the 
 transaction should be, to refuse transactions in a wrong one.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from feature_store.jit import njit
+from feature_store.layout import PLACE
 
 U32 = np.uint32
 MASK = np.uint64(0xFFFFFFFF)
@@ -88,6 +91,46 @@ def _partitions(data, ends, is_murmur2, partitions, chosen):  # type: ignore[no-
         chosen[row] = key_hash % partitions
 
 
+@njit(cache=True, nogil=True)
+def _places(data, ends, is_murmur2, partitions, places):  # type: ignore[no-untyped-def]
+    for row in range(places.size):
+        place = places[row]
+        by_murmur2 = murmur2(data, ends[row], ends[row + 1])
+        by_crc32 = crc32(data, ends[row], ends[row + 1])
+        place.home = (by_murmur2 if is_murmur2 else by_crc32) % partitions
+        place.murmur2 = by_murmur2
+        place.crc32 = by_crc32
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the transactions of all cards are: it may change only by a takeover of a drained job."""
+
+    topic: str
+    partitioner: Partitioner
+    partitions: int
+
+    def key_groups(self, groups: int) -> "KeyGroups":
+        """Return the mapping of cards to some number of key groups."""
+        return KeyGroups(self.partitioner, self.partitions, groups)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the field `layout` of progress records."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(fields: Mapping[str, Any]) -> "Layout":
+        """Parse what `to_json` returned.
+
+        Raises:
+            KeyError, ValueError: it is none.
+        """
+        return Layout(str(fields["topic"]), Partitioner(fields["partitioner"]), int(fields["partitions"]))
+
+    def __str__(self) -> str:
+        return f"{self.topic} ({self.partitions} partitions by {self.partitioner})"
+
+
 @dataclass(frozen=True)
 class KeyGroups:
     """The mapping of cards to partitions of `transactions` and to key groups.
@@ -114,14 +157,18 @@ class KeyGroups:
             Shape (n,).
         """
         chosen = np.empty(len(keys), dtype=np.int32)
-        _, ends, data = keys.buffers()
-        # an empty Arrow array may have no buffers
-        if chosen.size:
-            offsets = np.frombuffer(ends, dtype=np.int32)[keys.offset : keys.offset + chosen.size + 1]
-            content = np.frombuffer(data if data is not None else b"", dtype=np.uint8)
-            is_murmur2 = self.partitioner == Partitioner.MURMUR2
-            _partitions(content, offsets, is_murmur2, self.partitions, chosen)
+        _partitions(*_content(keys), self.partitioner == Partitioner.MURMUR2, self.partitions, chosen)
         return chosen
+
+    def places_of(self, keys: pa.BinaryArray) -> NDArray[np.void]:
+        """Return the place of each key (PLACE), shape (n,); see `partitions_of`."""
+        places = np.empty(len(keys), dtype=PLACE)
+        _places(*_content(keys), self.partitioner == Partitioner.MURMUR2, self.partitions, places)
+        return places
+
+    def homes_of(self, places: NDArray[np.void]) -> NDArray[np.int32]:
+        """Return the partition of each card, by the hashes in a record of PLACE or CARD, shape (n,)."""
+        return (places[self.partitioner.value] % np.uint32(self.partitions)).astype(np.int32)
 
     def partition_of(self, card_id: str) -> int:
         """Return the partition of a card."""
@@ -136,3 +183,12 @@ class KeyGroups:
     def own(self, group: int) -> list[int]:
         """Return the partitions of `transactions` that a key group follows, ascending."""
         return list(range(group, self.partitions, self.groups))
+
+
+def _content(keys: pa.BinaryArray) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+    """Return the bytes of keys, and where each begins and ends in them, shape (n + 1,)."""
+    _, ends, data = keys.buffers()
+    if ends is None:  # an empty Arrow array may have no buffers
+        return np.empty(0, dtype=np.uint8), np.zeros(1, dtype=np.int32)
+    offsets = np.frombuffer(ends, dtype=np.int32)[keys.offset : keys.offset + len(keys) + 1]
+    return np.frombuffer(data if data is not None else b"", dtype=np.uint8), offsets

@@ -1,5 +1,6 @@
-"""Fetched records, in columns."""
+"""Fetched records, in columns; offsets by partition, and their text."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,16 @@ PartitionId = tuple[str, int]
 """(topic, partition)."""
 Offsets = dict[PartitionId, int]
 """Offset by partition."""
+
+
+def name_of(tp: PartitionId) -> str:
+    """Return a partition as text."""
+    return f"{tp[0]}-{tp[1]}"
+
+
+def text_of(offsets: Mapping[PartitionId, int]) -> str:
+    """Return offsets by partition as text, in the order of partitions."""
+    return ", ".join(f"{name_of(tp)}@{offset}" for tp, offset in sorted(offsets.items()))
 
 
 @dataclass(frozen=True)
@@ -27,6 +38,8 @@ class Records:
     """n rows; null where a record has none."""
     values: pa.BinaryArray
     """n rows; null where a record has none."""
+    headers: pa.ListArray | None = None
+    """n rows, lists of structs of `key` (string) and `value` (binary); None: they were not asked for."""
 
     def __len__(self) -> int:
         return self.offsets.size
@@ -41,4 +54,5 @@ class Records:
             self.arrivals[rows],
             self.keys.take(chosen),
             self.values.take(chosen),
+            None if self.headers is None else self.headers.take(chosen),
         )

@@ -10,13 +10,13 @@ stays open for OPEN_S, it is passed over, with a warning.
 
 import logging
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 
 from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.errors import PATIENCE_S, LogUnavailableError
-from streaming_job.log.follower import LogFollower
-from streaming_job.log.records import Offsets, Records
+from streaming_job.log.follower import LogFollower, PartitionFollower
+from streaming_job.log.records import Offsets, Records, text_of
 from streaming_job.runtime import pauses
 
 log = logging.getLogger(__name__)
@@ -37,22 +37,19 @@ class TableFollower:
         positions: Offsets,
         most: int,
         most_bytes: int,
-        by_broker: Collection[str] = (),
+        follow: Callable[[Offsets], PartitionFollower] | None = None,
+        own: Collection[str] = (),
     ) -> None:
         """Begin to fetch.
 
         Args:
-            client: settings of the Kafka client.
-            topics: the tables' topics.
             awaited: the topics whose open Kafka transactions are waited for.
             positions: where to begin, by partition; partitions that it lacks are read from offset 0.
-            most: maximum records of a batch.
             most_bytes: limit of bytes of keys and values of a batch; see `LogFollower.take`.
-            by_broker: see `LogFollower`.
-
-        Raises:
-            LogError, LogUnavailableError: see `with_retries`.
-            LibraryError: librdkafka refuses the settings, a topic or a partition.
+            follow: begins to follow partitions from some positions on; default: in Kafka.
+            own: the topics that the group itself writes to. The group must know all that it has committed
+                before it decides, and an open transaction of another group may hide that: so what `lag`
+                counts on these topics ends at the high watermark.
         """
         self._ends = EndOffsets(client, tuple(topics))
         self._watermarks = EndOffsets(client, tuple(topics), committed=False)
@@ -60,8 +57,11 @@ class TableFollower:
         self._passed_over: Offsets = {}
         """Last stable offset of each partition whose open Kafka transaction is no longer waited for."""
         self._first_ends = self.ends()
+        if own:
+            self._first_ends |= with_retries(partial(self._watermarks.last, own))
         # partitions that were added since the positions were stored are read from their beginning
-        self._log = LogFollower(client, {**dict.fromkeys(self._first_ends, 0), **positions}, by_broker)
+        begun = {**dict.fromkeys(self._first_ends, 0), **positions}
+        self._log = LogFollower(client, begun) if follow is None else follow(begun)
 
     @property
     def positions(self) -> Offsets:
@@ -69,11 +69,7 @@ class TableFollower:
         return self._log.positions
 
     def ends(self, topics: Collection[str] | None = None) -> Offsets:
-        """Return the last stable offset of each partition of some tables, by default all of them.
-
-        Raises:
-            LogError, LogUnavailableError: see `with_retries`.
-        """
+        """Return the last stable offset of each partition of some tables, by default all of them."""
         return with_retries(partial(self._ends.last, topics))
 
     def lag(self) -> dict[str, int]:
@@ -90,11 +86,7 @@ class TableFollower:
         return lags
 
     def poll(self, wait_s: float = 0.0) -> list[Records]:
-        """Return a batch of new records.
-
-        Raises:
-            LogError, LogUnavailableError: see `LogFollower.take`.
-        """
+        """Return a batch of new records."""
         return self._log.take(self._most, self._most_bytes, wait_s)
 
     def read_to_ends(self, topics: Collection[str]) -> Iterator[Records]:
@@ -107,7 +99,6 @@ class TableFollower:
             topics: the tables to read to their ends.
 
         Raises:
-            LogError: records are gone.
             LogUnavailableError: records do not arrive, a table has new partitions, or the brokers do not
                 answer.
         """
@@ -115,20 +106,22 @@ class TableFollower:
         ends = self._current_ends(topics)
         if new := ends.keys() - self.positions.keys():
             raise LogUnavailableError(
-                f"{_describe(dict.fromkeys(new, 0))}: a table has new partitions; the group is opened again"
+                f"{text_of(dict.fromkeys(new, 0))}: a table has new partitions; the group is opened again"
             )
-        last_read, positions = time.monotonic(), dict(self.positions)
-        while missing := {tp: end for tp, end in ends.items() if self.positions.get(tp, 0) < end}:
+        last_read, before = time.monotonic(), self.positions
+        while missing := {tp: end for tp, end in ends.items() if self.positions[tp] < end}:
             yield from self._log.take(self._most, self._most_bytes, WAIT_S)
-            if self.positions != positions:
-                last_read, positions = time.monotonic(), dict(self.positions)
+            positions = self.positions
+            # new records of partitions that are read to their ends already do not count
+            if any(positions[tp] != before[tp] for tp in missing):
+                last_read, before = time.monotonic(), positions
                 continue
             pauses.look()
             if time.monotonic() - last_read > OPEN_S and self._are_open(missing):
                 return
             if time.monotonic() - last_read > PATIENCE_S:
                 raise LogUnavailableError(
-                    f"records of the tables up to {_describe(ends)} do not arrive: {self._log.trouble()}; "
+                    f"records of the tables up to {text_of(ends)} do not arrive: {self._log.trouble()}; "
                     "check the brokers, and whether a topic was recreated or has lost records"
                 )
 
@@ -154,7 +147,7 @@ class TableFollower:
         log.warning(
             "a producer's transaction on %s has been open for %.0f s and is no longer waited for; if it is "
             "committed later, a replay decides otherwise",
-            _describe(missing),
+            text_of(missing),
             OPEN_S,
         )
         self._passed_over = {tp: ends[tp] for tp in missing}
@@ -165,9 +158,3 @@ class TableFollower:
         self._log.close()
         self._ends.close()
         self._watermarks.close()
-
-
-def _describe(offsets: Offsets) -> str:
-    return ", ".join(
-        f"{topic}-{partition}@{offset}" for (topic, partition), offset in sorted(offsets.items())
-    )

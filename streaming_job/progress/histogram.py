@@ -32,7 +32,6 @@ class Histogram:
         Args:
             bounds: ascending upper bounds, b of them.
             counts: by bucket, b + 1 of them.
-            total: sum of the values.
 
         Raises:
             ValueError: there are more or fewer counts than buckets.

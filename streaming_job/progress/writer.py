@@ -36,7 +36,7 @@ class GroupProgress:
         last: Mapping[str, Any] | None,
         commit_id: int = 0,
         computed: Sequence[str] = IDENTITIES,
-        label_delay_ms: int | None = None,
+        fixed: Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         """Continue after the group's last commit.
@@ -47,7 +47,7 @@ class GroupProgress:
             commit_id: number of the group's last Kafka transaction according to its committed offsets; used
                 if greater than that of `last`.
             computed: features that models may use, name:version.
-            label_delay_ms: label delay of merchant facts; None: the job keeps no merchant facts.
+            fixed: layout, and label delay if the job keeps merchant facts (`JobSettings.fixed`).
             settings: those in force (`group.settings_in_force`).
         """
         self._names: dict[str, Any] = {
@@ -60,9 +60,7 @@ class GroupProgress:
             "settings": settings or {},
         }
         if key_group == 0:  # only group 0 reports what is the same for all groups
-            self._names["features"] = computed
-            if label_delay_ms is not None:
-                self._names["label_delay_ms"] = label_delay_ms
+            self._names |= {"features": computed, **(fixed or {})}
         last = last or {}
         self.commit_id = max(commit_id, last.get("commit_id", 0))
         """Number of the group's last Kafka transaction; 0 before the first."""
@@ -74,6 +72,8 @@ class GroupProgress:
         self._applied: Any = last.get("applied", [])
         self._set_aside: Mapping[str, str] = last.get("rollouts_set_aside", {})
         self._silent_before: Sequence[Mapping[str, Any]] = last.get("silent_before", ())
+        if "takeover" in last:
+            self._names["takeover"] = last["takeover"]
 
     def record(
         self,

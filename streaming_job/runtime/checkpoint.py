@@ -5,6 +5,7 @@ Beside Spark's files it contains `job.json`: the settings that the job's first s
 
 import json
 import uuid
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from feature_store.errors import FraudError
+from streaming_job.log.partitioner import Layout
 
 RESTORE = "restore a copy of the checkpoint, or have an empty one take over (docs/operations.md)"
 FIXED = "job.json"
@@ -40,16 +42,24 @@ class AccessError(FraudError):
 
 
 @dataclass(frozen=True)
-class Fixed:
+class FixedSettings:
     """The settings that a job's first start fixes for later starts, because its state depends on them."""
 
     job_id: str
-    partitioner: str
-    partitions: int
-    """Number of partitions of the transactions."""
+    layout: Layout
+    """Where the transactions are."""
     key_groups: int
     label_delay_ms: int | None
     """Label delay of merchant facts; None: the job keeps no merchant facts."""
+
+    @staticmethod
+    def from_json(fields: Mapping[str, Any]) -> "FixedSettings":
+        """Parse the fields of a file `job.json`.
+
+        Raises:
+            KeyError, TypeError, ValueError: they are invalid.
+        """
+        return FixedSettings(**{**fields, "layout": Layout.from_json(fields["layout"])})
 
 
 class Checkpoint:
@@ -106,7 +116,7 @@ class Checkpoint:
                 f"the checkpoint's file metadata is damaged ({fault}); {RESTORE}"
             ) from fault
 
-    def fixed(self) -> Fixed | None:
+    def fixed(self) -> FixedSettings | None:
         """Return the settings that the first start fixed; None before the first start.
 
         Before the first epoch a damaged file counts as absent: the first start was killed while writing it.
@@ -116,17 +126,17 @@ class Checkpoint:
         """
         try:
             if (text := self._read(FIXED)) is not None:
-                return Fixed(**json.loads(text))
+                return FixedSettings.from_json(json.loads(text))
             problem = CheckpointError(f"the checkpoint's file {FIXED} is missing; {RESTORE}")
         except CheckpointError as fault:
             problem = fault
-        except (ValueError, TypeError) as fault:
+        except (ValueError, LookupError, TypeError) as fault:
             problem = CheckpointError(f"the checkpoint's file {FIXED} is damaged ({fault}); {RESTORE}")
         if self.epochs("offsets"):
             raise problem
         return None
 
-    def fix(self, fixed: Fixed) -> None:
+    def fix(self, fixed: FixedSettings) -> None:
         """Write the settings that the first start fixes."""
         self._write(FIXED, json.dumps(asdict(fixed)))
 

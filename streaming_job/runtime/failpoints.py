@@ -14,7 +14,7 @@ VARIABLE = "FRAUD_CRASH_POINTS"
 _directory = os.environ.get(VARIABLE)
 
 
-class Step(StrEnum):
+class Failpoint(StrEnum):
     """The steps of the job, named by what has just happened; the last three are the driver's."""
 
     TAKEN = "taken"
@@ -41,17 +41,17 @@ class Step(StrEnum):
     """On the driver of a takeover: the output is the successor's, and no group of it is open yet."""
 
 
-TAKEOVER = Step.CLAIMED, Step.SEAM
+TAKEOVER = Failpoint.CLAIMED, Failpoint.SEAM
 """The steps that only a takeover has."""
 
 
-def reach(step: Step) -> None:
+def reach(step: StrEnum) -> None:
     """Block until the process is killed if the step is armed; otherwise return at once."""
     if _directory is not None:
         _stop_if_armed(Path(_directory), step)
 
 
-def _stop_if_armed(directory: Path, step: Step) -> None:
+def _stop_if_armed(directory: Path, step: StrEnum) -> None:
     try:
         (directory / step).rename(directory / f"{step}.{os.getpid()}")
     except FileNotFoundError:

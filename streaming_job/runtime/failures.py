@@ -39,11 +39,7 @@ class DamagedCheckpointError(CheckpointError):
 
 
 def classify(fault: Exception) -> FraudError:
-    """Return an error that names the project's error in a worker, else a known cause, else the root cause.
-
-    Args:
-        fault: the exception that Spark raised.
-    """
+    """Return an error that names the project's error in a worker, else a known cause, else the root cause."""
     text = str(fault)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [match.groups() for line in lines if (match := _NAMED_ERROR.fullmatch(line))]

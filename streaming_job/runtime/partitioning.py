@@ -9,8 +9,9 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from streaming_job.log import clients, follow, topic_reader
 from streaming_job.log.clients import describe
-from streaming_job.log.partitioner import KeyGroups, Partitioner
-from streaming_job.runtime.checkpoint import Fixed
+from streaming_job.log.partitioner import KeyGroups, Layout, Partitioner
+from streaming_job.log.records import Offsets
+from streaming_job.runtime.checkpoint import FixedSettings
 from streaming_job.runtime.preconditions import TIMEOUT_S, StartUpError
 from streaming_job.settings import JobSettings
 
@@ -41,13 +42,19 @@ def require_same_partitions(settings: JobSettings, original: int, current: int) 
     Raises:
         StartUpError: the number differs, so producers send cards to partitions that lack the cards' history.
     """
-    if current != original:
-        raise StartUpError(
-            f"{settings.topics.transactions} has {current} partitions, and had {original} when the job "
-            "began: cards would be decided without their history; use a topic with "
-            f"{original} partitions again, or start a new job id on a new topic into which the history is "
-            "replayed (docs/operations.md)"
-        )
+    if current == original or (settings.drain and current > original):
+        return  # a job that is drained decides the partitions that it knows
+    text = (
+        f"{settings.topics.transactions} has {current} partitions, and had {original} when the job began: "
+        "cards would be decided without their history; "
+    )
+    if current < original:
+        raise StartUpError(f"{text}restore the topic, or take over to another one (docs/operations.md)")
+    raise StartUpError(
+        f"{text}stop the producers, drain the job (FRAUD_DRAIN=true), then have an empty checkpoint take "
+        "over with the cards in their new partitions; the steps: "
+        f"`fraud job status --move-to {settings.topics.transactions}`"
+    )
 
 
 class PartitionWatch:
@@ -60,7 +67,6 @@ class PartitionWatch:
         """Create without counting.
 
         Args:
-            settings: settings of the job.
             original: number of partitions when the job began.
         """
         self._settings = settings
@@ -74,11 +80,7 @@ class PartitionWatch:
                 self._current = count_partitions(self._settings)
 
     def require_same(self) -> None:
-        """Check that the last count equals the number of partitions when the job began.
-
-        Raises:
-            StartUpError: the number has changed.
-        """
+        """Check that the last count equals the number of partitions when the job began."""
         require_same_partitions(self._settings, self._original, self._current)
 
     def __enter__(self) -> "PartitionWatch":
@@ -89,7 +91,7 @@ class PartitionWatch:
         self._stop.set()
 
 
-def require_fixed(fixed: Fixed, settings: JobSettings, partitions: int) -> None:
+def require_fixed(fixed: FixedSettings, settings: JobSettings, partitions: int) -> None:
     """Check that settings and number of partitions are those with which the checkpoint began.
 
     Raises:
@@ -97,7 +99,8 @@ def require_fixed(fixed: Fixed, settings: JobSettings, partitions: int) -> None:
     """
     for variable, before, now in (
         ("FRAUD_JOB_ID", fixed.job_id, settings.job_id),
-        ("FRAUD_PARTITIONER", fixed.partitioner, settings.partitioner.value),
+        ("FRAUD_TOPICS__TRANSACTIONS", fixed.layout.topic, settings.topics.transactions),
+        ("FRAUD_PARTITIONER", fixed.layout.partitioner.value, settings.partitioner.value),
         ("FRAUD_KEY_GROUPS", fixed.key_groups, settings.key_groups),
         ("FRAUD_MERCHANT_FACTS", _word(fixed.label_delay_ms is not None), _word(settings.merchant_facts)),
         ("FRAUD_LABEL_DELAY_MS", fixed.label_delay_ms, settings.merchant_delay_ms),
@@ -108,7 +111,7 @@ def require_fixed(fixed: Fixed, settings: JobSettings, partitions: int) -> None:
                 f"{variable}={before}, or have an empty checkpoint take over (docs/operations.md, Changing a "
                 "running job)"
             )
-    require_same_partitions(settings, fixed.partitions, partitions)
+    require_same_partitions(settings, fixed.layout.partitions, partitions)
 
 
 def _word(flag: bool) -> str:
@@ -117,6 +120,8 @@ def _word(flag: bool) -> str:
 
 def require_partitioner(settings: JobSettings, partitions: int) -> None:
     """Check at a first start that records are in the partitions that the partitioner computes for them.
+
+    A takeover may find records of before it: `require_moved` checks the later ones.
 
     Raises:
         StartUpError: the partitioner puts more than a quarter of the sampled records into other partitions,
@@ -128,7 +133,7 @@ def require_partitioner(settings: JobSettings, partitions: int) -> None:
             f"{settings.key_groups} key groups cannot share {partitions} partitions of "
             f"{settings.topics.transactions}; set FRAUD_KEY_GROUPS={partitions} at most"
         )
-    keys, record_partitions = _sample(settings, partitions)
+    keys, record_partitions = _sample(settings, partitions, {}) if not settings.predecessor else ([], [])
     if not keys:
         return
     column = pa.array(keys, pa.binary())
@@ -150,8 +155,47 @@ def require_partitioner(settings: JobSettings, partitions: int) -> None:
     )
 
 
-def _sample(settings: JobSettings, partitions: int) -> tuple[list[bytes], list[int]]:
-    """Return keys of the newest records, and their partitions."""
+def require_moved(settings: JobSettings, layout: Layout, ends: Offsets) -> None:
+    """Check that no producer still writes by the layout that the transactions had before they moved.
+
+    Args:
+        layout: where the transactions are now.
+        ends: where they ended before, by partition; of the same topic or of another one.
+
+    Raises:
+        StartUpError: the topic that they have left has later records; or later records of the same topic are
+            not where `layout` puts them; or the records cannot be read.
+    """
+    left = {tp for tp in ends if tp[0] != layout.topic}
+    try:
+        with closing(clients.reader(settings, f"{settings.job_id}-start")) as reader:
+            last = {tp: topic_reader.offsets(reader, TopicPartition(*tp))[1] for tp in left}
+    except KafkaException as fault:
+        raise StartUpError(
+            f"the former topic cannot be read ({describe(fault)}); check the brokers"
+        ) from fault
+    advice = "stop the producers that do so, drain the predecessor again, and begin with an empty checkpoint"
+    if later := sum(max(0, end - ends[tp]) for tp, end in last.items()):
+        raise StartUpError(
+            f"{later} records were written to {min(left)[0]} after the predecessor was drained: {advice}"
+        )
+    keys, record_partitions = _sample(settings, layout.partitions, ends)
+    if not keys:
+        return
+    places = layout.key_groups(1).partitions_of(pa.array(keys, pa.binary()))
+    if 4 * (wrong := int((places != np.array(record_partitions)).sum())) > len(keys):
+        if left:
+            advice = (
+                "correct FRAUD_PARTITIONER and begin with an empty checkpoint; or, if the producers are "
+                "wrong, have them write to a new topic, and move the cards there"
+            )
+        raise StartUpError(
+            f"{wrong} of {len(keys)} records of {layout} lie in other partitions than theirs: {advice}"
+        )
+
+
+def _sample(settings: JobSettings, partitions: int, starts: Offsets) -> tuple[list[bytes], list[int]]:
+    """Return keys of the newest records from `starts` on, and their partitions."""
     topic = settings.topics.transactions
     keys: list[bytes] = []
     key_partitions: list[int] = []
@@ -159,7 +203,9 @@ def _sample(settings: JobSettings, partitions: int) -> tuple[list[bytes], list[i
         with closing(clients.reader(settings, f"{settings.job_id}-start")) as reader:
             for partition in range(partitions):
                 first, end = topic_reader.offsets(reader, TopicPartition(topic, partition))
-                start = TopicPartition(topic, partition, max(first, end - SAMPLE))
+                start = TopicPartition(
+                    topic, partition, max(first, end - SAMPLE, min(starts.get((topic, partition), 0), end))
+                )
                 for message in follow.to_end(reader, start, end):
                     if key := message.key():
                         keys.append(key)

@@ -1,7 +1,7 @@
 """The preconditions of a start: brokers, topics with their settings, and a rollout."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are its documented names
@@ -33,8 +33,8 @@ class StartUpError(FraudError):
     `FRAUD_PARTITIONER`; the checkpoint began with other settings, or with another number of partitions.
 
     `fraud job topics` and `fraud job permissions` print what is missing; `FRAUD_WAIT_FOR_SNAPSHOT_S=0` skips
-    the wait for the snapshot. More partitions need a new topic and a new job id
-    ([operations](operations.md)).
+    the wait for the snapshot. More partitions need a drain and a takeover
+    ([operations](operations.md#more-partitions-another-partitioner-another-topic)).
     """
 
 
@@ -57,6 +57,7 @@ def require_inputs(settings: JobSettings) -> None:
                 f"topics are missing, or the job has no permission on them: {', '.join(missing)}; "
                 "create them, or grant it, see docs/operations.md"
             )
+        _require_retired(settings, existing)
         rollouts = TopicPartition(settings.topics.model_rollouts, 0)
         latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
         ends = admin.list_offsets({rollouts: latest}, request_timeout=TIMEOUT_S)
@@ -77,6 +78,21 @@ def require_inputs(settings: JobSettings) -> None:
             f"no answer from Kafka at {settings.bootstrap_servers} ({describe(fault)}); "
             "check address and brokers"
         ) from fault
+
+
+def _require_retired(settings: JobSettings, existing: Collection[str]) -> None:
+    retired = settings.retired_transactions
+    if retired in {*settings.topics.job_topics, *settings.tables}:
+        # its records would be both decided and refused
+        raise StartUpError(
+            f"FRAUD_RETIRED_TRANSACTIONS={retired} is a topic that the job reads or writes now; remove the "
+            "setting: it names a topic that the transactions have left"
+        )
+    if retired and retired not in existing:
+        raise StartUpError(
+            f"the topic FRAUD_RETIRED_TRANSACTIONS={retired} does not exist, or the job has no permission on "
+            "it; correct the setting, or remove it if the topic was deleted"
+        )
 
 
 def _require_settings(

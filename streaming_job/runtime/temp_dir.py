@@ -15,11 +15,7 @@ LOCK = "lock"
 
 
 def prepare(work_dir: Path) -> Path:
-    """Create a new directory for this process, and remove those of processes that are gone.
-
-    Args:
-        work_dir: work directory of the job.
-    """
+    """Create a new directory for this process, and remove those of processes that are gone."""
     directory = work_dir / "tmp"
     directory.mkdir(parents=True, exist_ok=True)
     parent_lock = os.open(directory, os.O_RDONLY)

@@ -70,9 +70,6 @@ def of_topic(
     """Compare settings and sizes of a topic.
 
     Args:
-        topics: names of the topics.
-        name: name of the topic.
-        actual: the topic.
         wanted: settings that the job needs; None where any value will do.
         sizes: numbers of partitions (of topics keyed by card) and of replicas that the job needs.
     """
@@ -105,7 +102,6 @@ def of_settings(
     """List the settings that differ.
 
     Args:
-        name: name of the topic.
         actual: effective settings of the topic.
         wanted: settings that the job needs; None where any value will do.
         at_most: settings that may be less, but not greater, than the job needs.
@@ -135,7 +131,6 @@ def of_sizes(
     """List a number of partitions that differs and a number of replicas that is too low.
 
     Args:
-        name: name of the topic.
         actual: number of partitions, and the minimum number of replicas of any partition.
         wanted: the numbers that the job needs; None if any number of partitions will do.
         remedy: what to do if the number of partitions differs.

@@ -15,6 +15,7 @@ again; or the predecessor takes the output back, which is the same act the other
 
 import logging
 import secrets
+import socket
 import time
 from collections.abc import Mapping
 from contextlib import closing
@@ -24,16 +25,19 @@ from confluent_kafka import KafkaException, TopicPartition
 
 from feature_store.catalogue import IDENTITIES
 from streaming_job.group import last_record
+from streaming_job.group.positions import require_output
 from streaming_job.log import clients
-from streaming_job.log.clients import describe
-from streaming_job.log.partitioner import KeyGroups
-from streaming_job.log.records import Offsets
+from streaming_job.log.clients import Consumer, describe
+from streaming_job.log.partitioner import KeyGroups, Layout
+from streaming_job.log.records import Offsets, name_of, text_of
 from streaming_job.progress.reader import newest_by_group
 from streaming_job.runtime.checkpoint import CheckpointError
-from streaming_job.runtime.failpoints import Step, reach
+from streaming_job.runtime.failpoints import Failpoint, reach
+from streaming_job.runtime.partitioning import require_moved
 from streaming_job.runtime.preconditions import StartUpError
 from streaming_job.settings import JobSettings
 from streaming_job.takeover.level import behind
+from streaming_job.takeover.moving import layout_of
 from streaming_job.takeover.seam import Predecessor, Successor, first_records
 from streaming_job.transaction.producer import FENCED, SinkError, TransactionalProducer
 from streaming_job.transaction.writer import FencedError, GroupWriter, headers_of
@@ -45,6 +49,26 @@ NEAR = 2_000
 """Offsets of all inputs by which the successor may be behind in any case when the predecessor is fenced."""
 NEAR_S = 0.5
 """Seconds for which the successor may have to decide to the end of the output, by its speed so far."""
+
+
+def newest_records(settings: JobSettings, reader: Consumer | None = None) -> dict[int, dict[str, Any]]:
+    """Return the newest progress record of each key group of the query that has written last.
+
+    Args:
+        reader: a consumer to use, of a caller that asks repeatedly; default: one that is closed afterwards.
+
+    Raises:
+        SinkError: the brokers do not answer.
+    """
+    if reader is None:
+        with closing(clients.reader(settings, settings.job_id)) as own:
+            return newest_records(settings, own)
+    try:
+        return newest_by_group(reader, settings.topics.job_progress, settings.job_id)
+    except KafkaException as fault:
+        raise SinkError(
+            f"the progress of job {settings.job_id} cannot be read: {describe(fault)}; check the brokers"
+        ) from fault
 
 
 class Handover:
@@ -61,6 +85,9 @@ class Handover:
         """
         self._settings, self._key_groups = settings, key_groups
         self._query_id, self._instance = query_id, instance
+        self._layout = settings.layout(key_groups.partitions)
+        self._near: Mapping[str, int] = {}
+        """P when the state had come near the output."""
 
     def is_due(self) -> bool:
         """Return whether the output is still the predecessor's.
@@ -70,18 +97,29 @@ class Handover:
             OtherQueryError: the output is of a third query.
             SinkError: the brokers do not answer.
         """
-        return bool(self._due())
+        records = self._due()
+        takeover = records[min(records)].get("takeover", {}) if records else {}
+        if takeover.get("moved") and not self._settings.predecessor_checkpoint:
+            log.warning(
+                "the transactions have moved to %s, whose log lacks the cards' history: a state that is read "
+                "from it differs in all features of cards that were used before; rather set "
+                "FRAUD_PREDECESSOR_CHECKPOINT to a copy of the lost checkpoint",
+                self._layout.topic,
+            )
+        return bool(records)
 
     def _due(self) -> dict[int, dict[str, Any]]:
         """Return the predecessor's newest records; empty if the output is the successor's already."""
-        settings, records = self._settings, self._records()
+        settings = self._settings
+        records = newest_records(settings)
         if not records:
             raise StartUpError(
                 f"FRAUD_PREDECESSOR={settings.predecessor}: job {settings.job_id} has written no progress "
                 "records, so there is nothing to take over; remove the setting, or correct FRAUD_JOB_ID"
             )
+        _require_all(records)
         newest = next(iter(records.values()))
-        successors = {mark.successor for mark in self._marks()}
+        successors = {mark.successor for mark in self._marks(layout_of(records))}
         if newest["query_id"] == self._query_id and settings.predecessor not in successors:
             return {}
         if settings.predecessor not in {newest["query_id"], *successors}:
@@ -103,17 +141,48 @@ class Handover:
             CheckpointError: the state is ahead of the output.
             StartUpError, OtherQueryError, SinkError: see `is_due`.
         """
+        records = self._due()
+        layout = layout_of(records)
+        # a successor with other rollouts does not read those of its predecessor
+        inputs = {layout.topic, *self._settings.tables}
         output: dict[str, int] = {}
-        for record in self._due().values():
+        for record in records.values():
             for (topic, partition), end in last_record.positions(record).items():
-                name = f"{topic}-{partition}"
-                output[name] = min(end, output.get(name, end))
+                name = name_of((topic, partition))
+                if topic in inputs:
+                    output[name] = min(end, output.get(name, end))
         if ahead := sorted(name for name, end in output.items() if positions.get(name, 0) > end):
             raise CheckpointError(
                 f"the checkpoint is ahead of the output that it takes over, in {', '.join(ahead)}; use an "
                 "older copy of it, or an empty one"
             )
+        self._near = positions
+        if layout != self._layout:
+            ends = {tp: end for each in records.values() for tp, end in last_record.positions(each).items()}
+            self._require_drained(records, {tp: end for tp, end in ends.items() if tp[0] == layout.topic})
+            return True
         return behind(output, positions) <= max(NEAR, NEAR_S * speed)  # type: ignore[arg-type]
+
+    def _require_drained(self, records: Mapping[int, Mapping[str, Any]], ends: Offsets) -> None:
+        """Check, where the cards move, that the state has all that the predecessor has decided, to the end.
+
+        Args:
+            records: the predecessor's newest records.
+            ends: Q of the transactions where they were.
+
+        Raises:
+            StartUpError: it lacks some, or there are later records.
+        """
+        tables = self._settings.tables
+        output = [tp_end for each in records.values() for tp_end in last_record.positions(each).items()]
+        output = [(tp, end) for tp, end in output if tp[0] in tables] + list(ends.items())
+        if missing := sorted({name for tp, end in output if self._near.get(name := name_of(tp)) != end}):
+            raise StartUpError(
+                f"the predecessor has decided more than the state in this checkpoint includes, in "
+                f"{', '.join(missing)}; cards move between partitions only at its end: stop the producers, "
+                "drain the predecessor (FRAUD_DRAIN=true), then begin with an empty checkpoint"
+            )
+        require_moved(self._settings, self._layout, ends)
 
     def run(self) -> None:
         """Take the output over; see the steps of this module.
@@ -128,7 +197,15 @@ class Handover:
         with closing(producer):
             # Step 2
             before = self._claimed()
-            reach(Step.CLAIMED)
+            reach(Failpoint.CLAIMED)
+            if before.layout != self._layout:
+                try:
+                    self._require_drained(before.records, before.offsets)
+                except StartUpError as fault:
+                    raise StartUpError(
+                        f"{fault}. The predecessor is fenced already: before it is drained, have it take its "
+                        f"output back (FRAUD_PREDECESSOR={self._query_id}, without FRAUD_DRAIN)"
+                    ) from fault
             # Step 3
             try:
                 self._write(producer, before)
@@ -143,16 +220,24 @@ class Handover:
                 ) from fault
         with self._reader() as reader:
             reader.settled()  # waits until readers see the seam: before that, groups would be refused
-        reach(Step.SEAM)
-        ends = ", ".join(f"{topic}-{part}@{end}" for (topic, part), end in sorted(before.offsets.items()))
+        reach(Failpoint.SEAM)
         log.info(
             "took over from query %s, of %d key groups, at %s, in %.0f ms",
-            before.query_id, len(before.records), ends, 1000 * (time.monotonic() - begun),
+            before.query_id, len(before.records), text_of(before.offsets), 1000 * (time.monotonic() - begun),
         )  # fmt: skip
 
     def _claimed(self) -> Predecessor:
-        settings, records = self._settings, self._records()
-        old = KeyGroups(settings.partitioner, self._key_groups.partitions, len(records))
+        settings = self._settings
+        # again, because until step 1 another successor may have taken over
+        records = self._due()
+        if not records:
+            raise FencedError(
+                f"another instance has taken the output of job {settings.job_id} over; this one stops"
+            )
+        layout = layout_of(records)
+        old = layout.key_groups(len(records))
+        topics = settings.topics.model_copy(update={"transactions": layout.topic})
+        settings = settings.model_copy(update={"topics": topics})
         query_id = str(records[0]["query_id"])
         offsets: Offsets = {}
         last: dict[int, Any] = {}
@@ -162,70 +247,86 @@ class Handover:
                 settings, group, old.own(group), query_id, self._instance, successor=self._query_id
             )
             with closing(writer):
-                written = writer.take_over({})
+                seen = writer.written(records[group])
+                require_output(0, seen.commit_id, seen.unknown)
+                written = writer.take_over({}, known=records[group])
             offsets |= written.offsets
             commit_id = max(commit_id, written.commit_id)
             last[group] = written.progress
-        return Predecessor(last, offsets, commit_id)
+        return Predecessor(last, offsets, commit_id, layout)
 
     def _write(self, producer: TransactionalProducer, before: Predecessor) -> None:
         settings, topics = self._settings, self._settings.topics
-        after = Successor(settings.job_id, self._query_id, self._key_groups, topics.transactions, IDENTITIES)
+        after = Successor(
+            settings.job_id, self._query_id, self._key_groups, self._layout, settings.tables,
+            topics.model_rollouts, IDENTITIES, settings.retired_transactions,
+        )  # fmt: skip
         commit_id = before.commit_id + 1
         mark = Mark(self._query_id, f"{self._instance}/{secrets.token_hex(8)}", commit_id).to_metadata()
         producer.begin()
-        for group, record in first_records(before, after, int(time.time() * 1000)).items():
+        asked_by, now = settings.asked_by or socket.gethostname(), int(time.time() * 1000)
+        for group, record in first_records(before, after, asked_by, now).items():
             headers = headers_of(self._query_id, group, commit_id)
             producer.produce(topics.job_progress, settings.job_id.encode(), record, headers)
         producer.flush()
+        new = {(self._layout.topic, partition): 0 for partition in range(self._layout.partitions)}
         offsets = [
-            TopicPartition(topic, partition, end, mark) for (topic, partition), end in before.offsets.items()
+            TopicPartition(topic, partition, end, mark)
+            for (topic, partition), end in {**new, **before.offsets}.items()
         ]
         with self._reader() as reader:
             producer.send_offsets(offsets, reader.group_metadata())
         producer.commit()
 
-    def _records(self) -> dict[int, dict[str, Any]]:
-        settings = self._settings
-        with closing(clients.reader(settings, settings.job_id)) as reader:
-            try:
-                return newest_by_group(reader, settings.topics.job_progress, settings.job_id)
-            except KafkaException as fault:
-                raise SinkError(
-                    f"the progress of job {settings.job_id} cannot be read: {describe(fault)}; check the "
-                    "brokers"
-                ) from fault
-
-    def _marks(self) -> list[Mark]:
-        with self._reader() as reader:
+    def _marks(self, layout: Layout) -> list[Mark]:
+        with self._reader(layout) as reader:
             return reader.marks()
 
-    def _reader(self) -> closing[WrittenReader]:
-        """Return a reader of the committed offsets of all partitions."""
-        topic, partitions = self._settings.topics.transactions, range(self._key_groups.partitions)
-        return closing(WrittenReader(self._settings, 0, [(topic, part) for part in partitions]))
+    def _reader(self, layout: Layout | None = None) -> closing[WrittenReader]:
+        """Return a reader of the committed offsets of all partitions; default: of the successor's."""
+        layout = layout or self._layout
+        own = [(layout.topic, partition) for partition in range(layout.partitions)]
+        return closing(WrittenReader(self._settings, 0, own))
 
     def _require_takeable(self, records: Mapping[int, Mapping[str, Any]]) -> None:
-        settings, newest = self._settings, records[min(records)]
-        if missing := sorted(set(range(newest["key_groups"])) - records.keys()):
-            raise StartUpError(
-                f"key groups {', '.join(map(str, missing))} of query {newest['query_id']} have no progress "
-                "records, so it is unknown what they have written; restore the progress topic"
-            )
+        settings = self._settings
         if settings.merchant_facts or "label_delay_ms" in records[0]:
             raise StartUpError(
                 "a job that keeps merchant facts cannot be taken over, and cannot take over: its facts name "
                 "the key groups that wrote them; unset FRAUD_PREDECESSOR"
             )
-        topic = settings.topics.transactions
-        known = {
-            partition
-            for record in records.values()
-            for name, partition in last_record.positions(record)
-            if name == topic
-        }
-        if known != set(range(self._key_groups.partitions)):
+        if (former := layout_of(records)) != self._layout:
+            self._require_movable(former, records)
+
+    def _require_movable(self, former: Layout, records: Mapping[int, Mapping[str, Any]]) -> None:
+        settings, topic = self._settings, self._layout.topic
+        if topic != former.topic and settings.retired_transactions != former.topic:
             raise StartUpError(
-                f"query {newest['query_id']} has decided {len(known)} partitions of {topic}, which has "
-                f"{self._key_groups.partitions}; a takeover needs the same topic and partitions"
+                f"the predecessor has decided the transactions of {former}, this job reads {self._layout}: "
+                f"correct FRAUD_TOPICS__TRANSACTIONS; or, if the cards are to move, set "
+                f"FRAUD_RETIRED_TRANSACTIONS={former.topic}, whose later records become dead letters"
             )
+        known = {name for record in records.values() for name, _ in last_record.positions(record)}
+        if "drained" in (takeover := records[0].get("takeover", {})):
+            known.add(takeover["drained"]["layout"]["topic"])
+        # a job that no longer follows a topic has left its offsets there
+        if topic != former.topic and (topic in known or self._marks(self._layout)):
+            raise StartUpError(
+                f"{topic} is a topic that the predecessor's transactions have left, so its offsets are "
+                "decided already; create one with another name"
+            )
+        if not settings.predecessor_checkpoint:
+            raise StartUpError(
+                f"the cards move from {former} to {self._layout}, whose log does not begin with their "
+                "history: set FRAUD_PREDECESSOR_CHECKPOINT to the predecessor's checkpoint"
+            )
+
+
+def _require_all(records: Mapping[int, Mapping[str, Any]]) -> None:
+    """Check that each key group of a job has a progress record."""
+    newest = records[min(records)]
+    if missing := sorted(set(range(newest["key_groups"])) - records.keys()):
+        raise StartUpError(
+            f"key groups {', '.join(map(str, missing))} of query {newest['query_id']} have no progress "
+            "records, so it is unknown what they have written; restore the progress topic"
+        )

@@ -1,6 +1,7 @@
 """The first state of a successor's key group, put together from pieces of its predecessor's checkpoint."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from feature_store.state.arena import MemoryArena
 from feature_store.state.group_state import GroupState
@@ -13,6 +14,7 @@ from streaming_job.decode import snapshots
 from streaming_job.group import settings_in_force
 from streaming_job.group.core import ROLLOUTS, SNAPSHOT_END
 from streaming_job.group.opening import Opening
+from streaming_job.group.silence import Silence
 from streaming_job.group.stored_positions import (
     inherited_positions,
     positions_of,
@@ -20,7 +22,7 @@ from streaming_job.group.stored_positions import (
     save_positions,
 )
 from streaming_job.group.trial_pieces import APPLIED, FEATURES, UNITS
-from streaming_job.log.partitioner import KeyGroups
+from streaming_job.log.partitioner import KeyGroups, Layout
 from streaming_job.log.records import Offsets
 from streaming_job.runtime.checkpoint import CheckpointError
 
@@ -28,21 +30,37 @@ Stores = Mapping[int, PieceStore]
 """The pieces of the predecessor's key groups, by group."""
 
 
-def receivers(old_groups: int, key_groups: KeyGroups) -> list[list[int]]:
-    """Return for each of the predecessor's key groups the successor's groups that have partitions of it.
+@dataclass(frozen=True)
+class Former:
+    """The predecessor as its checkpoint describes it."""
 
-    >>> receivers(2, KeyGroups(Partitioner.MURMUR2, partitions=6, groups=3))
-    [[0, 1, 2], [0, 1, 2]]
-    >>> receivers(2, KeyGroups(Partitioner.MURMUR2, partitions=6, groups=4))
+    layout: Layout
+    groups: int
+    """Number of its key groups."""
+
+    @property
+    def key_groups(self) -> KeyGroups:
+        """Its mapping of cards."""
+        return self.layout.key_groups(self.groups)
+
+
+def receivers(former: Former, layout: Layout, groups: int) -> list[list[int]]:
+    """Return for each of the predecessor's key groups the successor's groups that may get cards of it.
+
+    >>> six = Layout("transactions", Partitioner.MURMUR2, 6)
+    >>> receivers(Former(six, 2), six, groups=4)
     [[0, 2], [1, 3]]
+    >>> receivers(Former(six, 2), Layout("new", Partitioner.MURMUR2, 12), groups=4)
+    [[0, 1, 2, 3], [0, 1, 2, 3]]
     """
+    if layout != former.layout:
+        return [list(range(groups))] * former.groups
     return [
-        sorted({home % key_groups.groups for home in range(group, key_groups.partitions, old_groups)})
-        for group in range(old_groups)
+        sorted({home % groups for home in former.key_groups.own(group)}) for group in range(former.groups)
     ]
 
 
-def inherit(opening: Opening, stores: Stores, groups: int, meta: Meta, store: PieceSink) -> None:
+def inherit(opening: Opening, stores: Stores, former: Former, meta: Meta, store: PieceSink) -> None:
     """Run a group's first epoch: write the cards of its partitions as they were in the predecessor's groups.
 
     The predecessor's groups are rebuilt one after another, so not more than one of them is in memory beside
@@ -50,22 +68,27 @@ def inherit(opening: Opening, stores: Stores, groups: int, meta: Meta, store: Pi
 
     Args:
         opening: the group and its job.
-        stores: of those groups that have partitions of this one.
-        groups: number of the predecessor's key groups.
+        stores: of those groups that may have cards of this one.
+        former: the predecessor.
         meta: of the new state; updated.
         store: gets the pieces.
 
     Raises:
-        CheckpointError: a group of the predecessor has no state yet.
+        CheckpointError: a group of the predecessor has no state yet, or has read other topics; or the cards
+            move, and the predecessor is not drained.
         StateDamagedError: its pieces are damaged.
     """
     rules, settings = opening.rules, opening.settings
     state = GroupState(MemoryArena(), settings.allowed_lateness_ms, keeps_ids=settings.merchant_facts)
-    homes, takers = rules.key_groups.own(opening.group), receivers(groups, rules.key_groups)
+    homes = rules.key_groups.own(opening.group)
+    takers = receivers(former, rules.layout, rules.key_groups.groups)
+    moves = former.layout != rules.layout
+    """Whether the cards move between partitions."""
     applied, units, features = AppliedEvents(), TrialUnits(), FeatureCounts()
     by_home: dict[int, Offsets] = {}
     own: Offsets = {}
     rollouts: tuple[int, bytes | None] | None = None
+    inputs = {former.layout.topic, *rules.tables}
     for group, pieces in sorted(stores.items()):
         old = load_meta(pieces)
         positions = positions_of(old)
@@ -73,31 +96,50 @@ def inherit(opening: Opening, stores: Stores, groups: int, meta: Meta, store: Pi
             raise CheckpointError(
                 f"key group {group} of the predecessor's checkpoint has no state yet; wait for an epoch"
             )
-        if takers[group][0] == opening.group and (blob := pieces.get(FEATURES)):
-            features.include(FeatureCounts.decode(blob))
-        mine = [home for home in homes if home % groups == group]
+        is_same_line = (rules.topics.model_rollouts, 0) in positions
+        # a replay may have rollouts of its own, which it then reads from their beginning
+        others = {rules.topics.model_rollouts} if not is_same_line and not opening.takes_over else set()
+        _require_same_inputs(positions, inputs - others)
+        mine = homes if moves else [home for home in homes if home % former.groups == group]
         part = GroupState(MemoryArena(), settings.allowed_lateness_ms, keeps_ids=settings.merchant_facts)
         rebuild(pieces, old, part)
-        merge(state, part, mine)
-        if blob := pieces.get(UNITS):
-            units.take(TrialUnits.decode(blob), mine)
-        _add_applied(applied, pieces.get(APPLIED), mine)
-        tables = {tp: offset for tp, offset in positions.items() if tp[0] != rules.topics.transactions}
+        merge(state, part, mine, former.key_groups.homes_of, rules.key_groups.homes_of)
+        # in other partitions a trial's units begin anew, and events apply from other offsets on
+        kept = [] if moves else mine
+        if is_same_line:
+            if takers[group][0] == opening.group and (blob := pieces.get(FEATURES)):
+                features.include(FeatureCounts.decode(blob))
+            if blob := pieces.get(UNITS):
+                units.take(TrialUnits.decode(blob), kept)
+            _add_applied(applied, pieces.get(APPLIED), kept)
+            # the state knows the rollouts as far as the group that had read the fewest
+            read = positions[rules.topics.model_rollouts, 0]
+            if rollouts is None or read < rollouts[0]:
+                rollouts = read, pieces.get(ROLLOUTS)
+        tables = {tp: offset for tp, offset in positions.items() if tp[0] in rules.tables}
         known = inherited_positions(old)  # of a predecessor that has inherited its state, too
+        if moves:
+            _require_drained(by_home, tables, known)
         by_home |= {
-            home: {tp: max(offset, known.before(tp, home)) for tp, offset in tables.items()} for home in mine
+            home: {
+                # the rollout history is of a group, not of a card
+                tp: offset if tp[0] == rules.topics.model_rollouts else max(offset, known.before(tp, home))
+                for tp, offset in tables.items()
+            }
+            for home in mine
         }
-        own |= {tp: positions[tp] for tp in opening.own_partitions if tp[1] in mine}
-        # the state knows the rollouts as far as the group that had read the fewest
-        read = tables.get((rules.topics.model_rollouts, 0), 0)
-        if rollouts is None or read < rollouts[0]:
-            rollouts = read, pieces.get(ROLLOUTS)
+        own |= {
+            tp: offset
+            for tp, offset in positions.items()
+            if tp in opening.own_partitions or (tp[0] == rules.retired and rules.retired in opening.tables)
+        }
         end = snapshots.first_end(meta.extra.get(SNAPSHOT_END), old.extra.get(SNAPSHOT_END))
         meta.extra |= {} if end is None else {SNAPSHOT_END: end}
     state.end_replay()
     write_whole(store, meta, state)
     least = {tp: min(at.get(tp, 0) for at in by_home.values()) for at in by_home.values() for tp in at}
-    save_positions(meta, own | least)
+    # partitions that the predecessor did not have are read from their beginning
+    save_positions(meta, dict.fromkeys(opening.own_partitions, 0) | own | least)
     save_inherited(meta, by_home)
     settings_in_force.store_first(meta, settings.decisive)
     if rollouts is not None and rollouts[1] is not None:
@@ -106,6 +148,27 @@ def inherit(opening: Opening, stores: Stores, groups: int, meta: Meta, store: Pi
     store.put(FEATURES, features.encode())
     store.put(UNITS, units.encode() if units else b"")
     seal(store, meta)
+
+
+def _require_same_inputs(positions: Offsets, wanted: set[str]) -> None:
+    """Check that a state has read the wanted topics; it may have read others, too, as a replay's rollouts."""
+    read = {topic for topic, _ in positions}
+    if not wanted <= read:
+        raise CheckpointError(
+            f"the state in FRAUD_PREDECESSOR_CHECKPOINT is of the topics {', '.join(sorted(read))}, this job "
+            f"reads {', '.join(sorted(wanted))}; correct the setting or FRAUD_TOPICS__..., and begin with an "
+            "empty checkpoint"
+        )
+
+
+def _require_drained(before: Mapping[int, Offsets], tables: Offsets, known: Silence) -> None:
+    """Check that all of the predecessor's groups have read the tables equally far."""
+    if known.by_home or any(at != tables for at in before.values()):
+        raise CheckpointError(
+            "the key groups of the predecessor's checkpoint have read the tables up to different positions, "
+            "so their cards cannot move to other partitions: drain the predecessor (FRAUD_DRAIN=true), then "
+            "begin with an empty checkpoint"
+        )
 
 
 def _add_applied(applied: AppliedEvents, blob: bytes | None, partitions: list[int]) -> None:

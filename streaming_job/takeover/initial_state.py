@@ -4,15 +4,15 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 from streaming_job.group.placement import grouping_values
 from streaming_job.group.processor import PIECES
-from streaming_job.log.partitioner import KeyGroups
+from streaming_job.log.partitioner import Layout
 from streaming_job.runtime.checkpoint import Checkpoint
 from streaming_job.runtime.preconditions import StartUpError
 from streaming_job.settings import JobSettings
-from streaming_job.takeover.inheritance import receivers
+from streaming_job.takeover.inheritance import Former, receivers
 
 
-def predecessor_groups(checkpoint: Checkpoint, settings: JobSettings, key_groups: KeyGroups) -> int:
-    """Return the number of key groups of a predecessor's checkpoint.
+def former(checkpoint: Checkpoint, settings: JobSettings) -> Former:
+    """Return the predecessor as its checkpoint describes it.
 
     Raises:
         StartUpError: there is no such checkpoint, or its state cannot be that of the successor.
@@ -24,30 +24,39 @@ def predecessor_groups(checkpoint: Checkpoint, settings: JobSettings, key_groups
             f"FRAUD_PREDECESSOR_CHECKPOINT={where} has no saved state; correct the setting, or remove it to "
             "read the log from its beginning"
         )
-    kept = fixed.job_id, fixed.partitioner, fixed.partitions, fixed.label_delay_ms
-    wanted = settings.job_id, settings.partitioner.value, key_groups.partitions, settings.merchant_delay_ms
-    if kept != wanted:
+    if settings.merchant_facts:
         raise StartUpError(
-            f"the checkpoint {where} is of job {kept[0]}, partitioner {kept[1]}, {kept[2]} partitions and "
-            f"label delay {kept[3]}, this job has {wanted[0]}, {wanted[1]}, {wanted[2]} and {wanted[3]}; its "
-            "state cannot be used: remove FRAUD_PREDECESSOR_CHECKPOINT to read the log from its beginning"
+            "the state of a job that keeps merchant facts cannot be inherited: its facts name the key groups "
+            "that wrote them; remove FRAUD_PREDECESSOR_CHECKPOINT"
         )
-    return fixed.key_groups
+    # not the job's id: the state may be a replay's, which is that of another job over the same log. The
+    # tables are compared with the state (`inheritance`)
+    if fixed.label_delay_ms is not None:
+        raise StartUpError(
+            f"the checkpoint {where} is of a job that keeps merchant facts; its state cannot be used: remove "
+            "FRAUD_PREDECESSOR_CHECKPOINT to read the log from its beginning"
+        )
+    return Former(fixed.layout, fixed.key_groups)
 
 
 def initial_state(
-    spark: SparkSession, checkpoint: Checkpoint, location: str, old_groups: int, key_groups: KeyGroups
+    spark: SparkSession,
+    checkpoint: Checkpoint,
+    location: str,
+    predecessor: Former,
+    layout: Layout,
+    key_groups: int,
 ) -> DataFrame:
     """Return the pieces of the newest saved state, each for the key groups that need it.
 
     Returns:
         Columns key_group (grouping value of the successor's group), old_group, name and blob.
     """
-    new, old = grouping_values(key_groups.groups), grouping_values(old_groups)
+    new, old = grouping_values(key_groups), grouping_values(predecessor.groups)
     by_old = functions.array(
         *(
             functions.array(*(functions.lit(new[group]) for group in groups))
-            for groups in receivers(old_groups, key_groups)
+            for groups in receivers(predecessor, layout, key_groups)
         )
     )
     values = functions.array(*map(functions.lit, old))

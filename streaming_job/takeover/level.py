@@ -18,8 +18,8 @@ from streaming_job.log.records import Offsets
 class Level:
     """The newest level, from the records added so far."""
 
-    def __init__(self, transactions_topic: str) -> None:
-        self._topic = transactions_topic
+    def __init__(self, transactions_topic: str, rollouts_topic: str, retired: str = "") -> None:
+        self._topic, self._rollouts, self._retired = transactions_topic, (rollouts_topic, 0), retired
         self._records: dict[int, deque[Record]] = {}
         """Records that a level may still need, by key group, oldest first."""
         self._groups = 0
@@ -34,9 +34,14 @@ class Level:
 
     @property
     def set_aside(self) -> Mapping[int, str]:
-        """Proposals that group 0 of the predecessor has set aside, offset -> reason."""
+        """Proposals that group 0 of the predecessor has set aside, offset -> reason.
+
+        Empty if the predecessor reads another rollout topic, whose offsets mean nothing here.
+        """
         group = self._records.get(0)
-        return last_record.set_aside(group[-1]) if group else {}
+        if not group or self._rollouts not in last_record.positions(group[-1]):
+            return {}
+        return last_record.set_aside(group[-1])
 
     def offsets(self) -> Offsets:
         """Return the level: offsets of the transactions and of the tables; empty until each group is known.
@@ -48,6 +53,8 @@ class Level:
         newest = [self._tables(group[-1]) for group in self._records.values()]
         tables = {tp: min(table[tp] for table in newest) for tp in set.intersection(*map(set, newest))}
         self._raise_to(tables)
+        ends = last_record.positions(self._records[0][-1])  # no decision depends on a retired topic
+        self._raise_to({tp: end for tp, end in ends.items() if tp[0] == self._retired})
         for group in self._records.values():
             while len(group) > 1 and self._fits(group[1], tables):
                 group.popleft()
@@ -60,7 +67,8 @@ class Level:
         self._offsets |= {tp: max(offset, self._offsets.get(tp, 0)) for tp, offset in offsets.items()}
 
     def _tables(self, record: Record) -> Offsets:
-        return {tp: end for tp, end in last_record.positions(record).items() if tp[0] != self._topic}
+        ends = last_record.positions(record).items()
+        return {tp: end for tp, end in ends if tp[0] not in (self._topic, self._retired)}
 
     def _fits(self, record: Record, tables: Offsets) -> bool:
         """Return whether the tables are far enough for all that the record's group had decided."""

@@ -21,7 +21,9 @@ class PredecessorWatch:
             KafkaException: no such topic, or the brokers do not answer.
         """
         topic, self._job_id = settings.topics.job_progress, settings.job_id
-        self.level = Level(settings.topics.transactions)
+        self.level = Level(
+            settings.topics.transactions, settings.topics.model_rollouts, settings.retired_transactions
+        )
         self._reader = clients.reader(settings, f"{settings.job_id}-takeover")
         bounds = topic_reader.bounds(self._reader, topic)
         newest = newest_by_group(self._reader, topic, settings.job_id)

@@ -1,8 +1,9 @@
 """The seam: the first progress record of each key group of a successor, made of its predecessor's last ones.
 
-Pure. The successor may have another number of key groups; the topic of the transactions is the same. The
-totals of all of the predecessor's groups are continued: those of its group g by group g modulo the number of
-the successor's groups.
+Pure. The successor may have another number of key groups. Its transactions may also be in another topic,
+number of partitions or by another partitioner: then the predecessor is drained, so all of its groups have
+read the tables equally far. The totals of all of the predecessor's groups are continued: those of its group g
+by group g modulo the number of the successor's groups.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ import orjson
 
 from streaming_job.group import last_record
 from streaming_job.group.last_record import Record
-from streaming_job.log.partitioner import KeyGroups
+from streaming_job.log.partitioner import KeyGroups, Layout
 from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import Outcome
 from streaming_job.progress.totals import Totals
@@ -30,16 +31,23 @@ class Predecessor:
     """Q of all partitions of the transactions."""
     commit_id: int
     """Greatest number of a Kafka transaction of its groups."""
+    layout: Layout
+    """Where its transactions are."""
 
     @property
     def query_id(self) -> str:
         """The query of its checkpoint."""
         return str(self.records[0]["query_id"])
 
-    def tables(self, topic: str, home: int) -> Offsets:
-        """Return Q of the tables for cards of a home; `topic` is that of the transactions."""
+    @property
+    def has_moved(self) -> bool:
+        """Whether its transactions have been elsewhere, so that their log lacks the cards' first history."""
+        return bool(self.records[0].get("takeover", {}).get("moved"))
+
+    def tables(self, home: int) -> Offsets:
+        """Return Q of the tables for cards of a home; equal for all homes if it is drained."""
         record = self.records[home % len(self.records)]
-        ends = {tp: end for tp, end in last_record.positions(record).items() if tp[0] != topic}
+        ends = {tp: end for tp, end in last_record.positions(record).items() if tp[0] != self.layout.topic}
         own = last_record.by_home(record).get(home, {})
         return {tp: max(end, own.get(tp, 0)) for tp, end in ends.items()}
 
@@ -51,40 +59,53 @@ class Successor:
     job_id: str
     query_id: str
     key_groups: KeyGroups
-    transactions: str
-    """Topic of the transactions."""
+    layout: Layout
+    """Where its transactions are."""
+    tables: tuple[str, ...]
+    """Topics of the tables."""
+    rollouts: str
+    """Topic of the rollouts, one of the tables. If it is not the predecessor's, the record says nothing of
+    rollouts: the first decision of the successor does."""
     computed: tuple[str, ...]
     """Features that models may use, name:version."""
+    retired: str = ""
+    """Topic whose records its group 0 refuses; empty: none."""
 
 
-def first_records(before: Predecessor, after: Successor, now: int) -> dict[int, bytes]:
+def first_records(before: Predecessor, after: Successor, asked_by: str, now: int) -> dict[int, bytes]:
     """Return the first progress record of each of the successor's key groups, JSON (job-progress.v2).
 
     Args:
         before: the predecessor.
         after: the successor.
+        asked_by: who started the successor.
         now: wall clock, ms.
     """
     takeover = {
         "query_id": before.query_id,
         "release": before.records[0]["release"],
         "key_groups": len(before.records),
+        "commit_id": before.commit_id + 1,
+        "at": now,
+        "asked_by": asked_by,
+        "moved": before.layout != after.layout or before.has_moved,
     }
-    return {
-        group: orjson.dumps(
-            {
-                **_record(before, after, group, now),
-                "takeover": takeover,
-            }
-        )
-        for group in range(after.key_groups.groups)
-    }
+    if before.layout != after.layout:
+        topic, partitions = before.layout.topic, range(before.layout.partitions)
+        ends = [before.offsets.get((topic, partition), 0) for partition in partitions]
+        takeover["drained"] = {"layout": before.layout.to_json(), "ends": ends}
+    return {group: _record(before, after, takeover, group, now) for group in range(after.key_groups.groups)}
 
 
-def _record(before: Predecessor, after: Successor, group: int, now: int) -> dict[str, Any]:
+def _record(
+    before: Predecessor, after: Successor, takeover: Mapping[str, Any], group: int, now: int
+) -> bytes:
     homes = after.key_groups.own(group)
-    tables = {home: before.tables(after.transactions, home) for home in homes}
-    ends = {tp: min(table[tp] for table in tables.values()) for table in tables.values() for tp in table}
+    tables = {
+        home: {tp: end for tp, end in before.tables(home).items() if tp[0] in after.tables} for home in homes
+    }
+    # a partition that a table has got lately may be known to some of the predecessor's groups only
+    ends = {tp: min(at.get(tp, 0) for at in tables.values()) for table in tables.values() for tp in table}
     silent_before = [
         {
             "home": home,
@@ -94,7 +115,11 @@ def _record(before: Predecessor, after: Successor, group: int, now: int) -> dict
         }
         for home, table in tables.items()
     ]
-    ends |= {(after.transactions, home): before.offsets.get((after.transactions, home), 0) for home in homes}
+    topic = after.layout.topic
+    ends |= {(topic, home): before.offsets.get((topic, home), 0) for home in homes}
+    if group == 0 and after.retired:
+        known = last_record.positions(before.records[0]) | before.offsets
+        ends |= {tp: end for tp, end in known.items() if tp[0] == after.retired}
     entries = {
         (part["topic"], part["partition"]): part
         for record in before.records.values()
@@ -103,27 +128,30 @@ def _record(before: Predecessor, after: Successor, group: int, now: int) -> dict
     totals = Totals()
     for number in range(group, len(before.records), after.key_groups.groups):
         totals.add(Totals.from_json(before.records[number]["totals"]))
+    is_same_line = (after.rollouts, 0) in last_record.positions(before.records[0])
+    of_rollouts = ["rollout_id", "model", "rollouts_set_aside"] if is_same_line else []
+    if is_same_line and before.layout == after.layout:  # otherwise events apply from other offsets on
+        of_rollouts.append("applied")
     last = {
-        **{name: before.records[0].get(name) for name in ("rollout_id", "model", "applied")},
+        **{name: before.records[0][name] for name in of_rollouts if name in before.records[0]},
         "commit_id": before.commit_id,
-        "rollouts_set_aside": before.records[0]["rollouts_set_aside"],
-        "partitions": [entries[tp] for tp in sorted(ends) if tp in entries],
+        # a retired topic has no event time any more
+        "partitions": [entries[tp] for tp in sorted(ends) if tp in entries and tp[0] != after.retired],
         "totals": orjson.loads(orjson.dumps(totals.to_json(), option=orjson.OPT_SERIALIZE_NUMPY)),
         "silent_before": silent_before,
+        "takeover": takeover,
     }
     progress = GroupProgress(
-        after.job_id, after.query_id, group, after.key_groups.groups, last, computed=after.computed
+        after.job_id, after.query_id, group, after.key_groups.groups, last, computed=after.computed,
+        fixed={"layout": after.layout.to_json()},
+    )  # fmt: skip
+    return progress.record(
+        Outcome(),
+        epoch=0,
+        started_at=now,
+        now=now,
+        starts=ends,
+        ends=ends,
+        transactions_topic=topic,
+        table_lag={},
     )
-    record: dict[str, Any] = orjson.loads(
-        progress.record(
-            Outcome(),
-            epoch=0,
-            started_at=now,
-            now=now,
-            starts=ends,
-            ends=ends,
-            transactions_topic=after.transactions,
-            table_lag={},
-        )
-    )
-    return record

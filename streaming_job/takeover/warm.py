@@ -4,18 +4,17 @@ The group writes no output and fences no producer. Each epoch opens it anew, fol
 and saves the state; so a job that is killed meanwhile continues from its last epoch.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable
 from typing import Protocol
-
-import numpy as np
 
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import Meta, PieceStore
 from streaming_job.group.core import GroupCore
-from streaming_job.group.loop import Follower, Tables
+from streaming_job.group.limited_tables import LimitedTables
+from streaming_job.group.loop import Follower
 from streaming_job.group.opening import Connections, Opening, require_log
 from streaming_job.group.silence import Silence
-from streaming_job.log.records import Offsets, Records
+from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import Outcome
 from streaming_job.takeover.level import Level
 
@@ -40,51 +39,6 @@ class Mute:
     def commit(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:
         """Drop the outcome."""
         take_outcome()
-
-
-class LimitedTables:
-    """Tables of which only records before a limit are returned; later ones are held back until it rises."""
-
-    def __init__(self, tables: Tables, limit: Offsets) -> None:
-        """Begin with a limit by partition; a partition without one returns nothing."""
-        self._tables, self._limit = tables, limit
-        self._held: list[Records] = []
-
-    def raise_to(self, limit: Offsets) -> None:
-        """Set a limit that is nowhere lower than the one before."""
-        self._limit = limit
-
-    @property
-    def positions(self) -> Offsets:
-        """See `loop.Tables`."""
-        return {tp: min(offset, self._limit.get(tp, 0)) for tp, offset in self._tables.positions.items()}
-
-    def lag(self) -> dict[str, int]:
-        """See `loop.Tables`; records beyond the limit do not count."""
-        return {}
-
-    def poll(self, wait_s: float = 0.0) -> list[Records]:
-        """See `loop.Tables`."""
-        return list(self._released(self._tables.poll(wait_s)))
-
-    def read_to_ends(self, topics: Collection[str]) -> Iterator[Records]:
-        """See `loop.Tables`."""
-        yield from self._released(())
-        for records in self._tables.read_to_ends(topics):
-            yield from self._released((records,))
-
-    def _released(self, new: Collection[Records]) -> Iterator[Records]:
-        records, self._held = [*self._held, *new], []
-        for each in records:
-            limits = np.array(
-                [self._limit.get((each.topic, partition), 0) for partition in each.partitions.tolist()],
-                dtype=np.int64,
-            )
-            before = each.offsets < limits
-            if not before.all():
-                self._held.append(each.take(np.flatnonzero(~before)))
-            if before.any():
-                yield each.take(np.flatnonzero(before))
 
 
 class WarmGroup:

@@ -16,11 +16,12 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from feature_store.errors import ExitCode
 from feature_store.release import RELEASE
 from streaming_job.contracts.topics import WRITTEN
 from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import Writable
-from streaming_job.runtime.failpoints import Step, reach
+from streaming_job.runtime.failpoints import Failpoint, reach
 from streaming_job.runtime.pauses import pause
 from streaming_job.settings import JobSettings
 from streaming_job.transaction.producer import FENCED, Headers, SinkError, TransactionalProducer, describe
@@ -40,7 +41,7 @@ class FencedError(SinkError):
     Nothing, if that was intended; otherwise stop one instance.
     """
 
-    exit_code = 3
+    exit_code = ExitCode.FENCED
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class GroupWriter:
         self._settings, self._group = settings, group
         self._outputs = [(field, getattr(settings.topics, field)) for field in WRITTEN]
         self._own = [(settings.topics.transactions, partition) for partition in own]
-        self._tables = frozenset(settings.tables)
+        self._tables = frozenset((*settings.tables, settings.retired_transactions))
         self._query_id, self._instance, self._successor = query_id, instance, successor
         self._owner = f"{instance}/{secrets.token_hex(8)}"
         self._reader = WrittenReader(settings, group, self._own)
@@ -209,7 +210,7 @@ class GroupWriter:
         headers = headers_of(self._query_id, self._group, output.commit_id)
         # Step 2. Begin: readers see none of the following before the commit.
         producer.begin()
-        reach(Step.BEGUN)
+        reach(Failpoint.BEGUN)
         # Step 3. Produce the records of the outputs and the progress record.
         for field, topic in self._outputs:
             for record in output.records[field]:
@@ -218,13 +219,13 @@ class GroupWriter:
         producer.produce(progress_topic, job_id.encode(), output.progress, headers)
         # Step 4. Wait until the brokers have all records.
         producer.flush()
-        reach(Step.SENT)
+        reach(Failpoint.SENT)
         # Step 5. Add the offsets, with the transaction's number and owner.
         producer.send_offsets(self._marked(output.ends, output.commit_id), self._reader.group_metadata())
-        reach(Step.OFFSETS_ADDED)
+        reach(Failpoint.OFFSETS_ADDED)
         # Step 6. Commit: readers see all of it, or nothing.
         producer.commit()
-        reach(Step.COMMITTED)
+        reach(Failpoint.COMMITTED)
 
     def _require_query(self, written: GroupOutput) -> None:
         if self._successor:  # a takeover that another one has begun is no obstacle

@@ -11,7 +11,7 @@ from thoroughness import THOROUGH
 from deploy.local.stack import Endpoints
 from loadtests.faults.proxy import HOST, Api, Fault, Kind, Proxy, draw
 from streaming_job.contracts.topics import Topics
-from streaming_job.runtime.failpoints import Step
+from streaming_job.runtime.failpoints import Failpoint
 from streaming_job.transaction import writer as writer_module
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(2400)]
@@ -70,14 +70,14 @@ def test_a_late_request_does_not_affect_the_next_transaction(
     proxy.arm(Fault(api, Kind.REQUEST_LATE, 3.0))
     bench.write(writer, 2)
     assert proxy.late
-    held = Step.SENT if api is Api.END_TRANSACTION else Step.OFFSETS_ADDED
+    held = Failpoint.SENT if api is Api.END_TRANSACTION else Failpoint.OFFSETS_ADDED
 
     def written() -> set[int]:
         return {
             int(dict(record.headers)["commit_id"]) for record in bench.log.read(bench.topics.fraud_alerts)
         }
 
-    def reach(step: Step) -> None:
+    def reach(step: Failpoint) -> None:
         if step is held:
             wait_for(lambda: not proxy.late, what="the late request")
             # the late request has not committed transaction 3, which is still open

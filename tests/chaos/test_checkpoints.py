@@ -25,7 +25,7 @@ from thoroughness import THOROUGH, only_thorough
 from deploy.local import topics as broker
 from loadtests.faults import kills
 from loadtests.faults.installation import Installation
-from loadtests.faults.kills import Scene
+from loadtests.faults.kills import KillTarget
 from loadtests.faults.relay import Relay
 from loadtests.oracle import Record
 from streaming_job.log.partitioner import Partitioner
@@ -37,8 +37,8 @@ LATER = 4_000
 
 
 @pytest.fixture(scope="module")
-def scene(relay: Relay, stack_dir: Path) -> Scene:
-    return Scene(relay, stack_dir, random.Random(21))
+def scene(relay: Relay, stack_dir: Path) -> KillTarget:
+    return KillTarget(relay, stack_dir, random.Random(21))
 
 
 def checkpoint(relay: Relay) -> Path:
@@ -56,7 +56,7 @@ def outputs(installed: Installation) -> dict[tuple[str, int, int], Record]:
 
 
 def test_a_damaged_copy_of_a_running_jobs_checkpoint_is_a_backup_even_without_offsets(
-    scene: Scene,
+    scene: KillTarget,
 ) -> None:
     relay, installed = scene.relay, scene.relay.installed
     copy = installed.directory / "backup"
@@ -181,7 +181,7 @@ TOOLS = (delete_group, reset_offsets)
 
 @pytest.mark.parametrize("tool", TOOLS if THOROUGH else TOOLS[1:])
 def test_offsets_moved_under_a_running_job_change_nothing(
-    scene: Scene, tool: Callable[[Installation], None]
+    scene: KillTarget, tool: Callable[[Installation], None]
 ) -> None:
     relay = scene.relay
     scene.busy()
@@ -193,7 +193,7 @@ def test_offsets_moved_under_a_running_job_change_nothing(
 @only_thorough
 @pytest.mark.parametrize("tool", TOOLS)
 def test_offsets_moved_while_the_job_is_stopped_change_nothing(
-    scene: Scene, tool: Callable[[Installation], None]
+    scene: KillTarget, tool: Callable[[Installation], None]
 ) -> None:
     relay = scene.relay
     scene.busy()
@@ -206,7 +206,7 @@ def test_offsets_moved_while_the_job_is_stopped_change_nothing(
     relay.audit()
 
 
-def test_the_job_survives_a_killed_and_restarted_broker(scene: Scene) -> None:
+def test_the_job_survives_a_killed_and_restarted_broker(scene: KillTarget) -> None:
     job = scene.relay.job
     kills.server("kafka")(scene)
     assert scene.relay.job is job

@@ -1,16 +1,20 @@
 """A job whose disk or checkpoint fails: it ends with an error that says what to do, and loses nothing."""
 
 import shutil
+import signal
 import subprocess
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from thoroughness import only_thorough
 
+from deploy.local import stack as stack_of
 from deploy.local.stack import Endpoints
+from feature_store.errors import ExitCode
 from loadtests.faults.errors import FaultError
 from loadtests.faults.installation import Installation
 from loadtests.faults.relay import Relay
@@ -148,6 +152,79 @@ def glutton(directory: Path) -> Path:
         for compiled in directory.glob("*.class"):
             archive.write(compiled, compiled.name)
     return jar
+
+
+@contextmanager
+def memory_limit(pid: int) -> Iterator[Path]:
+    """A control group of a process and its descendants; yields the file of its limit in bytes."""
+    group = Path("/sys/fs/cgroup/memory") / f"fraud-test-{pid}"
+    try:
+        group.mkdir()
+    except OSError as fault:
+        pytest.skip(f"needs the right to limit memory (cgroup v1): {fault}")
+    try:
+        for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
+            (group / "cgroup.procs").write_text(str(process.pid))
+        yield group / "memory.limit_in_bytes"
+    finally:
+        for member in (group / "cgroup.procs").read_text().split():
+            (group.parent / "cgroup.procs").write_text(member)
+        group.rmdir()
+
+
+@only_thorough
+def test_a_machine_without_memory_ends_the_job_which_continues_once_there_is_some(
+    installed: Installation,
+) -> None:
+    relay = Relay(installed)
+    with ExitStack() as cleanup:
+        cleanup.callback(lambda: relay.job.kill())
+        relay.burst()
+        relay.audit()
+        with memory_limit(relay.job.pid) as limit:
+            used = int(limit.with_name("memory.usage_in_bytes").read_text())
+            # the kernel first takes back what it can, then kills
+            for share in (0.8, 0.6, 0.4, 0.2, 0.1):
+                with suppress(OSError):
+                    limit.write_text(str(int(share * used)))
+                if relay.job.runs:
+                    relay.burst()
+            code = relay.job.exit_code()
+            assert code in (ExitCode.FAILED, -signal.SIGKILL), relay.job.log
+            assert code == -signal.SIGKILL or relay.job.error.startswith((CRASH, GONE)), relay.job.log
+            limit.write_text("-1")
+        relay.restart()
+        relay.audit()
+
+
+@only_thorough
+def test_brokers_away_until_spark_gives_up_and_a_supervisor_that_starts_the_job_until_they_are_back(
+    tmp_path: Path,
+) -> None:
+    """The units' pause between two starts is left out; the outage lasts for five starts in vain."""
+    servers = tmp_path / "stack"
+    with ExitStack() as cleanup:
+        cleanup.callback(stack_of.down, servers)
+        endpoints = stack_of.up(servers, services=["kafka"])
+        # the least timeout of a Kafka transaction, so that Spark's four attempts take a minute
+        installed = Installation(endpoints, Topics(), tmp_path / "job", transaction_timeout_ms=10_000)
+        installed.roll_out()
+        relay = Relay(installed)
+        cleanup.callback(lambda: relay.job.kill())
+        relay.burst()
+        relay.audit()
+        installed.send(200)
+        stack_of.kill(servers, "kafka")
+        codes = [relay.job.exit_code(600.0)]
+        for _ in range(5):
+            relay.restart()
+            codes.append(relay.job.exit_code())
+        assert set(codes) == {ExitCode.FAILED}, relay.job.log
+        assert relay.job.error.startswith("error: no answer from Kafka at ")
+        stack_of.up(servers, services=["kafka"])
+        relay.restart()
+        relay.burst()
+        relay.audit()
 
 
 @only_thorough

@@ -13,7 +13,7 @@ from deploy.local.stack import Endpoints
 from loadtests.faults.installation import Installation
 from loadtests.faults.relay import Relay
 from streaming_job.contracts.topics import Topics
-from streaming_job.runtime.failpoints import VARIABLE, Step
+from streaming_job.runtime.failpoints import VARIABLE, Failpoint
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600), only_thorough]
 
@@ -40,7 +40,7 @@ def test_an_executor_killed_within_an_epoch_is_replaced_without_loss_or_repetiti
             relay.burst()
             installed.caught_up(relay.job)
             assert len(cluster.executors()) == 2
-            worker = relay.hang_at(Step.DECIDED)
+            worker = relay.hang_at(Failpoint.DECIDED)
             (executor,) = set(worker.parents()) & set(cluster.executors())
             executor.kill()
             installed.caught_up(relay.job)

@@ -31,7 +31,7 @@ from deploy.local.state import Service
 from loadtests.audit.topic_log import TopicLog
 from loadtests.faults import kills
 from loadtests.faults.installation import Installation
-from loadtests.faults.kills import IN_WORKER, Scene
+from loadtests.faults.kills import IN_WORKER, KillTarget
 from loadtests.faults.relay import BURST, Relay
 from streaming_job.contracts import Contract, validate
 from streaming_job.contracts.topics import Topics
@@ -39,12 +39,12 @@ from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.facts.clock import hour_of
 from streaming_job.labels import ledger
 from streaming_job.labels.ledger import Ledger, LedgerError
-from streaming_job.runtime.failpoints import TAKEOVER, Step
+from streaming_job.runtime.failpoints import TAKEOVER, Failpoint
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
 
-OF_THE_JOB = tuple(step for step in Step if step not in TAKEOVER) if THOROUGH else (Step.COMMITTED,)
-OF_A_WORKER = IN_WORKER if THOROUGH else (Step.DECIDED,)
+OF_THE_JOB = tuple(step for step in Failpoint if step not in TAKEOVER) if THOROUGH else (Failpoint.COMMITTED,)
+OF_A_WORKER = IN_WORKER if THOROUGH else (Failpoint.DECIDED,)
 """Everyday runs kill the job after a commit and a worker before one; thorough runs kill each at all of its
 steps."""
 KILLS = 5
@@ -60,20 +60,22 @@ def scene(
     stack_dir: Path,
     topic_names: Callable[[], Topics],
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[Scene]:
+) -> Iterator[KillTarget]:
     if request.param == LIVE:
-        yield Scene(request.getfixturevalue("relay"), stack_dir, random.Random(20))
+        yield KillTarget(request.getfixturevalue("relay"), stack_dir, random.Random(20))
         return
     installed = LabelledInstallation(stack, topic_names(), tmp_path_factory.mktemp(LABELLED), RECORDS)
     relay = Relay(installed)
     try:
-        yield Scene(relay, stack_dir, random.Random(20))
+        yield KillTarget(relay, stack_dir, random.Random(20))
     finally:
         relay.job.kill()
 
 
 @pytest.mark.parametrize("step", OF_A_WORKER)
-def test_a_worker_killed_at_a_step_is_replaced_without_loss_or_repetition(scene: Scene, step: Step) -> None:
+def test_a_worker_killed_at_a_step_is_replaced_without_loss_or_repetition(
+    scene: KillTarget, step: Failpoint
+) -> None:
     job = scene.relay.job
     kills.worker_at(step)(scene)
     assert scene.relay.job is job
@@ -82,11 +84,13 @@ def test_a_worker_killed_at_a_step_is_replaced_without_loss_or_repetition(scene:
 
 
 @pytest.mark.parametrize("step", OF_THE_JOB)
-def test_a_job_killed_at_a_step_continues_without_loss_or_repetition(scene: Scene, step: Step) -> None:
+def test_a_job_killed_at_a_step_continues_without_loss_or_repetition(
+    scene: KillTarget, step: Failpoint
+) -> None:
     kills.job_at(step)(scene)
     scene.relay.audit()
     # with merchant facts the commit may hold nothing but a promise: then no transaction is decided again
-    if step is Step.COMMITTED and not isinstance(scene.relay.installed, LabelledInstallation):
+    if step is Failpoint.COMMITTED and not isinstance(scene.relay.installed, LabelledInstallation):
         # if everything was committed before the kill, the audit has not waited for the new job
         scene.relay.until(lambda: AGAIN in scene.relay.job.log, "transactions decided again")
     scratch = scene.relay.installed.settings.work_dir / "tmp"
@@ -114,10 +118,10 @@ def decided_total(installed: Installation) -> int:
     )
 
 
-def test_lag_is_correct_while_a_group_is_stopped(scene: Scene) -> None:
+def test_lag_is_correct_while_a_group_is_stopped(scene: KillTarget) -> None:
     installed = scene.relay.installed
     scene.caught_up()  # without committed offsets the lag would be 0
-    worker = scene.relay.hang_at(Step.DECIDED)
+    worker = scene.relay.hang_at(Failpoint.DECIDED)
     # the other key group continues
     scene.relay.until(
         lambda: lag_by_offsets(installed) == installed.sent - decided_total(installed), "a true lag"
@@ -129,19 +133,19 @@ def test_lag_is_correct_while_a_group_is_stopped(scene: Scene) -> None:
 
 
 @only_thorough
-def test_killing_the_driver_ends_all_processes(scene: Scene) -> None:
+def test_killing_the_driver_ends_all_processes(scene: KillTarget) -> None:
     kills.driver_only(scene)
     scene.relay.audit()
 
 
 @only_thorough
-def test_killed_jvm_ends_the_job_with_its_name(scene: Scene) -> None:
+def test_killed_jvm_ends_the_job_with_its_name(scene: KillTarget) -> None:
     kills.jvm(scene)
     scene.relay.audit()
 
 
 @only_thorough
-def test_kills_at_any_time_while_transactions_flow(scene: Scene) -> None:
+def test_kills_at_any_time_while_transactions_flow(scene: KillTarget) -> None:
     for _ in range(KILLS):
         kills.job_any_time(scene)
     scene.relay.audit()
@@ -149,7 +153,7 @@ def test_kills_at_any_time_while_transactions_flow(scene: Scene) -> None:
 
 @only_thorough
 @pytest.mark.parametrize("service", embedded.ALL)
-def test_the_job_survives_a_killed_and_restarted_server(scene: Scene, service: Service) -> None:
+def test_the_job_survives_a_killed_and_restarted_server(scene: KillTarget, service: Service) -> None:
     job = scene.relay.job
     kills.server(service)(scene)
     assert scene.relay.job is job
@@ -157,7 +161,7 @@ def test_the_job_survives_a_killed_and_restarted_server(scene: Scene, service: S
 
 
 @only_thorough
-def test_second_instance_deposes_the_first(scene: Scene) -> None:
+def test_second_instance_deposes_the_first(scene: KillTarget) -> None:
     relay, installed, first = scene.relay, scene.relay.installed, scene.relay.job
     copy, work = installed.directory / "copy", installed.directory / "other-work"
     relay.audit()
@@ -176,7 +180,7 @@ def test_second_instance_deposes_the_first(scene: Scene) -> None:
 
 
 @only_thorough
-def test_job_that_is_killed_continues_from_an_old_checkpoint(scene: Scene) -> None:
+def test_job_that_is_killed_continues_from_an_old_checkpoint(scene: KillTarget) -> None:
     """Records after the checkpoint are read again; the facts of their labels are on the topic already."""
     relay, checkpoint = scene.relay, Path(scene.relay.installed.settings.checkpoint)
     copy = relay.installed.directory / "old"
@@ -186,7 +190,7 @@ def test_job_that_is_killed_continues_from_an_old_checkpoint(scene: Scene) -> No
     ended = relay.job.epochs()
     relay.burst(BURST // 2)
     relay.until(lambda: relay.job.epochs() > ended + 1, "epochs that the copy does not have")
-    relay.hang_at(Step.COMMITTED)
+    relay.hang_at(Failpoint.COMMITTED)
     relay.job.kill()
     shutil.rmtree(checkpoint)
     copy.rename(checkpoint)
@@ -195,14 +199,14 @@ def test_job_that_is_killed_continues_from_an_old_checkpoint(scene: Scene) -> No
     relay.audit()
 
 
-def labelled(scene: Scene) -> LabelledInstallation:
+def labelled(scene: KillTarget) -> LabelledInstallation:
     """The installation; the test is skipped if it has no labels."""
     if not isinstance(scene.relay.installed, LabelledInstallation):
         pytest.skip("no labels flow here")
     return scene.relay.installed
 
 
-def test_each_fact_is_written_once(scene: Scene) -> None:
+def test_each_fact_is_written_once(scene: KillTarget) -> None:
     installed = labelled(scene)
     scene.caught_up()
     assert {"unknown_transaction", "malformed_json", "empty_value"} <= installed.reasons().keys()
@@ -230,7 +234,7 @@ def test_each_fact_is_written_once(scene: Scene) -> None:
     assert len(streaks) > 100, "hardly any label took effect while transactions flowed"
 
 
-def test_labels_are_added_and_shown(scene: Scene) -> None:
+def test_labels_are_added_and_shown(scene: KillTarget) -> None:
     installed = labelled(scene)
     label = {
         "transaction_id": "t0",

@@ -15,7 +15,7 @@ from loadtests.faults.installation import query_of
 from loadtests.faults.job_process import JobProcess
 from loadtests.faults.relay import Relay
 from loadtests.faults.repeater import Repeater
-from streaming_job.runtime.failpoints import Step
+from streaming_job.runtime.failpoints import Failpoint
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
 
@@ -81,15 +81,16 @@ def test_another_number_of_key_groups_takes_over_while_the_predecessor_decides(l
     lineage.relay.audit()
 
 
+@only_thorough
 def test_a_successor_killed_between_claims_and_seam_takes_over_when_it_is_started_again(
     lineage: Lineage,
 ) -> None:
     relay, before = lineage.relay, lineage.checkpoints[-1]
     with busy(relay):
         successor = lineage.succeed(lineage.new_checkpoint(), predecessor_checkpoint=before)
-        successor.arm(Step.CLAIMED)
+        successor.arm(Failpoint.CLAIMED)
         predecessor, relay.job = relay.job, successor
-        relay.until(lambda: successor.reached(Step.CLAIMED), "the claims")
+        relay.until(lambda: successor.reached(Failpoint.CLAIMED), "the claims")
         assert predecessor.exit_code() == 3, predecessor.log
         successor.kill()
         # the output has not changed its owner yet, but may do so at any time
@@ -106,9 +107,9 @@ def test_a_successor_killed_after_the_seam_continues(lineage: Lineage) -> None:
     relay = lineage.relay
     with busy(relay):
         successor = lineage.succeed(lineage.new_checkpoint(), key_groups=1)
-        successor.arm(Step.SEAM)
+        successor.arm(Failpoint.SEAM)
         relay.job = successor
-        relay.until(lambda: successor.reached(Step.SEAM), "the seam")
+        relay.until(lambda: successor.reached(Failpoint.SEAM), "the seam")
         successor.kill()
         relay.job = lineage.start(lineage.checkpoints[-1], key_groups=1)
         relay.until(relay.job.epochs, "an epoch")

@@ -180,7 +180,9 @@ def test_percentiles_without_values_are_unknown():
 def test_the_report_has_the_documented_fields(tmp_path: Path):
     kinds, letters = Counter({Kind.PASSED: 7, Kind.ALERT: 2}), Counter({"too_late": 3})
     verdict = AuditResult(Findings(missing=1), kinds, letters, Counter(fraud_alerts=2))
-    measured = summary.Measured(Percentiles(130.04, 280.0, 9), 499.96, 60.0, 2**31, {"score": 2}, 1, 120, 1)
+    measured = summary.Measurement(
+        Percentiles(130.04, 280.0, 9), 499.96, 60.0, 2**31, {"score": 2}, 1, 120, 1
+    )
     report = summary.report(verdict, measured)
     assert list(report)[:9] == [
         "events", "alerts", "dead_letters", "missing", "duplicated", "unexpected",

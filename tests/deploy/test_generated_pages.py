@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy import errors_page, metrics_page, policy_page, settings_page, topics_page
+from deploy import capacity_page, errors_page, metrics_page, policy_page, settings_page, topics_page
 from deploy.page_tables import docstrings
 from service.settings import ServiceSettings
 from streaming_job.contracts import Reason
@@ -26,7 +26,12 @@ def test_the_page_of_topics_is_up_to_date() -> None:
 
 @pytest.mark.parametrize(
     ("name", "page"),
-    [("errors", errors_page.page), ("metrics", metrics_page.page), ("rollouts", policy_page.page)],
+    [
+        ("capacity", capacity_page.page),
+        ("errors", errors_page.page),
+        ("metrics", metrics_page.page),
+        ("rollouts", policy_page.page),
+    ],
 )
 def test_the_tables_of_a_page_are_up_to_date(name: str, page: Callable[[str], str]) -> None:
     text = (DOCS / f"{name}.md").read_text()

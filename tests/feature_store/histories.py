@@ -139,11 +139,20 @@ def judge(history: History, most_events: float = MOST_EVENTS) -> Judged:
     return out
 
 
-def one_batch(state: GroupState, changes: NDArray[np.void], batch: NDArray[np.void]) -> tuple[Judged, Delta]:
-    """Run one batch as the job does: tables, features, alerts; return its outcomes and its delta."""
-    change_cards = state.card_numbers(changes)
+def one_batch(
+    state: GroupState,
+    changes: NDArray[np.void],
+    batch: NDArray[np.void],
+    places: Callable[[NDArray[np.void]], NDArray[np.void] | None] = lambda records: None,
+) -> tuple[Judged, Delta]:
+    """Run one batch as the job does: tables, features, alerts; return its outcomes and its delta.
+
+    Args:
+        places: returns the place of each record's card (PLACE).
+    """
+    change_cards = state.card_numbers(changes, places(changes))
     state.change_profiles(changes, change_cards)
-    cards = state.card_numbers(batch)
+    cards = state.card_numbers(batch, places(batch))
     applied = state.apply(batch, cards)
     alerted = (batch["amount"] >= ALERT_FROM) & ~applied.duplicate
     counts = state.count_alerts(cards, batch["arrival"], alerted, applied.restarted)

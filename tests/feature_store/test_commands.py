@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from thoroughness import THOROUGH
 from typer.testing import CliRunner
 
 from feature_store.catalogue import NAMES, feature_hash
@@ -247,7 +248,7 @@ def test_a_failed_run_leaves_the_old_output_unchanged(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("more", [(), ("--merchant-labels", "--label-delay-days", "2")], ids=["cards", "all"])
+@pytest.mark.parametrize("more", [("--merchant-labels", "--label-delay-days", "2"), ()][: 1 + THOROUGH])
 def test_spark_gives_the_same_bits(tmp_path: Path, more: tuple[str, ...]) -> None:
     """The input is shuffled, with all oddities of `history`, several row groups, labels and profiles."""
     table = history(6_000).take(np.random.default_rng(0).permutation(6_000))

@@ -33,7 +33,7 @@ from streaming_job.log.records import Offsets, PartitionId
 from streaming_job.progress.outcome import Outcome
 from streaming_job.progress.trials import Trials
 from streaming_job.settings import JobSettings
-from streaming_job.takeover.inheritance import inherit
+from streaming_job.takeover.inheritance import Former, inherit
 from streaming_job.takeover.warm import WarmGroup, Watch
 from streaming_job.transaction.written import GroupOutput
 
@@ -45,6 +45,9 @@ def settings_of(rules: Rules) -> JobSettings:
     """The settings of a job that connects to nothing."""
     return settings_of_nowhere.settings(
         key_groups=rules.key_groups.groups,
+        topics=rules.topics,
+        partitioner=rules.key_groups.partitioner,
+        retired_transactions=rules.retired,
         allowed_lateness_ms=rules.limits.lateness_ms,
         allowed_skew_ms=rules.limits.skew_ms,
     )
@@ -193,7 +196,7 @@ class MemoryConnections:
     def ends(self) -> Offsets:
         """See `opening.Connections`."""
         rules = self._opening.rules
-        return self._log.ends([rules.topics.transactions, *rules.tables])
+        return self._log.ends([rules.topics.transactions, *self._opening.tables])
 
     def snapshot_end(self, positions: Offsets, ends: Offsets) -> int | None:
         """See `opening.Connections`."""
@@ -208,7 +211,7 @@ class MemoryConnections:
 
     def tables(self, positions: Offsets) -> MemoryTables:
         """See `opening.Connections`."""
-        return MemoryTables(self._log, self._fate, positions, self._opening.rules.tables)
+        return MemoryTables(self._log, self._fate, positions, self._opening.tables)
 
     def committer(
         self,
@@ -328,6 +331,8 @@ class MemoryJob:
         self._mine = [(rules.topics.transactions, partition) for partition in rules.key_groups.own(group)]
         self.log.create(self._mine)
         self._now = 0.0
+        self.until: Offsets | None = None
+        """See `Opening`."""
         self.instance = "instance"
         """The run of the job; a test changes it for a new start."""
         self._meta, self._state = Meta(), self._no_cards()
@@ -385,10 +390,10 @@ class MemoryJob:
             self.pieces = MemoryPieces(store)
             self.checkpoints.append(self.pieces)
 
-    def inherit(self, stores: Mapping[int, MemoryPieces], groups: int) -> None:
+    def inherit(self, stores: Mapping[int, MemoryPieces], former: Former) -> None:
         """Run a first epoch that takes the state from a predecessor's pieces."""
         store = MortalPieces(self.pieces, self._fate)
-        inherit(self._opening(takes_over=True), stores, groups, load_meta(store), store)
+        inherit(self._opening(takes_over=True), stores, former, load_meta(store), store)
         self.pieces = MemoryPieces(store)
         self.checkpoints.append(self.pieces)
 
@@ -463,6 +468,7 @@ class MemoryJob:
             self.instance,
             self._clock,
             takes_over,
+            self.until,
             1 + self._fate.up_to(9),
         )
 
@@ -486,5 +492,21 @@ class MemoryJob:
     @property
     def is_done(self) -> bool:
         """Whether the whole log is written, decided and persisted."""
-        ends = self.log.ends(self._rules.tables) | {p: self.log.end(p) for p in self._mine}
-        return self.log.is_complete and positions_of(load_meta(self.pieces)) == ends
+        ends = self.log.ends(self._opening().tables) | {p: self.log.end(p) for p in self._mine}
+        return self.log.is_complete and self.positions == ends
+
+    @property
+    def positions(self) -> Offsets:
+        """P as persisted."""
+        return positions_of(load_meta(self.pieces))
+
+    def drain(self, until: Offsets) -> None:
+        """Continue in a new process that ends at these offsets of all inputs."""
+        self.lose_process()
+        tables = self._opening().tables
+        self.until = {tp: end for tp, end in until.items() if tp in self._mine or tp[0] in tables}
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether all is decided and persisted up to the ends of the drain."""
+        return self.positions == self.until

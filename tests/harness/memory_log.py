@@ -5,16 +5,18 @@ mixture of partitions, positions that move past transaction markers, limits. How
 is drawn at random; the process may be killed at each call.
 """
 
+import json
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from random import Random
 
 from harness.group_batches import as_records
-from harness.job_world import World
+from harness.job_world import PARTITIONER, World
 from harness.log_world import TOPICS
 from loadtests.oracle import Record
 from streaming_job.decode.snapshots import ends_snapshot
+from streaming_job.log.partitioner import Layout
 from streaming_job.log.records import Offsets, PartitionId, Records
 
 MARKED = 4
@@ -80,6 +82,12 @@ class MemoryLog:
         self._written = 0
         self._by_place: dict[PartitionId, list[Record]] = {(r.topic, r.partition): [] for r in records}
         self._by_place |= {partition: [] for partition in own}
+        self._original = self._layout = Layout(TOPICS.transactions, PARTITIONER, 0)
+        self._held: list[Record] | None = None
+        self.origins: dict[tuple[str, int, int], Record] = {}
+        """Transactions by where they were written after a move; see `move`."""
+        self.retired: list[tuple[str, int, int]] = []
+        """Where transactions were written that came too late to a topic; see `write_late`."""
         ends = [n for n, r in enumerate(records, 1) if r.topic == TOPICS.profiles and ends_snapshot(r.value)]
         self._write(min(ends, default=0))
 
@@ -99,8 +107,57 @@ class MemoryLog:
 
     def _write(self, until: int) -> None:
         for record in self._records[self._written : until]:
-            self._by_place[record.topic, record.partition].append(record)
+            if self._held is not None and record.topic == TOPICS.transactions:
+                self._held.append(record)
+            else:
+                self._append(record)
         self._written = until
+
+    def _append(self, record: Record) -> None:
+        moved = self._moved(record)
+        self._by_place[moved.topic, moved.partition].append(moved)
+
+    def stop_producers(self) -> None:
+        """Hold back the transactions until they move."""
+        self._held = []
+
+    def move(self, original: Layout, layout: Layout) -> None:
+        """Write all further transactions, and those held back, by another layout.
+
+        Args:
+            original: that of the records that were given.
+            layout: the new one, of at least 2 partitions: a record in a wrong partition gets a wrong one.
+        """
+        self._original, self._layout = original, layout
+        self.create((layout.topic, partition) for partition in range(layout.partitions))
+        held, self._held = self._held, None
+        for record in held or ():
+            self._append(record)
+
+    def _moved(self, record: Record) -> Record:
+        before, after = self._original, self._layout
+        if record.topic != before.topic or not before.partitions:
+            return record
+        partition = record.partition % after.partitions
+        if (card := _card(record)) is not None:
+            is_right = before.key_groups(1).partition_of(card) == record.partition
+            partition = (after.key_groups(1).partition_of(card) + (not is_right)) % after.partitions
+        place = after.topic, partition
+        moved = record._replace(topic=place[0], partition=partition, offset=self.end(place))
+        self.origins[*place, moved.offset] = record
+        return moved
+
+    def write_late(self, topic: str, most: int) -> None:
+        """Write some earlier transactions again, to a topic that the transactions have left, if any."""
+        places = sorted(tp for tp in self._by_place if tp[0] == topic)
+        written = [record for record in self._records[: self._written] if record.topic == TOPICS.transactions]
+        if not places or not written:
+            return
+        for record in self._fate.random.choices(written, k=self._fate.up_to(most)):
+            place = self._fate.random.choice(places)
+            late = record._replace(topic=topic, partition=place[1], offset=self.end(place))
+            self._by_place[place].append(late)
+            self.retired.append((*place, late.offset))
 
     def append(self, place: PartitionId, records: Sequence[tuple[bytes | None, bytes | None]]) -> None:
         """Append records that the job writes: key and value of each."""
@@ -198,3 +255,12 @@ class MemoryTables:
         ends = self._log.ends(topics)
         while any(self.positions[partition] < end for partition, end in ends.items()):
             yield from self.poll()
+
+
+def _card(record: Record) -> str | None:
+    """Return the card of a transaction; None if it names none."""
+    try:
+        card = json.loads(record.value or b"")["card_id"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return card if isinstance(card, str) else None

@@ -1,7 +1,8 @@
 """Takeovers between jobs in memory: each generation is all key groups of a job, over one log."""
 
-from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -11,13 +12,15 @@ from feature_store.state.journal import load_meta
 from harness.log_world import TOPICS
 from harness.memory_job import MemoryJob, Output
 from harness.memory_log import Fate, KilledError, MemoryLog
+from loadtests.oracle import Record
+from streaming_job.contracts import Reason
 from streaming_job.group import last_record
 from streaming_job.group.rules import Rules
 from streaming_job.group.stored_positions import positions_of
-from streaming_job.log.records import Offsets, PartitionId
+from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import Outcome
 from streaming_job.progress.writer import GroupProgress
-from streaming_job.takeover.inheritance import receivers
+from streaming_job.takeover.inheritance import Former, receivers
 from streaming_job.takeover.level import Level
 from streaming_job.takeover.seam import Predecessor, Successor, first_records
 
@@ -31,7 +34,13 @@ class MemoryWatch:
     """See `warm.Watch`: looks at the newest progress of a generation."""
 
     outputs: list[Output]
-    level: Level = field(default_factory=lambda: Level(TOPICS.transactions))
+    rules: Rules
+    """Those of the successor."""
+
+    def __post_init__(self) -> None:
+        """Begin without records."""
+        topics = self.rules.topics
+        self.level = Level(topics.transactions, topics.model_rollouts, self.rules.retired)
 
     def look(self) -> None:
         """See `warm.Watch`."""
@@ -77,20 +86,46 @@ class Generation:
 
     def inherit(self, predecessor: "Generation") -> None:
         """Begin with the predecessor's newest checkpoints."""
-        groups = len(predecessor.jobs)
-        takers = receivers(groups, self.rules.key_groups)
+        groups, layout = len(predecessor.jobs), self.rules.layout
+        former = Former(predecessor.rules.layout, groups)
+        takers = receivers(former, layout, len(self.jobs))
         for job in predecessor.jobs:
             while not positions_of(load_meta(job.pieces)):
                 job.epoch(looks=0)
         for number, job in enumerate(self.jobs):
             stores = {g: predecessor.jobs[g].pieces for g in range(groups) if number in takers[g]}
-            job.inherit(stores, groups)
+            job.inherit(stores, former)
 
     def begin(self) -> None:
         """Run the groups until each has written a progress record."""
         for job in self.jobs:
             while job.output.progress is None:
                 job.epoch(looks=4)
+
+    def drain(self, log: MemoryLog, epochs: Sequence[tuple[int, int, int | None]]) -> None:
+        """Run the groups to the ends of their inputs, each in new processes.
+
+        Args:
+            epochs: runs of epochs that may be killed; before each that is, the drain starts anew.
+        """
+        inputs = [self.rules.topics.transactions, *self.rules.topics.tables, self.rules.retired]
+
+        def start() -> None:
+            ends = log.ends(inputs)
+            for job in self.jobs:
+                job.drain(ends)
+
+        start()
+        for epoch in epochs:
+            if epoch[2] is not None:
+                start()
+            self.epoch(*epoch)
+        for _ in range(400):
+            if all(job.is_drained for job in self.jobs):
+                return
+            for job in self.jobs:
+                job.epoch(looks=40)
+        raise AssertionError("the groups make no progress")
 
     def finish(self) -> None:
         """Run all groups to the end of the log."""
@@ -106,11 +141,12 @@ class Generation:
         output = self.jobs[group].output
         ends = last_record.positions(output.progress)
         progress = GroupProgress(
-            JOB, self.query_id, group, len(self.jobs), None, output.commit_id - 1, IDENTITIES
-        )
+            JOB, self.query_id, group, len(self.jobs), None, output.commit_id - 1, IDENTITIES,
+            {"layout": self.rules.layout.to_json()},
+        )  # fmt: skip
         record = progress.record(
             Outcome(), epoch=0, started_at=0, now=0, starts=ends, ends=ends,
-            transactions_topic=TOPICS.transactions, table_lag={},
+            transactions_topic=self.rules.topics.transactions, table_lag={},
         )  # fmt: skip
         assert output.progress is not None
         kept = {name: output.progress[name] for name in KEPT if name in output.progress}
@@ -123,10 +159,19 @@ class Generation:
             offsets |= output.committed
         records = {group: predecessor.record(group) for group in range(len(predecessor.jobs))}
         newest = max(output.commit_id for output in predecessor.outputs)
-        before = Predecessor(records, offsets, newest)
-        after = Successor(JOB, self.query_id, self.rules.key_groups, TOPICS.transactions, IDENTITIES)
-        for group, record in first_records(before, after, 0).items():
-            own = {(TOPICS.transactions, part) for part in self.rules.key_groups.own(group)}
+        before = Predecessor(records, offsets, newest, predecessor.rules.layout)
+        after = Successor(
+            JOB,
+            self.query_id,
+            self.rules.key_groups,
+            self.rules.layout,
+            TOPICS.tables,
+            TOPICS.model_rollouts,
+            IDENTITIES,
+            self.rules.retired,
+        )
+        for group, record in first_records(before, after, "test", 0).items():
+            own = {(self.rules.topics.transactions, part) for part in self.rules.key_groups.own(group)}
             job = self.jobs[group]
             job.lose_copy()
             job.output = Output(
@@ -134,14 +179,50 @@ class Generation:
             )
 
 
-def union(outputs: list[Output]) -> tuple[dict[PartitionId, list[bytes]], list[bytes], Counter[str]]:
-    """All alerts by partition of their transactions, in order; all dead letters, sorted; sums of counts."""
-    alerts: dict[PartitionId, list[bytes]] = defaultdict(list)
-    letters: list[bytes] = []
-    counts: Counter[str] = Counter()
+@dataclass
+class Union:
+    """The output of several generations, by the transactions as they were before any move of the cards."""
+
+    alerts: list[tuple[int, int, bytes]]
+    """Partition and offset of the transaction, and the alert about it; sorted."""
+    letters: list[bytes]
+    """Dead letters, without the detail of those of a wrong partition; sorted."""
+    late: list[tuple[str, int, int]]
+    """Places of the records of retired topics that became dead letters; sorted."""
+    counts: Counter[str]
+
+
+def union(outputs: list[Output], origins: Mapping[tuple[str, int, int], Record] | None = None) -> Union:
+    """Return the union of outputs.
+
+    Args:
+        origins: as of the log; None: no transaction has moved.
+    """
+    whole = Union([], [], [], Counter())
     for output in outputs:
-        for partition, values in output.records["fraud_alerts"].items():
-            alerts[partition] += values
-        letters += output.values("dead_letters")
-        counts.update(output.counts)
-    return {partition: values for partition, values in alerts.items() if values}, sorted(letters), counts
+        for values in output.records["fraud_alerts"].values():
+            of_partition = [orjson.loads(value) for value in values]
+            offsets = [alert["source"]["offset"] for alert in of_partition]
+            assert offsets == sorted(offsets), "a card's alerts are out of order"
+            for alert in of_partition:
+                _name_origin(alert["source"], origins or {})
+                place = alert["source"]["partition"], alert["source"]["offset"]
+                whole.alerts.append((*place, orjson.dumps(alert)))
+        for letter in map(orjson.loads, output.values("dead_letters")):
+            if letter["reason"] == Reason.RETIRED_TOPIC:
+                whole.late.append((letter["topic"], letter["partition"], letter["offset"]))
+                continue
+            _name_origin(letter, origins or {})
+            if letter["reason"] == Reason.WRONG_PARTITION:
+                letter["detail"] = ""
+            whole.letters.append(orjson.dumps(letter))
+        whole.counts.update(output.counts)
+    for values in whole.alerts, whole.letters, whole.late:
+        values.sort()
+    return whole
+
+
+def _name_origin(source: dict[str, Any], origins: Mapping[tuple[str, int, int], Record]) -> None:
+    """Replace the place of a transaction by where it was before any move."""
+    if origin := origins.get((source["topic"], source["partition"], source["offset"])):
+        source |= {"topic": origin.topic, "partition": origin.partition, "offset": origin.offset}

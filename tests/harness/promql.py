@@ -13,8 +13,10 @@ from models.rollouts.state import Phase
 from service.health.codes import OF_PARTITIONS, REGISTRY, Verdict
 from service.health.feature_drift import WINDOWS
 from service.metrics.of_rollouts import ALERTED, GUARD_VERDICTS
-from service.metrics.table import FAMILIES, Type
+from service.metrics.table import FAMILIES
+from streaming_job.archive import metrics as exported_by_archiver
 from streaming_job.contracts import Reason
+from streaming_job.metric_families import Type
 
 TARGET = frozenset({"job", "instance"})
 VALUES: dict[str, set[str]] = {
@@ -41,10 +43,10 @@ class QueryError(AssertionError):
 def exported() -> dict[str, frozenset[str]]:
     """Sample name -> labels, among them `job` and `instance`, which Prometheus adds to a target's samples.
 
-    The names are those of the sidecar, the audit, Prometheus itself and its client library.
+    The names are those of the sidecar, the audit, the archiver, Prometheus itself and its client library.
     """
     result = {"up": TARGET, "ALERTS": TARGET | {"alertname", "alertstate", "severity"}}
-    for family in (*FAMILIES.values(), *exported_by_audit.FAMILIES):
+    for family in (*FAMILIES.values(), *exported_by_audit.FAMILIES, *exported_by_archiver.FAMILIES):
         name, labels = family.exposed(), TARGET | set(family.exposed_labels())
         if family.type == Type.HISTOGRAM:
             result[f"{name}_bucket"] = labels

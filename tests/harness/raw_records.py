@@ -13,7 +13,7 @@ from feature_store.layout import country_code
 from loadtests.oracle.partitions import partition_of
 from streaming_job.contracts import Reason
 from streaming_job.decode import card_numbers, strict, transactions
-from streaming_job.decode.transactions import Decoded, TimeLimits
+from streaming_job.decode.transactions import DecodedTransactions, TimeLimits
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.log.records import Records
 
@@ -77,7 +77,7 @@ def records(
     )
 
 
-def decode(values: Sequence[bytes | None], arrivals: Sequence[int] | None = None) -> Decoded:
+def decode(values: Sequence[bytes | None], arrivals: Sequence[int] | None = None) -> DecodedTransactions:
     """Decode by the vectorised path; record i is at offset i of PARTITION."""
     return transactions.decode(records(values, arrivals), LIMITS, KEY_GROUPS)
 

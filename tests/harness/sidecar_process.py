@@ -7,9 +7,11 @@ import sys
 import urllib.error
 import urllib.request
 
+import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
 STOP_S = 30.0
+REQUEST_S = 30.0
 
 
 class SidecarProcess:
@@ -55,10 +57,14 @@ class SidecarProcess:
     def get(self, path: str) -> tuple[int, str]:
         """Send a GET request; return status and body."""
         try:
-            with urllib.request.urlopen(f"{self.url}{path}", timeout=10) as answer:
+            with urllib.request.urlopen(f"{self.url}{path}", timeout=REQUEST_S) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
+
+    def post(self, path: str, body: object, **headers: str) -> httpx.Response:
+        """Send a POST request with a JSON body."""
+        return httpx.post(f"{self.url}{path}", json=body, headers=headers, timeout=REQUEST_S)
 
     def samples(self) -> dict[str, float]:
         """Samples of `/metrics`; see `samples_of`."""

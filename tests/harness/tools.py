@@ -15,8 +15,15 @@ SOURCES = {
     "prometheus": "apt install prometheus",
     "chromium": "apt install chromium",
     "chromedriver": "apt install chromium-driver",
+    "systemd-analyze": "apt install systemd",
+    "buildah": "apt install buildah",
+    "mmdebstrap": "apt install mmdebstrap",
+    "podman": "apt install podman",
+    "runc": "apt install runc",
+    "kubectl": "install kubectl",
     "javac": "install a JDK beside the java in use",
     "schemathesis": "pipx install schemathesis",
+    "moto_server": "pipx install 'moto[s3,server]'",
 }
 """How to install each program."""
 ALSO_NAMED = {"chromium": ("chromium-browser", "google-chrome")}

@@ -21,14 +21,14 @@ from streaming_job.log.clients import Address
 from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import OutputRecord
 from streaming_job.progress.totals import Totals
-from streaming_job.runtime.failpoints import Step
+from streaming_job.runtime.failpoints import Failpoint
 from streaming_job.settings import JobSettings
 from streaming_job.transaction.writer import GroupWriter, Output
 from streaming_job.transaction.written import Mark
 
 OWN = {0: (0, 2), 1: (1, 3)}
 """Partitions of the two key groups."""
-At = Callable[[Step, Callable[[], object]], None]
+At = Callable[[Failpoint, Callable[[], object]], None]
 """Type of the fixture `at`: runs an action when a writer reaches a step."""
 
 
@@ -96,6 +96,7 @@ class WriterBench:
             "key_group": group,
             "key_groups": len(OWN),
             "settings": {**self.settings.decisive, SINCE: 0},
+            **({} if group else {"layout": self.settings.layout(4).to_json()}),
             "commit_id": commit_id,
             "written_at": commit_id,
             "partitions": [

@@ -13,7 +13,7 @@ from loadtests.faults.job_process import JobProcess
 from streaming_job.contracts.topic import Component
 from streaming_job.contracts.topics import Topics
 from streaming_job.permissions import needed
-from streaming_job.runtime.failpoints import Step
+from streaming_job.runtime.failpoints import Failpoint
 from streaming_job.transaction import writer as writer_module
 
 
@@ -52,10 +52,10 @@ def bench(stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Path) -
 def at(monkeypatch: pytest.MonkeyPatch) -> Iterator[At]:
     """Function that runs an action once, when a writer reaches a step."""
 
-    def happen(step: Step, event: Callable[[], object]) -> None:
+    def happen(step: Failpoint, event: Callable[[], object]) -> None:
         waiting = [event]
 
-        def reach(reached: Step) -> None:
+        def reach(reached: Failpoint) -> None:
             if reached is step and waiting:
                 waiting.pop()()
 

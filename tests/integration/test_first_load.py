@@ -13,7 +13,7 @@ from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
 from loadtests.faults.installation import Installation, world
 from streaming_job.contracts.topics import Topics
-from streaming_job.runtime.failpoints import Step
+from streaming_job.runtime.failpoints import Failpoint
 
 pytestmark = [pytest.mark.integration, only_thorough, pytest.mark.timeout(600)]
 
@@ -64,8 +64,8 @@ def test_transactions_wait_for_the_tables_even_after_a_kill(
     installed.send(EVENTS)
     with installed.start(epoch_s=0.2) as job:
         wait_for(lambda: job.epochs() >= 3, deadline_s=120, what="some epochs of the load")
-        job.arm(Step.CUT)
-        wait_for(lambda: job.reached(Step.CUT), what="the end of an epoch")
+        job.arm(Failpoint.CUT)
+        wait_for(lambda: job.reached(Failpoint.CUT), what="the end of an epoch")
     before = progress(installed)
     assert 0 < sum(record["counts"]["profile_changes"] for record in before) < CARDS
     assert not any(record["counts"]["transactions"] for record in before)

@@ -31,7 +31,7 @@ from streaming_job.log.own_partitions import OwnPartitions
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.log.records import Offsets
 from streaming_job.runtime.checkpoint import CheckpointError
-from streaming_job.runtime.failpoints import Step
+from streaming_job.runtime.failpoints import Failpoint
 from streaming_job.transaction.writer import FencedError
 
 pytestmark = pytest.mark.integration
@@ -89,7 +89,7 @@ def test_a_start_waits_for_a_last_progress_record_that_another_group_hides(
     """An open transaction of group 1, whose process was killed, hides what group 0 has committed since."""
     first, other = bench.writer("first", group=0), bench.writer("first", group=1)
     bench.write(first, 1)
-    at(Step.SENT, die)
+    at(Failpoint.SENT, die)
     with pytest.raises(Killed):
         bench.write(other, 1, group=1)
     bench.write(first, 2)

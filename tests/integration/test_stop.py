@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from loadtests.faults.installation import Installation
-from streaming_job.runtime.failpoints import Step
+from streaming_job.runtime.failpoints import Failpoint
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -36,9 +36,9 @@ def test_a_task_that_does_not_look_at_the_stop_request_is_killed(
     with installed.start() as job:
         installed.send(100)
         installed.caught_up(job)
-        job.arm(Step.TAKEN)
+        job.arm(Failpoint.TAKEN)
         installed.send(100)
-        wait_for(lambda: job.reached(Step.TAKEN))
+        wait_for(lambda: job.reached(Failpoint.TAKEN))
         begun = time.monotonic()
         assert job.terminate() == 0
         assert time.monotonic() - begun < 20 + FEW_S

@@ -15,7 +15,7 @@ from feature_store.release import RELEASE
 from streaming_job.contracts.topics import WRITTEN
 from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import OutputRecord
-from streaming_job.runtime.failpoints import Step
+from streaming_job.runtime.failpoints import Failpoint
 from streaming_job.transaction import producer
 from streaming_job.transaction import writer as writer_module
 from streaming_job.transaction.writer import FencedError, GroupWriter, Output, SinkError
@@ -23,7 +23,7 @@ from streaming_job.transaction.written import OtherQueryError
 
 pytestmark = pytest.mark.integration
 
-IN_TRANSACTION = (Step.BEGUN, Step.SENT, Step.OFFSETS_ADDED)
+IN_TRANSACTION = (Failpoint.BEGUN, Failpoint.SENT, Failpoint.OFFSETS_ADDED)
 
 
 @pytest.fixture(autouse=True)
@@ -104,7 +104,7 @@ def test_the_first_start_claims_the_begin_of_the_log(bench: WriterBench) -> None
 
 @pytest.mark.parametrize("step", IN_TRANSACTION)
 def test_a_transaction_that_fails_before_its_commit_is_sent_again(
-    bench: WriterBench, at: At, step: Step
+    bench: WriterBench, at: At, step: Failpoint
 ) -> None:
     writer = bench.writer()
     at(step, lose_answer)
@@ -115,7 +115,7 @@ def test_a_transaction_that_fails_before_its_commit_is_sent_again(
 
 def test_a_commit_whose_answer_is_lost_is_not_sent_again(bench: WriterBench, at: At) -> None:
     writer = bench.writer()
-    at(Step.COMMITTED, lose_answer)
+    at(Failpoint.COMMITTED, lose_answer)
     bench.write(writer, 1)
     bench.write(writer, 2)
     bench.assert_written_once(1, 2)
@@ -123,7 +123,7 @@ def test_a_commit_whose_answer_is_lost_is_not_sent_again(bench: WriterBench, at:
 
 @pytest.mark.parametrize("step", IN_TRANSACTION)
 def test_second_instance_fences_the_first_inside_its_transaction(
-    bench: WriterBench, at: At, step: Step
+    bench: WriterBench, at: At, step: Failpoint
 ) -> None:
     first = bench.writer()
     bench.write(first, 1)
@@ -157,7 +157,7 @@ def test_an_instance_fenced_while_it_sends_gets_the_error_of_a_fenced_one(
         successors.append(bench.writer())
         wait_for(refuses)
 
-    at(Step.BEGUN, take_over)
+    at(Failpoint.BEGUN, take_over)
     with pytest.raises(FencedError):
         bench.write(first, 2)
     bench.write(successors[0], 2)
@@ -178,7 +178,7 @@ def test_a_fenced_instance_that_was_cut_off_exits_without_fencing_its_successor(
             bench.write(successors[0], 2)
         lose_answer()
 
-    at(Step.BEGUN, cut_off)
+    at(Failpoint.BEGUN, cut_off)
     with pytest.raises(FencedError):
         bench.write(first, 2)
     opened = len(producers)
@@ -226,7 +226,7 @@ def test_a_transaction_that_was_open_too_long_is_recognised_and_written_again(
         writer._producer._begun -= bench.settings.transaction_timeout_ms / 1000
         monkeypatch.setattr(writer._producer, "_left_s", lambda _: 5.0)
 
-    at(Step.BEGUN, time_passes)
+    at(Failpoint.BEGUN, time_passes)
     with caplog.at_level(logging.WARNING):
         bench.write(writer, 2)
     assert "aborted a transaction that was open for more than 120 s" in caplog.text
@@ -240,7 +240,7 @@ def test_a_successor_that_died_before_its_claim_does_not_stop_the_first_instance
     monkeypatch.setattr(writer_module, "CLAIM_S", 0.3)
     writer = bench.writer()
     at(
-        Step.SENT,
+        Failpoint.SENT,
         lambda: producer.TransactionalProducer(bench.settings, f"{bench.settings.job_id}-0").close(),
     )
     bench.write(writer, 1)
@@ -257,7 +257,7 @@ def test_a_claim_that_is_not_visible_yet_is_not_mistaken_for_another_owners(
     seen = first.written()
     writer = bench.writer("b")
     monkeypatch.setattr(writer._reader, "running", lambda: seen)
-    at(Step.BEGUN, lose_answer)
+    at(Failpoint.BEGUN, lose_answer)
     bench.write(writer, 2)
     bench.assert_written_once(1, 2)
 
@@ -268,7 +268,7 @@ def test_an_older_attempt_of_the_same_instance_ends_without_a_fenced_error(
     older = bench.writer("a")
     bench.write(older, 1)
     newer: list[GroupWriter] = []
-    at(Step.BEGUN, lambda: newer.append(bench.writer("a")))
+    at(Failpoint.BEGUN, lambda: newer.append(bench.writer("a")))
     with pytest.raises(SinkError, match="a newer attempt of this instance has key group 0") as ended:
         bench.write(older, 2)
     assert not isinstance(ended.value, FencedError)
@@ -289,7 +289,7 @@ def test_a_newer_attempt_of_a_fenced_instance_does_not_fence_its_successor(
 
 
 def test_transaction_of_a_dead_process_does_not_block_the_next(bench: WriterBench, at: At) -> None:
-    at(Step.OFFSETS_ADDED, die)
+    at(Failpoint.OFFSETS_ADDED, die)
     with pytest.raises(Killed):
         bench.write(bench.writer(), 1)
     begun = time.monotonic()
@@ -309,7 +309,7 @@ def test_an_open_transaction_of_another_group_hides_no_record_from_the_next_proc
     """
     first = bench.writer("old", group=0)
     other = bench.writer("old", group=1)
-    at(Step.SENT, die)
+    at(Failpoint.SENT, die)
     with pytest.raises(Killed):
         bench.write(other, 1, group=1)
     bench.write(first, 1)
@@ -334,7 +334,7 @@ def test_start_without_offsets_waits_for_the_progress_that_another_group_hides(
     """
     first, other = bench.writer("old", group=0), bench.writer("old", group=1)
     bench.write(first, 1)
-    at(Step.SENT, die)
+    at(Failpoint.SENT, die)
     with pytest.raises(Killed):
         bench.write(other, 1, group=1)
     bench.write(first, 2)
@@ -385,7 +385,7 @@ def test_offsets_moved_by_a_tool_while_the_job_runs_are_ignored(
             tool()
             lose_answer()
 
-        at(Step.COMMITTED, happens)
+        at(Failpoint.COMMITTED, happens)
         with caplog.at_level(logging.WARNING):
             bench.write(writer, 2)
         assert "were changed" in caplog.text
@@ -451,7 +451,7 @@ def test_key_groups_do_not_disturb_one_another(bench: WriterBench, at: At) -> No
         for commit_id in range(1, 21):
             bench.write(writer, commit_id, group)
 
-    at(Step.OFFSETS_ADDED, lose_answer)  # in one transaction, of whichever group reaches the step first
+    at(Failpoint.OFFSETS_ADDED, lose_answer)  # in one transaction, of whichever group reaches the step first
     threads = [threading.Thread(target=write, args=job) for job in ((first, 0), (second, 1))]
     for thread in threads:
         thread.start()
@@ -489,7 +489,7 @@ def test_a_slow_transaction_is_followed_by_a_new_producer(
     producers: list[producer.TransactionalProducer],
 ) -> None:
     writer = bench.writer()
-    at(Step.SENT, slow(monkeypatch))
+    at(Failpoint.SENT, slow(monkeypatch))
     bench.write(writer, 1)
     bench.write(writer, 2)
     assert len(producers) == 2
@@ -503,7 +503,7 @@ def test_a_fenced_instance_does_not_fence_its_successor_after_a_slow_transaction
     producers: list[producer.TransactionalProducer],
 ) -> None:
     first = bench.writer()
-    at(Step.SENT, slow(monkeypatch))
+    at(Failpoint.SENT, slow(monkeypatch))
     bench.write(first, 1)
     monkeypatch.setattr(producer, "UNDISTURBED_S", 30.0)
     successor = bench.writer()
@@ -529,7 +529,7 @@ def test_a_call_that_never_returns_times_out(
     def never(_call: object, limit_s: float) -> None:
         call(lambda: threading.Event().wait() and None, limit_s)
 
-    at(Step.SENT, lambda: monkeypatch.setattr(hangs.pop()._caller, "call", never))
+    at(Failpoint.SENT, lambda: monkeypatch.setattr(hangs.pop()._caller, "call", never))
     bench.write(writer, 1)
     assert len(producers) == 2
     bench.assert_written_once(1)

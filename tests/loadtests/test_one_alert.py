@@ -29,6 +29,7 @@ def written(world: World) -> MemoryLog:
         ],
         "suppressed-alerts": [],
         "dead-letters": [],
+        "job-progress": [],
     }
     return MemoryLog(topics, {})
 

@@ -155,6 +155,12 @@ def test_the_job_may_write_its_topics_and_the_audit_may_read_them(field: str) ->
     assert Operation.READ in allowed(Component.AUDIT, name)
 
 
+def test_the_job_may_take_over() -> None:
+    """A takeover has a transactional id and a client of its own."""
+    name = f"{SETTINGS.job_id}-takeover"
+    assert allowed(Component.JOB, name) == {Operation.WRITE, Operation.DESCRIBE}
+
+
 @pytest.mark.parametrize("field", TABLE)
 def test_every_topic_is_retained_on_purpose_and_described(field: str) -> None:
     row, name = TABLE[field], getattr(Topics(), field)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from loadtests.gamedays.day import Gameday
 from loadtests.gamedays.scene import Scene
-from loadtests.gamedays.senders import encoded, transactions
 from loadtests.gamedays.sight import Expected, Sign
+from loadtests.gamedays.traffic import encoded, transactions
 
 EACH = 10
 """Records of the new release that follow each batch of 20 from the other senders."""

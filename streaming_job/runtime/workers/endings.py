@@ -12,11 +12,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def die_with(parent: int) -> Callable[[], None]:
-    """Return a function by which a child asks the kernel to kill it when its parent ends.
-
-    Args:
-        parent: process id of the parent.
-    """
+    """Return a function by which a child asks the kernel to kill it when its parent ends."""
     prctl = ctypes.CDLL(None).prctl
 
     def in_child() -> None:

@@ -113,7 +113,6 @@ def _create(daemon_path: str, partition: int) -> socket.socket:
 
     Args:
         daemon_path: the socket at which the daemon listens.
-        partition: the resident's partition.
 
     Raises:
         TimeoutError: the resident does not listen within PATIENCE_S.

@@ -13,7 +13,7 @@ from feature_store.merchants.catalogue import NEVER
 from feature_store.merchants.fraud_spans import FraudSpans
 from feature_store.training.columns import TrainingSetError
 from feature_store.training.labels import LabelError, Labels
-from feature_store.training.merchant_reports import Reports, Undated
+from feature_store.training.merchant_reports import Reports, UndatedLabels
 from feature_store.training.training_files import Rows
 
 pytestmark = pytest.mark.unit
@@ -63,13 +63,13 @@ def test_reports_that_come_too_late_are_ignored():
 
 
 def test_labels_without_times_count_after_the_delay():
-    own = Undated(5).fraud_spans(rows([1, 0, 1]))
+    own = UndatedLabels(5).fraud_spans(rows([1, 0, 1]))
     assert own.reported_at.tolist() == [15, 35]
     assert own.reversed_at.tolist() == [NEVER, NEVER]
     labels = Labels(reported([Report(1, 0, True)]).drop_columns(["reported_at"]))
-    assert Undated(5, labels).fraud_spans(rows([1, 0, 1])).row.tolist() == [1]
+    assert UndatedLabels(5, labels).fraud_spans(rows([1, 0, 1])).row.tolist() == [1]
     with pytest.raises(LabelError, match="--labels"):
-        Undated(5).fraud_spans(rows())
+        UndatedLabels(5).fraud_spans(rows())
 
 
 @pytest.mark.parametrize("name", ["transaction_id", "card_id", "label", "reported_at"])

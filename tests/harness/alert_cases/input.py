@@ -205,6 +205,15 @@ CASES = (
         almost=[of_input("profiles", records=10, dead=4.9), of_input("profiles", records=0.7, dead=0.7)],
     ),
     Case(
+        "FraudRetiredTopic",
+        letters(retired_topic=0),
+        letters(retired_topic=1),
+        fires_after=0,
+        quiet_after=14,
+        labels=JOB_ONLY,
+        almost=[letters(wrong_partition=9)],
+    ),
+    Case(
         "FraudForeignFacts",
         counts(foreign_facts=0),
         counts(foreign_facts=1),

@@ -4,11 +4,11 @@ import numpy as np
 import orjson
 import pytest
 
-from loadtests.compare.tape import Load, record
+from loadtests.compare.tape import LoadProfile, record
 from loadtests.simulator.world import World
 
 pytestmark = pytest.mark.unit
-LOAD = Load(prime=300, backlog=700, rate=50.0, warm_up_s=4.0, for_s=6.0, kill_s=2.0)
+LOAD = LoadProfile(prime=300, backlog=700, rate=50.0, warm_up_s=4.0, for_s=6.0, kill_s=2.0)
 START = 1_790_000_000_000
 
 

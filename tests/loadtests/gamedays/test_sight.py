@@ -77,7 +77,7 @@ def test_a_row_replaces_the_one_before() -> None:
     text = page.row(day, lines, date(2026, 11, 23), prometheus=False)
     assert text.startswith("| `transaction_hung` | ")
     assert text.endswith(
-        ". | 2026-11-23, 93.7, 97.0; 12 transactions, 3 alerts: 0 missing; without Prometheus, so no rule "
+        " | 2026-11-23, 93.7, 97.0; 12 transactions, 3 alerts: 0 missing; without Prometheus, so no rule "
         "was evaluated |\n"
     )
     assert "no rule was" not in page.row(day, lines, date(2026, 11, 23), prometheus=True)

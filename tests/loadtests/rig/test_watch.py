@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from deploy.local.stack import Endpoints
-from loadtests.rig.watch import AlertWatch, Seen, WatchError, arrival_latencies_us
+from loadtests.rig.watch import AlertWatch, ReceivedAlert, WatchError, arrival_latencies_us
 from streaming_job.log.clients import Address
 
 WaitFor = Callable[..., object]
@@ -20,13 +20,13 @@ def alert(arrival_ms: int) -> bytes:
     return json.dumps({"arrival_time": arrival_ms}).encode()
 
 
-def values(seen: list[Seen]) -> list[int]:
+def values(seen: list[ReceivedAlert]) -> list[int]:
     return sorted(json.loads(value)["arrival_time"] for value, _ in seen)
 
 
 @pytest.mark.unit
 def test_latencies_are_those_of_arrivals_after_the_warm_up_and_before_the_end() -> None:
-    seen = [Seen(alert(arrival), at_ns) for arrival, at_ns in (
+    seen = [ReceivedAlert(alert(arrival), at_ns) for arrival, at_ns in (
         (999, 1_010_000_000), (1_000, 1_012_345_678), (1_999, 2_000_000_000), (2_000, 2_500_000_000),
     )]  # fmt: skip
     assert arrival_latencies_us(seen, 1_000, 2_000).tolist() == [12_345, 1_000]

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from feature_store.catalogue import CLIP_RATIO, COLUMN, DAY_MS, HOUR_MS, NAMES, ROBUST_MEMORY, SPIKE_RATIO
 from feature_store.merchants.catalogue import MERCHANT_NAMES
-from feature_store.training.merchant_reports import Reports, Undated
+from feature_store.training.merchant_reports import Reports, UndatedLabels
 from feature_store.training.transaction_files import TransactionFiles
 from models.algorithms import Algorithm
 from models.commands import app
@@ -182,7 +182,7 @@ def test_later_transactions_and_reports_change_no_feature(file, tmp_path):
 
 
 def test_without_merchant_labels_the_features_equal_the_catalogues(file):
-    records = read(Source(TransactionFiles(file), Undated(DELAY)), START, START + timedelta(DAYS))
+    records = read(Source(TransactionFiles(file), UndatedLabels(DELAY)), START, START + timedelta(DAYS))
     assert records.names == NAMES
     assert records.features.shape == (records.arrival.size, len(COLUMN))
     assert np.array_equal(records.features[:, COLUMN["amount"]], records.amount)
@@ -191,7 +191,7 @@ def test_without_merchant_labels_the_features_equal_the_catalogues(file):
 
 def test_days_without_transactions_are_refused(file):
     with pytest.raises(ModelError, match="move --train-start"):
-        read(Source(TransactionFiles(file), Undated(DELAY)), START - timedelta(9), START - timedelta(2))
+        read(Source(TransactionFiles(file), UndatedLabels(DELAY)), START - timedelta(9), START - timedelta(2))
 
 
 def evaluated(file: Path, directory: Path, *more: str) -> dict:

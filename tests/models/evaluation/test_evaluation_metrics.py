@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from thoroughness import examples
 
 from feature_store.catalogue import HOUR_MS
-from models.evaluation.metrics import Scored, by_scenario, card_precision, detection
+from models.evaluation.metrics import ScoredTransactions, by_scenario, card_precision, detection
 
 pytestmark = pytest.mark.unit
 
 
-def drawn(seed: int, rows: int, days: int, cards: int) -> Scored:
+def drawn(seed: int, rows: int, days: int, cards: int) -> ScoredTransactions:
     rng = np.random.default_rng(seed)
     arrival = np.sort(rng.integers(0, days * 24 * HOUR_MS, rows))
     # distinct scores: the handbook leaves the order of equal scores open
     score = rng.permutation(rows) / rows
-    return Scored(
+    return ScoredTransactions(
         arrival // (24 * HOUR_MS),
         rng.integers(0, cards, rows),
         arrival,
@@ -33,7 +33,7 @@ def drawn(seed: int, rows: int, days: int, cards: int) -> Scored:
 scored = st.builds(drawn, st.integers(0, 2**31), st.integers(1, 60), st.integers(1, 4), st.integers(1, 12))
 
 
-def handbooks(scored: Scored, k: int) -> list[float]:
+def handbooks(scored: ScoredTransactions, k: int) -> list[float]:
     """The handbook's `card_precision_top_k` (chapter 4)."""
     predictions = pd.DataFrame(
         {"day": scored.day, "card": scored.card, "fraud": scored.fraud.astype(int), "score": scored.score}
@@ -63,7 +63,7 @@ def test_a_detected_card_is_excluded_on_later_days():
     # 1      0     .9     yes      dropped, so that
     # 1      1     .8     yes      this one comes first
     day = np.array([0, 1, 1])
-    scored = Scored(
+    scored = ScoredTransactions(
         day,
         np.array([0, 0, 1]),
         day * 24 * HOUR_MS,
@@ -111,7 +111,7 @@ def test_detection_follows_each_card(scored, threshold):
 
 
 def test_recall_by_scenario():
-    scored = Scored(
+    scored = ScoredTransactions(
         np.zeros(4, np.int64), np.arange(4), np.arange(4), np.array([10.0, 20, 30, 40]),
         np.array([True, True, True, False]), np.array([0.9, 0.1, 0.5, 0.9]),
     )  # fmt: skip

@@ -19,7 +19,7 @@ from models.guards.findings import GuardOutcome
 from models.guards.policy import Guards, read
 from models.guards.psi import index
 from models.guards.rules import AlertRate, Disagreement, Failures, ScoreDrift, ScoringTime
-from models.guards.verdict import Step, next_step, recomputed, verdict
+from models.guards.verdict import NextStep, next_step, recomputed, verdict
 from models.score_histogram import BOUNDS, ScoreHistogram
 from streaming_job.decide.comparison import compare
 from streaming_job.decide.ruling import Ruling
@@ -97,21 +97,21 @@ def test_without_data_no_rollout_advances() -> None:
     assert judged.outcome is GuardOutcome.INSUFFICIENT
     assert {finding.outcome for finding in judged.findings} == {GuardOutcome.INSUFFICIENT}
     assert judged.without_data == ("alert_rate", "failures", "disagreement", "scoring_time", "score_drift")
-    assert next_step(judged, shadow_started_at=0, now=HOUR_MS) is Step.HOLD
+    assert next_step(judged, shadow_started_at=0, now=HOUR_MS) is NextStep.HOLD
 
 
 @pytest.mark.parametrize("counts", [PairedCounts(), replace(GOOD, card_hours=Pairs(20, 0, 0))])
 def test_the_deadline_turns_insufficient_into_a_rollback(counts: PairedCounts) -> None:
     judged = verdict(counts, Guards(deadline_h=2.0))
-    assert next_step(judged, shadow_started_at=5, now=5 + 2 * HOUR_MS - 1) is Step.HOLD
-    assert next_step(judged, shadow_started_at=5, now=5 + 2 * HOUR_MS) is Step.ROLL_BACK
+    assert next_step(judged, shadow_started_at=5, now=5 + 2 * HOUR_MS - 1) is NextStep.HOLD
+    assert next_step(judged, shadow_started_at=5, now=5 + 2 * HOUR_MS) is NextStep.ROLL_BACK
 
 
 def test_passes_and_breaches_do_not_depend_on_the_deadline() -> None:
     for now in (0, 1000 * HOUR_MS):
-        assert next_step(verdict(GOOD, Guards()), shadow_started_at=0, now=now) is Step.MAY_ADVANCE
+        assert next_step(verdict(GOOD, Guards()), shadow_started_at=0, now=now) is NextStep.MAY_ADVANCE
         bad = verdict(replace(GOOD, failures=60), Guards())
-        assert next_step(bad, shadow_started_at=0, now=now) is Step.BREACHED
+        assert next_step(bad, shadow_started_at=0, now=now) is NextStep.BREACHED
 
 
 def test_few_card_hours_and_card_hours_without_alerts_never_pass() -> None:

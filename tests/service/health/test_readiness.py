@@ -182,3 +182,10 @@ def test_each_check_is_listed_by_name_with_its_finding() -> None:
             "detail": "the job has not written progress yet; 5 records wait",
         }
     ]
+
+
+def test_a_sidecar_that_watches_a_topic_that_the_job_has_left_is_not_ready() -> None:
+    moved = {number: group(number, layout={"topic": "elsewhere"}) for number in range(2)}
+    assert reasons(groups=moved, lag=lag(0, 0)) == [
+        "the job decides elsewhere, this sidecar watches tx: correct FRAUD_TOPICS__TRANSACTIONS"
+    ]

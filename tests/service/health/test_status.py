@@ -100,6 +100,12 @@ def test_a_working_job_is_ok_and_has_rates() -> None:
     assert set(states.values()) == {"ok"}
 
 
+TAKEOVER = {
+    "query_id": "q-1", "release": "0.1.0+0123abcd", "key_groups": 2, "commit_id": 7, "asked_by": "ines",
+    "at": int(START * 1000),
+}  # fmt: skip
+
+
 def shape(value: Any) -> Any:
     """Field names at every depth: of a list, its first element's; none if the keys are numbers or reasons."""
     if isinstance(value, list):
@@ -112,11 +118,14 @@ def shape(value: Any) -> Any:
 def test_the_example_of_the_api_documentation_has_the_fields_of_an_answer() -> None:
     sidecar = Sidecar()
     for commit in range(1, 30):  # the end grows, the position stays
-        sidecar.groups = {0: record(commit, sidecar.now + 1.9)}
+        sidecar.groups = {0: {**record(commit, sidecar.now + 1.9), "takeover": TAKEOVER}}
         feed = {"change": int(START * 1000), "heartbeat": int(sidecar.now * 1000)}
         sidecar.look(position=100, end=100 + commit, feed_ms=feed)
     status = sidecar.status()
     assert status["reasons"]
+    assert status["takeover"] == {
+        "query_id": "q-1", "release": "0.1.0+0123abcd", "key_groups": 2, "asked_by": "ines", "at": START
+    }  # fmt: skip
     example = {**examples.STATUS, "watermark": {**examples.STATUS["watermark"], "idle": []}}
     assert shape(example) == shape({**status, "versions": examples.STATUS["versions"]})
 

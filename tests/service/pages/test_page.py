@@ -4,6 +4,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,9 +15,11 @@ from harness.browser import ENTER, ESCAPE, TAB, Browser
 from harness.tools import needs
 from page_world import World, burst
 
+from deploy.local.files import replace_json
 from deploy.local.stack import Endpoints
 from models.rollouts.events import Type
 from models.rollouts.state import Phase
+from service.replays.progress import FILE, Progress, State
 from service.rollouts import reading
 from service.security.audit_log import AuditLog
 from streaming_job.contracts.topics import Topics
@@ -72,7 +75,8 @@ def world(
     job_id = f"job-{topics.transactions}"
     if KEPT:  # screenshots show the default topics; only this file may use the stack
         topics, job_id = Topics(profiles="profiles"), "card-fraud"
-    result = World(stack.bootstrap_servers, topics, job_id, tmp_path_factory.mktemp("sidecar"))
+    directory = tmp_path_factory.mktemp("sidecar")
+    result = World(stack.bootstrap_servers, topics, job_id, directory, work_dir=directory / "work")
     result.start()
     wait_for(lambda: result.is_serving, what="the sidecar")
     yield result
@@ -134,6 +138,24 @@ def test_a_viewer_sees_everything_with_masked_cards_and_no_buttons(page: Page) -
     row = "return Array.from(document.querySelector('.compared tbody tr').children, (one) => one.textContent)"
     assert page.run(row) == ["Card-hours with alerts", "1,806", "44", "82"]  # sums over two key groups
     assert page.run(BUTTONS) == []
+
+
+def test_a_replay_is_shown_while_it_exists(page: Page) -> None:
+    page.sign_in("viewer")
+    assert not page.is_shown("replays-section")
+    assert page.world.settings.work_dir is not None
+    directory = page.world.settings.work_dir / "replays" / "better"
+    directory.mkdir(parents=True)
+    now_ms = int(time.time() * 1000)
+    progress = Progress(
+        "better", State.RUNNING, now_ms, 3_000, 1_500.0, {"0": 2_000}, {"0": 4_000, "1": 1_000}
+    )
+    replace_json(directory / FILE, asdict(progress))
+    page.until(lambda: page.is_shown("replays-section"), "the replay")
+    row = "return document.querySelector('#replays tr').innerText"
+    assert page.run(row) == "better\trunning\t3,000\t1,500\t2 s\t0: 50 %, 1: 0 %"
+    shutil.rmtree(directory)
+    page.until(lambda: not page.is_shown("replays-section"), "the end of the replay")
 
 
 def test_verdicts_of_the_guards_are_exported(page: Page) -> None:

@@ -15,10 +15,11 @@ from thoroughness import examples
 
 from feature_store.catalogue import DAY_MS
 from service.labels.errors import OutcomesError
-from service.labels.records import Alert, Label, LabelPosition, alert_of
+from service.labels.records import Alert, Label, alert_of
 from service.quality import counts
 from service.quality.counts import Quality
 from service.quality.outcomes import DAYS, SLICES, Outcomes
+from streaming_job.decode.labels import Position
 
 pytestmark = pytest.mark.unit
 
@@ -52,7 +53,7 @@ def label(card: str, transaction: str, day: int, fraud: bool, offset: int = 0, t
 def recount(records: list[Alert | Label], days: int = DAYS) -> Counter[tuple[int, Any, str]]:
     """What `Outcomes.counts` must return, from all records."""
     alerts: dict[tuple[str, str], Alert] = {}
-    labels: dict[tuple[str, str], tuple[LabelPosition, bool]] = {}
+    labels: dict[tuple[str, str], tuple[Position, bool]] = {}
     for record in records:
         key = record.card_id, record.transaction_id
         if isinstance(record, Alert):

@@ -117,6 +117,26 @@ def test_an_idempotency_key_of_another_request_is_refused() -> None:
     assert refused(lambda: empty.propose(proposal(), BOB)) == "idempotency_key"
 
 
+def test_a_proposal_that_the_job_would_refuse_for_its_size_is_refused() -> None:
+    """The job makes a dead letter of it, and the desk would build on a rollout that does not exist."""
+    log = MemoryRollouts()
+    bounds = [number / 8_000 for number in range(1, 8_001)]
+    drift = {"name": "score_drift", "max_psi": 0.2, "against": {"le": bounds, "counts": [1] * 8_001}}
+    assert refused(lambda: desk_of(log).propose(proposal(guards={"rules": [drift]}), ADA)) == "contract"
+    assert log.history().line.open is None
+
+
+def test_a_withdrawal_that_leaves_no_champion_that_the_job_computes_is_refused() -> None:
+    """The job refuses it, and the desk would propose against a champion that is not in force."""
+    log = MemoryRollouts(champion=None)
+    former = replace(ref(1), features=("retired:1",))
+    for name, model in (("r1", former), ("r2", ref(2))):
+        log.put(*installation(model, Policy(0.5, 6), name, "test", START))
+    desk = desk_of(log, judged())
+    assert refused(lambda: desk.take(step(Type.WITHDRAWN, "w"), BOB)) == "last_rollout"
+    assert log.history().line.champions[-1].rollout_id == "r2"
+
+
 def refused(ask: Any) -> str:
     with pytest.raises(DeskError) as fault:
         ask()

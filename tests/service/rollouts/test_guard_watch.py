@@ -136,6 +136,26 @@ def test_a_guard_ends_the_rollout_however_often_it_is_fenced() -> None:
     assert (world.phase, left) == (Phase.ROLLED_BACK, 0)
 
 
+@pytest.mark.parametrize("key", ["guard/2/breached", "guard/2/rolled_back"])
+def test_a_caller_cannot_take_the_keys_of_a_guard(key: str) -> None:
+    """A key that an accepted event has is refused for every other event of the rollout."""
+    world = World()
+    world.desk.take(Step("r2", Type.SHADOW_STARTED, "because", key), ADA)
+    world.progress(START + HOUR, FAILING)
+    world.watch.look()
+    assert world.phase is Phase.ROLLED_BACK
+    breached, rolled_back = (entry.event for entry in world.log.history().of("r2")[-2:])
+    assert (breached.type, rolled_back.type) == (Type.BREACHED, Type.ROLLED_BACK)
+
+
+def test_a_caller_cannot_put_off_the_deadline() -> None:
+    world = World()
+    world.desk.take(Step("r2", Type.SHADOW_STARTED, "because", "guard/2/rolled_back"), ADA)
+    world.progress(START + 100 * HOUR)
+    world.watch.look()
+    assert world.phase is Phase.ROLLED_BACK
+
+
 def test_without_traffic_the_verdict_is_insufficient_until_the_deadline() -> None:
     world = World(Type.SHADOW_STARTED)
     began = world.log.history().of("r2")[-1].timestamp

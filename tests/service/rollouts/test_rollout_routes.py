@@ -238,6 +238,22 @@ def test_the_verdict_follows_from_the_progress_and_is_repeatable(api: Api) -> No
     assert ("r2", "next", "insufficient") in verdicts
 
 
+def test_no_verdict_is_exported_once_the_guards_are_not_watched(api: Api) -> None:
+    """Else the last verdict would look current for ever; the alert on an absent metric notices its end."""
+    api.propose()
+    api.event("shadow_started", 1)
+    watch = GuardWatch(
+        api.log.history, lambda: api.progress.given, api.parts.desk, labels=api.parts.label_counts
+    )
+    api.parts.guards = watch
+    watch.look()
+    assert list(api.parts.findings())
+    watch.start()
+    watch.stop()
+    assert watch.fault is not None
+    assert not list(api.parts.findings())
+
+
 def test_models_have_their_role(api: Api) -> None:
     api.propose()
     api.event("shadow_started", 1)

@@ -8,7 +8,9 @@ import httpx
 import pytest
 from test_rollout_routes import PROPOSAL, Api
 
+from service.labels.routes import LABEL_EXAMPLE, label_routes
 from service.rollouts import decisions
+from streaming_job.labels.ledger import Ledger
 
 pytestmark = pytest.mark.unit
 
@@ -44,3 +46,32 @@ def test_a_rollback_does_not_wait_for_slow_reads(path: str, monkeypatch: pytest.
     reads, status = asyncio.run(scenario())
     assert status == 201
     assert (reads.count(200), reads.count(503)) == (4, 56)
+
+
+def test_no_request_waits_for_labels_that_the_brokers_do_not_take() -> None:
+    """All plain endpoints share a pool of 40 threads, `/readyz` and the metrics included."""
+    api, end = Api(), threading.Event()
+
+    class Slow(Ledger):
+        def add(self, rows: Any) -> int:
+            end.wait(30)
+            return len(rows)
+
+    api.app.include_router(label_routes(Slow("none", {}, "labels")))
+    api.see()
+
+    async def scenario() -> tuple[list[int], int]:
+        transport = httpx.ASGITransport(api.client.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://sidecar") as client:
+            body = {"labels": [LABEL_EXAMPLE]}
+            writes = [asyncio.create_task(client.post("/v1/labels", json=body)) for _ in range(60)]
+            await asyncio.sleep(0.1)
+            try:
+                status = (await asyncio.wait_for(client.get("/v1/rollouts"), 10)).status_code
+            finally:
+                end.set()
+            return [answer.status_code for answer in await asyncio.gather(*writes)], status
+
+    writes, status = asyncio.run(scenario())
+    assert status == 200
+    assert (writes.count(201), writes.count(503)) == (8, 52)

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from service.app import create_app
 from service.security import audit, audit_api, tokens
 from service.security.audit import Entry
-from service.security.audit_log import AuditLog, Stored
+from service.security.audit_log import AuditLog, StoredRecord
 from service.security.roles import Role
 from service.settings import ServiceSettings
 
@@ -24,10 +24,10 @@ class MemoryAuditLog(AuditLog):
     def __init__(self, values: list[bytes]) -> None:
         self.values = values
 
-    def all(self) -> Iterator[Stored]:
-        return (Stored(offset, value) for offset, value in enumerate(self.values))
+    def all(self) -> Iterator[StoredRecord]:
+        return (StoredRecord(offset, value) for offset, value in enumerate(self.values))
 
-    def newest(self, limit: int, before: int | None = None) -> list[Stored]:
+    def newest(self, limit: int, before: int | None = None) -> list[StoredRecord]:
         return [record for record in self.all() if before is None or record.offset < before][::-1][:limit]
 
 

@@ -20,7 +20,7 @@ from streaming_job.dead_letters.finding import LetterFilter
 from streaming_job.dead_letters.letter import Letter, LetterError
 from streaming_job.dead_letters.originals import require_whole
 from streaming_job.dead_letters.record import MAX_CARRIED, MAX_LETTER, MAX_RECORD_KEY, DeadLetter
-from streaming_job.dead_letters.replay import check, destination
+from streaming_job.dead_letters.replay import check, destination, target
 from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.masking import safe
@@ -218,6 +218,16 @@ def test_a_filter_selects_the_letters_that_match():
         replace(LETTER, position=("dead-letters", 1, 16)), replace(LETTER, position=("dead-letters", 1, 18)),
     ):  # fmt: skip
         assert not wanted.matches(other)
+
+
+def test_a_record_of_a_retired_topic_goes_to_where_the_transactions_are():
+    late = replace(LETTER, topic="old", value=GOOD)
+    with pytest.raises(LetterError, match="no input of this job"):
+        check([late], SETTINGS)
+    moved = SETTINGS.model_copy(update={"retired_transactions": "old"})
+    check([late], moved)
+    assert target(late, moved) == TOPICS.transactions
+    assert destination(late, moved, 12) == destination(replace(LETTER, value=GOOD), moved, 12)
 
 
 def test_records_that_would_be_refused_again_are_named():

@@ -288,7 +288,7 @@ def test_each_event_applies_to_arrivals_from_its_timestamp_on() -> None:
         ("first", 2, "b", 1_000), ("first", 2, "b", 1_000), ("first", 2, "", 0),
         ("first", 2, "b", 1_000), ("first", 2, "b", 1_000), ("r", 0, "", 0),
     ]  # fmt: skip
-    assert [(step.offset, step.since) for step in history.steps][-2:] == [(6, 60), (7, 70)]
+    assert [(step.offset, step.since) for step in history.events][-2:] == [(6, 60), (7, 70)]
 
 
 @pytest.mark.parametrize("cut", range(10))
@@ -342,7 +342,7 @@ def test_repetition_is_no_dead_letter_and_no_step() -> None:
     again = replace(trial()[1][1], created_at=9)
     history, refused = folded(*events(*installed(), *trial()[:3], (50, again)))
     assert refused == []
-    assert [step.offset for step in history.steps] == [0, 1, 2, 3, 4]
+    assert [step.offset for step in history.events] == [0, 1, 2, 3, 4]
     assert plans(history, 50) == [("first", 2, "b", 1_000)]
 
 

@@ -1,8 +1,7 @@
 """A card number in place of a token, or inside one, is refused; its dead letter does not have its digits."""
 
 import json
-import time
-from uuid import NAMESPACE_URL, UUID, uuid5
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -56,7 +55,7 @@ def may_hold(card: str, transaction: str = "t", merchant: str = "m") -> bool:
     return bool(card_numbers.find(pa.array([quote], pa.binary()))[0])
 
 
-def decoded(cards: list[str], limits: TimeLimits = LIMITS) -> transactions.Decoded:
+def decoded(cards: list[str], limits: TimeLimits = LIMITS) -> transactions.DecodedTransactions:
     values = [record(card_id=card, transaction_id=f"t-{row}") for row, card in enumerate(cards)]
     for row in range(0, len(cards), 3):  # records with escapes are read by `strict`
         values[row] = json.dumps(json.loads(values[row])).encode().replace(b"EUR", b"\\u0045UR")
@@ -163,15 +162,3 @@ def test_the_simulators_ids_are_tokens() -> None:
     world = World.create(seed=1, cards=20_000)
     for ids in (world.cards.ids, world.merchants.ids):
         assert not any(may_hold(text, text, text) for text in ids.to_pylist())
-
-
-def test_the_check_takes_little_time() -> None:
-    quotes = [f"{row:019}\n{uuid5(NAMESPACE_URL, str(row))}\nm-{row}\nEUR".encode() for row in range(50_000)]
-    ids = pa.array(quotes, pa.binary())
-    took = []
-    for _ in range(5):
-        begin = time.perf_counter()
-        matches = card_numbers.find(ids)
-        took.append(time.perf_counter() - begin)
-        assert matches.sum() == len(ids) / 10
-    assert min(took) / len(ids) < 5e-7  # 0.1 us on a quiet machine

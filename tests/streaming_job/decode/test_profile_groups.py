@@ -63,7 +63,7 @@ def naive(fetched: Records, groups: KeyGroups) -> list[ProfileChanges]:
     changes: list[list[np.ndarray]] = [[np.zeros(0, profiles.PROFILE)] for _ in range(groups.groups)]
     letters: list[list[DeadLetter]] = [[] for _ in range(groups.groups)]
     whole: list[list[bool]] = [[] for _ in range(groups.groups)]
-    homes: list[list[int]] = [[] for _ in range(groups.groups)]
+    cards: list[list[str]] = [[] for _ in range(groups.groups)]
     letter_homes: list[list[int]] = [[] for _ in range(groups.groups)]
     ends = []
     for row in range(len(fetched)):
@@ -81,7 +81,7 @@ def naive(fetched: Records, groups: KeyGroups) -> list[ProfileChanges]:
             home = _home(card.encode(), groups)
             changes[home % groups.groups].append(change)
             whole[home % groups.groups].append(fault is None)
-            homes[home % groups.groups].append(home)
+            cards[home % groups.groups].append(card)
         if fault is not None:
             named = plain_card(key)
             home = 0 if named is None else _home(named, groups)
@@ -93,7 +93,7 @@ def naive(fetched: Records, groups: KeyGroups) -> list[ProfileChanges]:
         ProfileChanges(
             np.concatenate(changes[group]),
             np.array(whole[group], bool),
-            np.array(homes[group], np.int32),
+            groups.places_of(pa.array(cards[group], pa.string())),
             letters[group],
             letter_homes[group],
             min(ends, default=None),
@@ -110,7 +110,7 @@ def same(one: ProfileChanges, other: ProfileChanges) -> bool:
     return (
         repr(one.changes.tolist()) == repr(other.changes.tolist())
         and one.whole.tolist() == other.whole.tolist()
-        and one.homes.tolist() == other.homes.tolist()
+        and one.places.tolist() == other.places.tolist()
         and (one.dead_letters, one.letter_homes) == (other.dead_letters, other.letter_homes)
         and one.snapshot_end == other.snapshot_end
     )

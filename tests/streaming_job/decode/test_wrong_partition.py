@@ -1,17 +1,13 @@
 """A transaction in another partition than its card's becomes a dead letter that names both."""
 
 import json
-import time
 
-import numpy as np
-import pyarrow as pa
 import pytest
 from harness.raw_records import LIMITS, NOW, record, records
 from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from feature_store.kernels.hashing import hash_strings
 from loadtests.oracle.partitions import partition_of
 from streaming_job.contracts import Reason
 from streaming_job.decode import transactions
@@ -76,22 +72,3 @@ def test_each_record_has_one_reason_and_the_partition_comes_last():
         4: Reason.FUTURE_EVENT_TIME,
     }
     assert not decoded.rows.size
-
-
-def test_the_check_takes_little_more_than_a_hash_of_the_card():
-    groups = key_groups(Partitioner.MURMUR2, 1)
-    values = [record(card_id=f"c-{row:06}") for row in range(100_000)]
-    fetched = records(values, partitions=np.zeros(len(values), dtype=np.int32))
-    decoded = transactions.decode_fields(fetched.values)
-    decoded.records["partition"] = 0
-    transactions.check_partitions(decoded, groups)
-    cards = pa.array([f"c-{row:06}" for row in range(len(values))])
-    hash_strings(cards)
-    took, hashed = [], []
-    for _ in range(5):
-        begin = time.perf_counter()
-        assert transactions.check_partitions(decoded, groups) is decoded
-        took.append(time.perf_counter() - begin)
-        hash_strings(cards)
-        hashed.append(time.perf_counter() - begin - took[-1])
-    assert min(took) < 5 * min(hashed)  # 1.3 times on a quiet machine, 0.03 us for each card

@@ -210,6 +210,20 @@ def test_old_rows_are_dropped_with_their_piece_and_pieces_have_a_limit(steps):
             assert len(store) == len(extra["x"])
 
 
+def test_only_pieces_that_exist_take_memory():
+    store, extra = MemoryPieces(), {}
+    tiers = Tiers("x", HOUR_COUNT, extra, "hour")
+    for hour in range(500):
+        tiers.add(store, np.array([(1, hour, 1)], dtype=HOUR_COUNT))
+        if hour % 100 == 50:
+            tiers.replace(store, np.array([(1, hour, 1)], dtype=HOUR_COUNT))
+        if hour % 100 == 99:
+            tiers.drop_before(store, hour - 60)
+        numbers = {number for number, _ in extra["x"]}
+        assert tiers._newest.keys() == numbers
+        assert tiers._mergeable.keys() <= numbers
+
+
 REPORTS = st.lists(
     st.tuples(
         st.integers(0, 1), st.integers(0, 2), st.just(9), st.integers(0, 4), st.booleans(), st.just(False)

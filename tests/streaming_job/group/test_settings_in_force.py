@@ -24,11 +24,14 @@ FIXED_BY_THE_FIRST_START = {"job_id", "partitioner", "key_groups", "merchant_fac
 DO_NOT_DECIDE = {
     # where things are: positions in the state name the input topics, commits the others
     "bootstrap_servers", "kafka", "topics", "mlflow_tracking_uri", "checkpoint", "work_dir",
+    "log_archive",
     # how the log is cut into batches and epochs, and how long something is waited for
     "epoch_s", "epoch_bytes", "max_records", "max_bytes", "spacing_ms", "commit_interval_ms",
     "wait_for_snapshot_s", "transaction_timeout_ms",
     # whose output is continued: its successors decide by their own settings
-    "predecessor", "predecessor_checkpoint",
+    "asked_by", "predecessor", "predecessor_checkpoint",
+    # whose records are only refused, from a position in the state on; and where a run ends
+    "retired_transactions", "drain",
     # Spark's processes
     "master", "epoch_port", "spark", "spark_conf_dir", "driver_memory", "driver_java_options", "ui_port",
 }  # fmt: skip

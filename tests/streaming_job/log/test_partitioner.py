@@ -68,6 +68,13 @@ def test_a_column_of_keys_has_the_partitions_of_its_keys(
         result = groups.partitions_of(column.slice(skipped))
         assert result.dtype == np.int32
         assert result.tolist() == expected[skipped:]
+        places = groups.places_of(column.slice(skipped))
+        assert places["home"].tolist() == expected[skipped:]
+        for other in Partitioner:  # the hashes give the partition in any other topic, too
+            elsewhere = KeyGroups(other, partitions + 1, 1)
+            assert (
+                elsewhere.homes_of(places).tolist() == elsewhere.partitions_of(column.slice(skipped)).tolist()
+            )
     for card, partition in zip(cards, expected, strict=True):
         assert partition in groups.own(groups.group_of(card))
 

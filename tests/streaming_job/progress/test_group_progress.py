@@ -29,7 +29,7 @@ def group(last: dict[str, Any] | None = None, commit_id: int = 0) -> GroupProgre
 
 def test_group_0_describes_the_job_and_the_others_do_not() -> None:
     described = [
-        GroupProgress("job", "query", number, 2, None, computed=["amount:1"], label_delay_ms=5)
+        GroupProgress("job", "query", number, 2, None, computed=["amount:1"], fixed={"label_delay_ms": 5})
         for number in (0, 1)
     ]
     records = [record(progress, outcome()) for progress in described]

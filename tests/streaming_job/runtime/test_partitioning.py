@@ -6,14 +6,15 @@ from typing import Any
 import pytest
 from harness.settings_of_nowhere import settings
 
-from streaming_job.log.partitioner import Partitioner
-from streaming_job.runtime.checkpoint import Fixed
+from streaming_job.contracts.topics import Topics
+from streaming_job.log.partitioner import Layout, Partitioner
+from streaming_job.runtime.checkpoint import FixedSettings
 from streaming_job.runtime.partitioning import require_fixed, require_partitioner
 from streaming_job.runtime.preconditions import StartUpError
 
 pytestmark = pytest.mark.unit
 
-FIXED = Fixed("card-fraud", "murmur2", 6, 2, None)
+FIXED = FixedSettings("card-fraud", Layout("transactions", Partitioner.MURMUR2, 6), 2, None)
 
 
 def test_the_same_settings_are_accepted() -> None:
@@ -24,6 +25,10 @@ def test_the_same_settings_are_accepted() -> None:
     ("changes", "words"),
     [
         ({"job_id": "other"}, "FRAUD_JOB_ID=card-fraud, the settings say other; set FRAUD_JOB_ID=card-fraud"),
+        (
+            {"topics": Topics(transactions="t2")},
+            "FRAUD_TOPICS__TRANSACTIONS=transactions, the settings say t2",
+        ),
         ({"partitioner": Partitioner.CRC32}, "FRAUD_PARTITIONER=murmur2, the settings say crc32"),
         ({"key_groups": 3}, "FRAUD_KEY_GROUPS=2, the settings say 3"),
         ({"merchant_facts": True}, "FRAUD_MERCHANT_FACTS=false, the settings say true"),
@@ -49,6 +54,14 @@ def test_merchant_facts_keep_their_label_delay() -> None:
 def test_another_number_of_partitions_is_refused(partitions: int) -> None:
     with pytest.raises(StartUpError, match=f"has {partitions} partitions, and had 6 when the job began"):
         require_fixed(FIXED, settings(), partitions)
+
+
+def test_only_a_drain_ignores_partitions_that_were_added() -> None:
+    with pytest.raises(StartUpError, match=r"FRAUD_DRAIN=true.*`fraud job status --move-to transactions`"):
+        require_fixed(FIXED, settings(), 7)
+    require_fixed(FIXED, settings(drain=True), 7)
+    with pytest.raises(StartUpError, match="has 5 partitions"):
+        require_fixed(FIXED, settings(drain=True), 5)
 
 
 def test_more_groups_than_partitions_are_refused_at_a_first_start() -> None:

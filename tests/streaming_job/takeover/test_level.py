@@ -23,7 +23,7 @@ def record(group: int, number: int, tx: int, table: int, **fields: Any) -> dict[
 
 
 def level(*records: dict[str, Any]) -> Level:
-    result = Level(TX)
+    result = Level(TX, "rollouts")
     for each in records:
         result.add(each)
     return result
@@ -62,8 +62,11 @@ def test_a_repeated_or_older_record_changes_nothing():
 
 
 def test_proposals_that_the_predecessor_has_set_aside_are_those_of_its_group_0():
-    watched = level(record(0, 1, 1, 1, rollouts_set_aside={"4": "model_refused"}), record(1, 1, 1, 1))
-    assert watched.set_aside == {4: "model_refused"}
+    first = record(0, 1, 1, 1, rollouts_set_aside={"4": "model_refused"})
+    # the offset is one of another topic than the successor's
+    assert level(first, record(1, 1, 1, 1)).set_aside == {}
+    first["partitions"].append({"topic": "rollouts", "partition": 0, "end_offset": 5})
+    assert level(first, record(1, 1, 1, 1)).set_aside == {4: "model_refused"}
 
 
 def test_how_far_positions_are_behind_a_level():

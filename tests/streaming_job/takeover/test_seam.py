@@ -6,9 +6,10 @@ import orjson
 import pytest
 
 from feature_store.catalogue import IDENTITIES
+from loadtests.audit.commits import is_seam
 from streaming_job.contracts import Contract, validate
 from streaming_job.group import last_record
-from streaming_job.log.partitioner import KeyGroups, Partitioner
+from streaming_job.log.partitioner import Layout, Partitioner
 from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import Outcome
 from streaming_job.progress.writer import GroupProgress
@@ -16,8 +17,9 @@ from streaming_job.takeover.seam import Predecessor, Successor, first_records
 
 pytestmark = pytest.mark.unit
 
-TX, TABLE = "tx", "table"
+TX, TABLE, ROLLOUTS = "tx", "table", "rollouts"
 PARTITIONS = 6
+LAYOUT = Layout(TX, Partitioner.MURMUR2, PARTITIONS)
 
 
 def record(group: int, groups: int, table_end: int, transactions: int, **last: Any) -> dict[str, Any]:
@@ -35,11 +37,20 @@ def record(group: int, groups: int, table_end: int, transactions: int, **last: A
     return decoded
 
 
-def seam(records: dict[int, dict[str, Any]], groups: int) -> list[dict[str, Any]]:
+def seam(
+    records: dict[int, dict[str, Any]],
+    groups: int,
+    layout: Layout = LAYOUT,
+    retired: str = "",
+    former: Layout = LAYOUT,
+) -> list[dict[str, Any]]:
     """The successor's first records."""
-    before = Predecessor(records, {(TX, home): 100 + home for home in range(PARTITIONS)}, 47)
-    after = Successor("job", "new", KeyGroups(Partitioner.MURMUR2, PARTITIONS, groups), TX, IDENTITIES)
-    return [orjson.loads(encoded) for _, encoded in sorted(first_records(before, after, 9_000).items())]
+    before = Predecessor(records, {(TX, home): 100 + home for home in range(PARTITIONS)}, 47, former)
+    after = Successor(
+        "job", "new", layout.key_groups(groups), layout, (TABLE, ROLLOUTS), ROLLOUTS, IDENTITIES, retired
+    )
+    encoded = first_records(before, after, "sre", 9_000)
+    return [orjson.loads(record) for _, record in sorted(encoded.items())]
 
 
 def test_each_new_group_has_the_positions_of_its_partitions_under_the_next_number():
@@ -49,7 +60,10 @@ def test_each_new_group_has_the_positions_of_its_partitions_under_the_next_numbe
         validate(Contract.JOB_PROGRESS, first)
         assert (first["query_id"], first["key_group"], first["key_groups"]) == ("new", group, 3)
         assert first["commit_id"] == 48
-        assert first["takeover"] == {"query_id": "old", "release": old[0]["release"], "key_groups": 2}
+        assert first["takeover"] == {
+            "query_id": "old", "release": old[0]["release"], "key_groups": 2,
+            "commit_id": 48, "at": 9_000, "asked_by": "sre", "moved": False,
+        }  # fmt: skip
         ends = last_record.positions(first)
         assert {tp: end for tp, end in ends.items() if tp[0] == TX} == {
             (TX, home): 100 + home for home in (group, group + 3)
@@ -63,6 +77,53 @@ def test_each_new_group_has_the_positions_of_its_partitions_under_the_next_numbe
 
 def test_groups_of_equal_positions_need_no_more_than_these():
     assert all("silent_before" not in first for first in seam({g: record(g, 2, 50, 7) for g in range(2)}, 3))
+
+
+def test_of_another_rollout_topic_nothing_is_continued():
+    ends: Offsets = {(topic, 0): 5 for topic in ("rollouts of another", ROLLOUTS)}
+    for topic, is_same in (("rollouts of another", False), (ROLLOUTS, True)):
+        old = {0: record(0, 1, 50, 7)}
+        old[0] |= {"rollouts_set_aside": {"4": "model_refused"}, "rollout_id": "r1"}
+        old[0]["partitions"] += [{**old[0]["partitions"][0], "topic": topic, "end_offset": ends[topic, 0]}]
+        (first,) = seam(old, 1)
+        validate(Contract.JOB_PROGRESS, first)
+        assert (first["rollouts_set_aside"], first["rollout_id"]) == (
+            ({"4": "model_refused"}, "r1") if is_same else ({}, None)
+        )
+        assert ((topic, 0) in last_record.positions(first)) == is_same
+
+
+def test_in_another_topic_the_cards_begin_anew_and_group_0_refuses_what_still_comes_to_the_old_one():
+    elsewhere = Layout("elsewhere", Partitioner.CRC32, 8)
+    old = {group: record(group, 2, 50, 7) for group in range(2)}
+    for each in old.values():  # drained
+        each["partitions"][0]["end_offset"] = 50
+    new = seam(old, 3, elsewhere, retired=TX)
+    for group, first in enumerate(new):
+        validate(Contract.JOB_PROGRESS, first)
+        ends = last_record.positions(first)
+        assert {tp: end for tp, end in ends.items() if tp[0] == "elsewhere"} == {
+            ("elsewhere", home): 0 for home in range(group, 8, 3)
+        }
+        assert ends[TABLE, 0] == 50
+        left = {(TX, home): 100 + home for home in range(PARTITIONS)}
+        assert {tp: end for tp, end in ends.items() if tp[0] == TX} == ({} if group else left)
+        assert first["takeover"]["drained"] == {
+            "layout": LAYOUT.to_json(), "ends": [100 + home for home in range(PARTITIONS)],
+        }  # fmt: skip
+        assert first["applied"] == []
+    assert new[0]["layout"] == elsewhere.to_json()
+    # after a takeover within the new topic group 0 still refuses them
+    third = seam(dict(enumerate(new)), 2, elsewhere, TX, elsewhere)
+    assert last_record.positions(third[0])[TX, 3] == 103
+    assert "drained" not in third[0]["takeover"]
+    assert third[0]["takeover"]["moved"]
+
+
+def test_in_more_partitions_of_the_topic_the_cards_continue_where_it_ended():
+    (first,) = seam({0: record(0, 1, 50, 7)}, 1, Layout(TX, Partitioner.MURMUR2, PARTITIONS + 2))
+    ends = last_record.positions(first)
+    assert [ends[TX, home] for home in range(PARTITIONS + 2)] == [100, 101, 102, 103, 104, 105, 0, 0]
 
 
 def test_totals_go_on():
@@ -93,4 +154,19 @@ def test_the_positions_by_home_are_repeated_until_the_group_has_passed_them():
             Outcome(), epoch=0, started_at=0, now=0, starts=ends, ends=ends, transactions_topic=TX,
             table_lag={},
         )  # fmt: skip
-        assert ("silent_before" in orjson.loads(encoded)) == is_kept
+        decoded = orjson.loads(encoded)
+        assert ("silent_before" in decoded) == is_kept
+        assert decoded["takeover"] == first["takeover"]
+        assert not is_seam(decoded)
+    assert is_seam(first)
+
+
+def test_a_tables_new_partition_may_be_known_to_some_of_the_groups_only():
+    old = {group: record(group, 2, 50, 7) for group in range(2)}
+    old[0]["partitions"].append({**old[0]["partitions"][0], "topic": TABLE, "partition": 1, "end_offset": 3})
+    (first,) = seam(old, 1)
+    assert last_record.positions(first)[TABLE, 1] == 0
+    # the cards of group 0 have been reported up to there
+    assert {home: at.get((TABLE, 1), 0) for home, at in last_record.by_home(first).items()} == {
+        home: 0 if home % 2 else 3 for home in range(PARTITIONS)
+    }

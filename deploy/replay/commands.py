@@ -1,0 +1,233 @@
+"""`fraud replay`: a second job over the log; its results beside the live ones, and in their place."""
+
+import json
+import signal
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from deploy.replay.errors import ReplayError
+from service.rollouts.options import PolicyFile, SimplePolicy, takes_simple_policy
+from streaming_job import environment
+from streaming_job.settings import JobSettings
+
+if TYPE_CHECKING:
+    from deploy.replay.record import Replay
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Decide the log again beside the live job; compare, switch to it, and back.",
+)
+Name = Annotated[str, typer.Argument(help="Name of the replay, part of its topics' names")]
+Model = Annotated[str, typer.Option(help="NAME/VERSION that decides instead of the live rollouts")]
+Release = Annotated[
+    str, typer.Option(help="Program `fraud` of another installed release, which runs the job")
+]
+From = Annotated[
+    str,
+    typer.Option(
+        "--from", help="Copy of a checkpoint of the live job to begin with; default: the log's beginning"
+    ),
+]
+ArchivePlace = Annotated[
+    str, typer.Option("--archive", help="Archive in which the log begins; default: it begins with the topics")
+]
+Groups = Annotated[int, typer.Option(min=0, help="Key groups; 0: as the live job")]
+Partial = Annotated[bool, typer.Option("--partial", help="Accept that the log has lost its beginning")]
+
+
+@app.command("plan")
+@takes_simple_policy
+def plan_command(
+    name: Name, simple_policy: SimplePolicy, model: Model = "", policy: PolicyFile = None,
+    release: Release = "", start_from: From = "", archive: ArchivePlace = "", key_groups: Groups = 0,
+    partial: Partial = False,
+) -> None:  # fmt: skip
+    """Show what `start` with the same options would do, without writing anything; exit status 1 if it cannot.
+
+    Example: fraud replay plan better --model card-fraud/2
+    """
+    _planned(name, simple_policy, model, policy, release, start_from, archive, key_groups, partial=partial)
+
+
+@app.command("start")
+@takes_simple_policy
+def start_command(
+    name: Name, simple_policy: SimplePolicy, model: Model = "", policy: PolicyFile = None,
+    release: Release = "", start_from: From = "", archive: ArchivePlace = "", key_groups: Groups = 0,
+    partial: Partial = False,
+    most_behind: Annotated[
+        int, typer.Option(min=1, help="Wait while the live job is behind by more transactions than this")
+    ] = 5_000,
+    slowest_ms: Annotated[
+        float, typer.Option(min=1, help="Wait while 1 % of the live decisions take longer than this")
+    ] = 250,
+    nice: Annotated[int, typer.Option(min=0, max=19, help="Nice level of the job; 0: as the live job")] = 19,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on with what arrives, until stopped")] = False,
+) -> None:  # fmt: skip
+    """Decide the log in a second job, with topics of its own; or continue a replay after a stop or kill.
+
+    Settings come from FRAUD_... variables, as for the live job. The options of a replay are those of its
+    first start.
+
+    Example: fraud replay start better --model card-fraud/2
+    """
+    from deploy.replay import inputs, record, running
+    from loadtests.rig.report import saying
+
+    live = environment.settings(JobSettings)
+    found = record.find(live.work_dir, name)
+    if found is None:
+        found = _planned(
+            name, simple_policy, model, policy, release, start_from, archive, key_groups, partial=partial
+        ).saved()
+    else:
+        found, live = record.load(live, name)
+        if model or policy or simple_policy.is_given or release or start_from or archive or key_groups:
+            raise ReplayError(f"{name} was started with other options, which stay; drop it, or omit them")
+    stop = threading.Event()
+    with saying(f"replay {name}") as say:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
+        inputs.create(live, found)
+        limits = running.Limits(most_behind, slowest_ms / 1000)
+        done = running.run(live, found, say, stop, limits=limits, nice=nice, follow=follow)
+    if not done.is_done:
+        typer.echo(f"stopped; `fraud replay start {name}` continues")
+        return
+    typer.echo(f"decided to the end of the range; `fraud replay compare {name}` shows what differs")
+
+
+@app.command("status")
+def status_command(
+    name: Annotated[str, typer.Argument(help="A replay; default: all of them")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object for each")] = False,
+) -> None:
+    """Show how far replays are, what they have written, and who writes the live output.
+
+    Example: fraud replay status
+    """
+    from deploy.replay import record, status
+
+    live = environment.settings(JobSettings)
+    for each in [name] if name else record.names(live.work_dir):
+        seen = status.look(*record.load(live, each))
+        typer.echo(json.dumps(seen) if as_json else status.line(seen))
+
+
+@app.command("compare")
+def compare_command(
+    name: Name,
+    limits: Annotated[
+        Path | None, typer.Option(help='JSON: {"differences.only_live": {"max": 10}}; exit status 1 beyond')
+    ] = None,
+    report: Annotated[Path | None, typer.Option(help="Write the report to this JSON file")] = None,
+    page: Annotated[Path | None, typer.Option(help="Write the report as one HTML page")] = None,
+) -> None:
+    """Compare the replay's alerts with the live ones, and name the first cause of each difference.
+
+    Example: fraud replay compare better --page better.html
+    """
+    from deploy.replay import record
+    from deploy.replay.comparison import compare
+    from deploy.replay.comparison import page as pages
+    from deploy.replay.comparison import report as reports
+    from loadtests.rig import report as reporting
+
+    replay, live = record.load(environment.settings(JobSettings), name)
+    wanted = reports.limits_in(limits) if limits is not None else {}
+    with reporting.saying(f"replay {name}") as say:
+        result = compare.compare(live, replay, say)
+    faults = reports.broken(result, wanted)
+    reporting.write(report, {**result, "limits_broken": faults})
+    if page is not None:
+        page.write_text(pages.page(result, faults))
+    for line in reports.lines(result, faults):
+        typer.echo(line)
+    if faults:
+        raise typer.Exit(1)
+
+
+@app.command("switch")
+def switch_command(name: Name) -> None:
+    """Let the replay's decisions continue the live output; this process becomes the job.
+
+    The live job ends with status 3 once it is fenced. Run the command in the place of `fraud job run`; it may
+    be repeated. It prints the variables that have to become those of job and sidecar.
+
+    Example: fraud replay switch better
+    """
+    from deploy.replay import record, switching
+
+    replay, live = record.load(environment.settings(JobSettings), name)
+    settings = switching.begin_switch(live, replay)
+    for variable, value in switching.to_keep(settings, live).items():
+        typer.echo(f"export {variable}={value}")
+    switching.become(replay.release, settings)
+
+
+@app.command("back")
+def back_command(name: Name) -> None:
+    """Let the former live job continue the output after a switch; this process becomes the job.
+
+    Example: fraud replay back better
+    """
+    from deploy.replay import record, switching
+
+    replay, live = record.load(environment.settings(JobSettings), name)
+    switching.become("", switching.begin_back(live, replay))
+
+
+@app.command("drop")
+def drop_command(
+    name: Name,
+    end_way_back: Annotated[
+        bool, typer.Option("--end-way-back", help="After a switch: give up the way back")
+    ] = False,
+) -> None:
+    """Delete a replay's topics, consumer group, checkpoint and files, and list them.
+
+    Example: fraud replay drop better
+    """
+    from deploy.replay import dropping, record
+
+    replay, live = record.load(environment.settings(JobSettings), name)
+    dropping.drop(live, replay, ends_way_back=end_way_back, wrote=typer.echo)
+
+
+def _planned(
+    name: str, simple_policy: SimplePolicy, model: str, policy_file: Path | None, release: str,
+    start_from: str, archive: str, key_groups: int, *, partial: bool,
+) -> "Replay":  # fmt: skip
+    """Print the plan of a new replay, and return its record.
+
+    Raises:
+        ReplayError: it cannot be started.
+    """
+    from deploy.replay import plan, record, rollout
+    from models.policy import Policy
+    from service.rollouts.options import draft_of
+
+    live = environment.settings(JobSettings)
+    policy: Policy | None = None
+    if policy_file is not None or simple_policy.is_given:
+        policy = draft_of(model or "/", policy_file, simple_policy, "canary", 10_000)[0].policy
+    file = record.file_of(live.work_dir, name)
+    if file.exists():
+        raise ReplayError(f"there is a replay {name} already; `fraud replay start {name}` continues it")
+    new = record.Replay(
+        name, live.job_id, live.checkpoint, live.key_groups, live.topics.model_rollouts,
+        key_groups or live.key_groups, {}, start_from, archive, release, file=file,
+    )  # fmt: skip
+    if model or policy:
+        new = replace(new, rollout=rollout.replaced(live, model, policy, release))
+    facts = plan.gather(live, new)
+    made = plan.made(live, new, facts, partial=partial)
+    for line in made.lines:
+        typer.echo(line)
+    if made.refusals:
+        raise ReplayError("; ".join(made.refusals))
+    return replace(new, ends={str(part): end for part, end in facts.ends.items()})

@@ -1,0 +1,80 @@
+"""The end of a replay: deletes what belongs to it, and says what that was."""
+
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from deploy.local import topics as broker
+from deploy.replay.errors import ReplayError
+from deploy.replay.record import OWN, Replay
+from deploy.replay.running import end_leftover
+from deploy.replay.switching import writers
+from streaming_job.log.clients import describe
+from streaming_job.settings import JobSettings
+
+GONE = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.GROUP_ID_NOT_FOUND)
+REQUEST_S = 30.0
+
+
+def drop(live: JobSettings, replay: Replay, *, ends_way_back: bool, wrote: Callable[[str], object]) -> None:
+    """Delete topics, consumer group, checkpoint and files of a replay; may be repeated after it was killed.
+
+    After a switch without a way back, the rollout topic and the successor's checkpoint are live: they stay.
+
+    Args:
+        ends_way_back: whether to give up the way back.
+        wrote: called with a line for each thing that was deleted or left.
+
+    Raises:
+        ReplayError: a way back is promised, or something cannot be deleted.
+    """
+    query, successor = writers(live) if replay.live_query else ("", "")
+    is_live = bool(replay.live_query) and (query != replay.live_query or bool(successor))
+    if is_live and not ends_way_back:
+        raise ReplayError(
+            f"the live output is that of the replay, and a way back to checkpoint {replay.checkpoint} is "
+            f"promised; run `fraud replay back {replay.name}` first, or give --end-way-back"
+        )
+    if successor and query == replay.live_query:
+        raise ReplayError(
+            f"the switch to {replay.name}, or the way back, was not finished; repeat it, then drop the replay"
+        )
+    end_leftover(replay)
+    settings, after = replay.settings(live), replay.successor(live)
+    fields = OWN if is_live else replay.own_fields
+    client = broker.admin(live.bootstrap_servers, live.kafka)
+    topics = [getattr(settings.topics, field) for field in fields]
+    _delete("topic", client.delete_topics(topics, operation_timeout=REQUEST_S), wrote)
+    _delete("consumer group", client.delete_consumer_groups([settings.job_id]), wrote)
+    wrote(f"transactional ids {settings.job_id}-0 and following: the brokers forget them by themselves")
+    _remove([settings.checkpoint, *([after.checkpoint] if replay.live_query and not is_live else [])], wrote)
+    if is_live:
+        wrote(f"left, because they are live: {after.topics.model_rollouts}, {after.checkpoint}")
+        wrote(f"left, and not used any more: {replay.checkpoint}")
+    shutil.rmtree(replay.file.parent)
+    wrote(f"directory {replay.file.parent}")
+
+
+def _delete(what: str, answers: Mapping[str, Any], wrote: Callable[[str], object]) -> None:
+    for name, answer in answers.items():
+        try:
+            answer.result(REQUEST_S)
+        except KafkaException as fault:
+            if fault.args[0].code() in GONE:
+                continue
+            raise ReplayError(
+                f"{what} {name} cannot be deleted ({describe(fault)}); give the permission, then repeat"
+            ) from fault
+        wrote(f"{what} {name}")
+
+
+def _remove(locations: Iterable[str], wrote: Callable[[str], object]) -> None:
+    for location in locations:
+        if "://" in location:
+            wrote(f"left, because it is not on this machine: {location}")
+        elif Path(location).exists():
+            shutil.rmtree(location)
+            wrote(f"checkpoint {location}")

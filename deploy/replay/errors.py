@@ -1,0 +1,10 @@
+"""The error of a replay."""
+
+from feature_store.errors import FraudError
+
+
+class ReplayError(FraudError):
+    """A replay cannot be planned, started, compared, switched or dropped; nothing was written.
+
+    The message says what to do; docs/replay.md describes the commands.
+    """

@@ -1,0 +1,187 @@
+"""The record of a replay: what was asked for, and how far it has come; a file that is replaced as a whole.
+
+Each command can be killed at any point: it writes what it is about to do into the record before it does it,
+and each of its steps may be repeated.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from deploy.local.files import replace_json
+from deploy.replay.errors import ReplayError
+from streaming_job.contracts.topic import Role
+from streaming_job.contracts.topics import TABLE, Topics
+from streaming_job.settings import JobSettings
+
+FILE = "replay.json"
+NAME = re.compile("(?!replay-)[a-z0-9][a-z0-9-]{0,39}")
+"""Without the prefix of a second job's checkpoint: a successor's checkpoint has only the name after it."""
+OWN = tuple(name for name, row in TABLE.items() if row.role in (Role.OUTPUT, Role.STATE, Role.PROGRESS))
+"""The topics that every replay has for itself, by their fields of `Topics`."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A replay of a live job."""
+
+    name: str
+    job_id: str
+    """Id of the live job."""
+    checkpoint: str
+    """Checkpoint of the live job, as the next two at the first start: a switch changes these settings."""
+    live_key_groups: int
+    rollouts: str
+    """Topic of the live rollouts."""
+    key_groups: int
+    ends: Mapping[str, int]
+    """End of the range, by partition of the transactions."""
+    start_from: str = ""
+    """Copy of a checkpoint of the live job, whose state is the first; empty: the beginning of the log."""
+    archive: str = ""
+    """Archive in which the log begins; empty: it begins where the topics do."""
+    release: str = ""
+    """Program `fraud` of another release; empty: this one."""
+    rollout: Mapping[str, Any] | None = None
+    """Model and policy that decide instead of the live rollouts: `model`, `policy` and `created_at`."""
+    process: tuple[int, float] | None = None
+    """Process of the second job, and its start time; it may have ended."""
+    is_done: bool = False
+    """Whether the range was decided to its end."""
+    rate: float = 0.0
+    """Transactions per second of the last run that was long enough to tell; 0.0: none was."""
+    live_query: str = ""
+    """Query of the live job's checkpoint; set by the first switch."""
+    is_switched: bool = False
+    """Whether the last act was a switch, and not the way back."""
+    file: Path = field(default=Path(), compare=False)
+
+    @property
+    def range(self) -> dict[int, int]:
+        """End of the range, by partition."""
+        return {int(part): end for part, end in self.ends.items()}
+
+    @property
+    def has_own_rollouts(self) -> bool:
+        """Whether it reads rollouts of its own instead of the live job's."""
+        return self.rollout is not None
+
+    def original(self, live: JobSettings) -> JobSettings:
+        """Return the settings of the live job before any switch."""
+        return live.model_copy(
+            update={
+                "topics": live.topics.model_copy(update={"model_rollouts": self.rollouts}),
+                "checkpoint": self.checkpoint,
+                "key_groups": self.live_key_groups,
+                "predecessor": "",
+                "predecessor_checkpoint": "",
+            }
+        )
+
+    @property
+    def own_fields(self) -> tuple[str, ...]:
+        """The topics that it has for itself, by their fields of `Topics`."""
+        return (*OWN, "model_rollouts") if self.has_own_rollouts else OWN
+
+    def topics(self, live: Topics) -> Topics:
+        """Return the topics that the second job reads and writes."""
+        return live.renamed(lambda name: f"{name}-{self.name}", but=TABLE.keys() - {*self.own_fields})
+
+    def settings(self, live: JobSettings) -> JobSettings:
+        """Return the settings of the second job."""
+        return live.model_copy(
+            update={
+                "job_id": f"{live.job_id}-replay-{self.name}",
+                "topics": self.topics(live.topics),
+                "checkpoint": f"{self.checkpoint}-replay-{self.name}",
+                "work_dir": self.file.parent / "work",
+                "key_groups": self.key_groups,
+                "predecessor": "",
+                "predecessor_checkpoint": self.start_from,
+                "log_archive": self.archive,
+                # from the beginning of the log, all of a topic that the cards have left would come too late
+                "retired_transactions": live.retired_transactions if self.start_from else "",
+                "drain": False,
+                "epoch_port": 0,
+                "ui_port": 0,
+            }
+        )
+
+    def successor(self, live: JobSettings) -> JobSettings:
+        """Return the settings of the job that takes the live output over with the state of the replay."""
+        rollouts = self.topics(live.topics).model_rollouts
+        return live.model_copy(
+            update={
+                "topics": live.topics.model_copy(update={"model_rollouts": rollouts}),
+                "checkpoint": f"{self.checkpoint}-{self.name}",
+                "key_groups": self.key_groups,
+                "predecessor": self.live_query,
+                "predecessor_checkpoint": self.settings(live).checkpoint,
+                "drain": False,
+            }
+        )
+
+    def saved(self, **changes: Any) -> "Replay":
+        """Change fields, write the file, and return the changed record."""
+        changed = replace(self, **changes)
+        content = {name: value for name, value in asdict(changed).items() if name != "file"}
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        replace_json(self.file, content)
+        return changed
+
+
+def file_of(work_dir: Path, name: str) -> Path:
+    """Return the file of a replay.
+
+    Raises:
+        ReplayError: it cannot be a name.
+    """
+    if NAME.fullmatch(name) is None:
+        raise ReplayError(
+            f"{name!r} cannot be part of topics' names; give small letters, digits and hyphens, 40 at most, "
+            "not beginning with replay-"
+        )
+    return work_dir / "replays" / name / FILE
+
+
+def find(work_dir: Path, name: str) -> Replay | None:
+    """Return the record of a replay; None if there is none.
+
+    Raises:
+        ReplayError: the name is malformed, or the file is damaged.
+    """
+    file = file_of(work_dir, name)
+    if not file.exists():
+        return None
+    try:
+        fields = json.loads(file.read_text())
+        process = fields["process"] and tuple(fields["process"])
+        return Replay(**{**fields, "process": process, "file": file})
+    except (ValueError, TypeError, KeyError) as fault:
+        raise ReplayError(
+            f"{file} is damaged ({fault}); restore it from a copy, or delete its directory, the topics and "
+            f"the checkpoints that end with -{name}, unless they are live"
+        ) from fault
+
+
+def load(live: JobSettings, name: str) -> tuple[Replay, JobSettings]:
+    """Return the record of a replay of the live job, and the job's settings before any switch.
+
+    Raises:
+        ReplayError: there is none, it is damaged, or it is a replay of another job.
+    """
+    record = find(live.work_dir, name)
+    if record is None:
+        raise ReplayError(f"there is no replay {name}; `fraud replay status` lists all")
+    if record.job_id != live.job_id:
+        raise ReplayError(f"{name} is a replay of job {record.job_id}; correct FRAUD_JOB_ID")
+    return record, record.original(live)
+
+
+def names(work_dir: Path) -> Iterator[str]:
+    """Yield the names of all replays."""
+    for file in sorted((work_dir / "replays").glob(f"*/{FILE}")):
+        yield file.parent.name

@@ -1,0 +1,115 @@
+"""The switch to a replay, and the way back: each is a takeover of the live output by a job in this process.
+
+The successor of a switch begins with the state of the replay's checkpoint. Both commands may be repeated: the
+job continues if the output is its own already. So a supervisor may run them in the place of `fraud job run`.
+"""
+
+import os
+from collections.abc import Mapping
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+from deploy.local.waiting import Patience
+from deploy.replay import running
+from deploy.replay.errors import ReplayError
+from deploy.replay.record import Replay
+from deploy.replay.rollout import live_line
+from streaming_job.group import last_record
+from streaming_job.log.records import Offsets
+from streaming_job.settings import JobSettings
+from streaming_job.takeover.handover import newest_records
+from streaming_job.transaction.written import WrittenReader
+
+BEHIND_S, LOOK_S = 30.0, 0.2
+"""Time within which the live output has to reach the state of the replay: it may be a moment behind."""
+
+
+def writers(live: JobSettings) -> tuple[str, str]:
+    """Return the query that has written the live output last, and the one that takes it over; else empty."""
+    records = newest_records(live)
+    query = str(next(iter(records.values()))["query_id"]) if records else ""
+    topic = live.topics.transactions
+    partitions = [tp for record in records.values() for tp in last_record.positions(record) if tp[0] == topic]
+    with closing(WrittenReader(live, 0, sorted(set(partitions)))) as reader:
+        successors = {mark.successor for mark in reader.marks() if mark.successor}
+    return query, min(successors, default="")
+
+
+def require_switchable(live: JobSettings, replay: Replay) -> None:
+    """Check that the replay's state can continue the live output.
+
+    Raises:
+        ReplayError: it cannot.
+    """
+    if live.merchant_facts:
+        raise ReplayError("jobs with merchant facts cannot take over from one another; see decision 199")
+    if replay.has_own_rollouts and live_line(live).demands.four_eyes:
+        raise ReplayError(
+            "a switch to another model or policy is a promotion, which needs two people here: promote it by "
+            "`fraud rollouts` instead"
+        )
+    state = _positions(newest_records(replay.settings(live)))
+    if not state:
+        raise ReplayError(f"the replay has decided nothing; run `fraud replay start {replay.name}`")
+    patience = Patience(BEHIND_S, LOOK_S)
+    while missing := _ahead(state, _positions(newest_records(live))):
+        patience.wait(
+            partial(ReplayError, f"the live output is behind the replay in {missing}; start the live job")
+        )
+
+
+def begin_switch(live: JobSettings, replay: Replay) -> JobSettings:
+    """Note the switch in the record; return the settings of the job to run.
+
+    Raises:
+        ReplayError: the state cannot continue the live output.
+    """
+    if not replay.is_switched:
+        require_switchable(live, replay)
+        replay = replay.saved(live_query=replay.live_query or writers(live)[0], is_switched=True)
+    return replay.successor(live)
+
+
+def begin_back(live: JobSettings, replay: Replay) -> JobSettings:
+    """Note the way back in the record; return the settings of the job to run.
+
+    Raises:
+        ReplayError: there was no switch.
+    """
+    if not replay.live_query:
+        raise ReplayError(f"there was no switch to {replay.name}, so there is no way back")
+    query, successor = writers(live)
+    # the switch may have been killed after its claims, and before its seam
+    other = query if query != replay.live_query else successor
+    replay.saved(is_switched=False)
+    return live.model_copy(update={"predecessor": other})
+
+
+def become(replay_release: str, settings: JobSettings) -> None:
+    """Replace this process by the job; it does not return."""
+    command = running.command(replay_release)
+    os.execvpe(command[0], command, {**os.environ, **settings.variables()})
+
+
+def to_keep(settings: JobSettings, live: JobSettings) -> dict[str, str]:
+    """Return the variables that have to become the installation's: the job's, and the sidecar's."""
+    after = settings.model_copy(update={"predecessor": "", "predecessor_checkpoint": ""}).variables()
+    before = live.variables()
+    return {name: value for name, value in after.items() if value != before[name]}
+
+
+def _positions(records: Mapping[int, Mapping[str, Any]]) -> list[Offsets]:
+    return [last_record.positions(record) for record in records.values()]
+
+
+def _ahead(state: list[Offsets], output: list[Offsets]) -> str:
+    """Return the inputs in which a state may be ahead of an output, as text; of tables the slowest counts."""
+    ends: Offsets = {}
+    for positions in output:
+        for tp, end in positions.items():
+            ends[tp] = min(end, ends.get(tp, end))
+    ahead = {
+        f"{tp[0]}-{tp[1]}" for positions in state for tp, end in positions.items() if end > ends.get(tp, end)
+    }
+    return ", ".join(sorted(ahead))

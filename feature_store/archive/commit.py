@@ -1,0 +1,156 @@
+"""Changes of an archive: each takes effect with one replaced manifest, so a writer may be killed anywhere."""
+
+import json
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+
+from feature_store.archive.file_writer import FinishedFile
+from feature_store.archive.layout import (
+    ARCHIVE_FILE,
+    FORMAT,
+    MANIFEST_FILE,
+    ArchiveError,
+    partition_path,
+)
+from feature_store.archive.manifest import Kind, Manifest, Span, parsed
+from feature_store.archive.storage import Storage
+
+
+class CommitPoint(StrEnum):
+    """The steps of a change, named by what has just happened."""
+
+    WRITTEN = "archive_written"
+    """A file is on the disk, but it has no name."""
+    PUBLISHED = "archive_published"
+    """The file has its name, but the manifest does not list it."""
+    LISTED = "archive_listed"
+    """The manifest lists the file; the tail that it replaces is still there."""
+
+
+Reach = Callable[[CommitPoint], None]
+"""Called at each step; a test kills the process there."""
+
+
+def names_of(storage: Storage) -> dict[str, str]:
+    """Return the archive's topics by field; none if there is no archive."""
+    text = storage.read(ARCHIVE_FILE)
+    return {} if text is None else dict(parsed(text, f"{storage.place}/{ARCHIVE_FILE}")["topics"])
+
+
+def create(storage: Storage, names: Mapping[str, str]) -> None:
+    """Create an archive, or add topics to it.
+
+    Args:
+        names: topics by field of the table of topics.
+
+    Raises:
+        ArchiveError: the archive is of other topics.
+    """
+    with storage.locked(""):
+        present = names_of(storage)
+        for field, name in names.items():
+            if present.get(field, name) != name:
+                raise ArchiveError(
+                    f"the archive {storage.place} is of the topic {present[field]}, not of {name}; give "
+                    "another directory"
+                )
+        if {**present, **names} != present:
+            topics = {"format": FORMAT, "topics": {**present, **names}}
+            storage.replace(ARCHIVE_FILE, json.dumps(topics, indent=1).encode())
+
+
+def manifest_of(storage: Storage, topic: str, partition: int) -> Manifest | None:
+    """Return the manifest of a partition; None if there is none."""
+    name = f"{partition_path(topic, partition)}/{MANIFEST_FILE}"
+    text = storage.read(name)
+    return None if text is None else Manifest.of_json(text, f"{storage.place}/{name}")
+
+
+def begin(storage: Storage, manifest: Manifest) -> Manifest:
+    """Write the first manifest of a partition, unless there is one; return the one that counts.
+
+    Also delete what dead writers have left.
+    """
+    directory = partition_path(manifest.topic, manifest.partition)
+    with storage.locked(directory):
+        storage.delete_abandoned(directory)
+        present = manifest_of(storage, manifest.topic, manifest.partition)
+        if present is None:
+            _write(storage, manifest)
+            return manifest
+        listed = present.tail.name if present.tail else ""
+        for name in storage.names(directory):
+            if name.startswith("_tail-") and name != listed:
+                storage.delete(f"{directory}/{name}")
+        # a file that was published, but not listed: after a compaction the next one may end elsewhere
+        _delete_files(storage, directory, lambda first, _: first >= present.closed)
+        return present
+
+
+def commit(storage: Storage, topic: str, partition: int, finished: FinishedFile, reach: Reach) -> Manifest:
+    """Publish a finished file, and list it in place of the tail; return the manifest.
+
+    Nothing happens if another archiver has already done the same.
+
+    Raises:
+        ArchiveError: there is no manifest, or the file does not follow its whole files.
+    """
+    span, directory = finished.span, partition_path(topic, partition)
+    with storage.locked(directory):
+        manifest = manifest_of(storage, topic, partition)
+        if manifest is None:
+            raise ArchiveError(f"{storage.place}/{directory} has no manifest; start the archiver again")
+        known = manifest.end if span.kind is Kind.TAIL else manifest.closed
+        if span.end <= known:
+            if finished.file is not None:
+                finished.file.discard()
+            return manifest
+        updated = manifest.appended(span)
+        reach(CommitPoint.WRITTEN)
+        if finished.file is not None:
+            storage.publish(finished.file, f"{directory}/{span.name}")
+        reach(CommitPoint.PUBLISHED)
+        _write(storage, updated)
+        reach(CommitPoint.LISTED)
+        if manifest.tail is not None:
+            storage.delete(f"{directory}/{manifest.tail.name}")
+        return updated
+
+
+def expire(storage: Storage, topic: str, partition: int, before_ms: int) -> tuple[Span, ...]:
+    """Delete the oldest whole files all of whose records arrived before a time; return their spans.
+
+    Files are deleted from the first one on, until one has a later record, so no hole arises. The manifest
+    comes first: a killed expiry leaves files that no manifest lists, which the next expiry deletes.
+    """
+    directory = partition_path(topic, partition)
+    with storage.locked(directory):
+        manifest = manifest_of(storage, topic, partition)
+        if manifest is None:
+            return ()
+        kept = (
+            number
+            for number, span in enumerate(manifest.spans)
+            if span.kind is Kind.TAIL or (span.kind is Kind.FILE and span.most_ms >= before_ms)
+        )
+        expired = manifest.spans[: next(kept, len(manifest.spans))]
+        if expired:
+            _write(storage, manifest.without(len(expired)))
+        begin = manifest.without(len(expired)).begin
+        _delete_files(storage, directory, lambda _, end: end <= begin)
+        return expired
+
+
+def _delete_files(storage: Storage, directory: str, where: Callable[[int, int], bool]) -> None:
+    """Delete the files of a partition whose first offset and end are as wanted."""
+    for day in storage.names(directory):
+        names = storage.names(f"{directory}/{day}") if day.startswith("day=") else []
+        for name in names:
+            first, _, end = name.partition(".")[0].partition("-")
+            if where(int(first), int(end)):
+                storage.delete(f"{directory}/{day}/{name}")
+
+
+def _write(storage: Storage, manifest: Manifest) -> None:
+    name = f"{partition_path(manifest.topic, manifest.partition)}/{MANIFEST_FILE}"
+    storage.replace(name, manifest.to_json())

@@ -1,0 +1,277 @@
+"""The path of every audit, from where the last step ended: read the outputs, recompute them, compare.
+
+`verify` takes one step up to the committed ends, of all cards; `follow` takes a step for each settled point,
+of a sample. A judging process (`judging`) only reads the tables and judges its partitions.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from feature_store.merchants.catalogue import computed
+from loadtests.audit.commits import TopicPartition, source_in
+from loadtests.audit.comparison import OUTPUTS
+from loadtests.audit.findings import Findings
+from loadtests.audit.memory import Memory
+from loadtests.audit.moves import Stretch
+from loadtests.audit.sample import Sample
+from loadtests.audit.settings_audit import require_settings
+from loadtests.audit.topic_log import Log
+from loadtests.oracle import (
+    AcceptanceRules,
+    ExpectedOutcome,
+    Kind,
+    MerchantLog,
+    Model,
+    Oracle,
+    Pair,
+    Record,
+    RolloutLog,
+    Scorer,
+)
+from loadtests.oracle.decode import RefusedError, read_transaction
+from loadtests.oracle.tables import dead_letter
+from loadtests.oracle.trials import Trials
+from models.registry import ModelRef
+from streaming_job.contracts import Reason
+from streaming_job.contracts.topics import DIGESTED
+from streaming_job.decode.snapshots import ends_snapshot
+from streaming_job.log.partitioner import Layout
+from streaming_job.settings import JobSettings
+
+CHUNK = 5_000
+"""Transactions judged between two reports."""
+
+Ends = Mapping[TopicPartition, int]
+"""(topic, partition) -> first offset that is not audited."""
+Load = Callable[[Scorer], Model]
+"""Loads the model of a rollout's champion or challenger."""
+
+
+class Judged(NamedTuple):
+    """Outcomes of some transactions."""
+
+    kinds: Counter[Kind]
+    """Number of transactions by outcome, without those that only build up cards."""
+    outcomes: list[ExpectedOutcome]
+    """Outcomes with an output record; the others need no comparison."""
+    trials: Mapping[Pair, Counter[str]]
+    """Trial counts over all transactions of a judge; in its last report only, empty in earlier ones."""
+
+
+def rules_of(settings: JobSettings, layout: Layout) -> AcceptanceRules:
+    """Return by what the oracle accepts transactions of a layout."""
+    return AcceptanceRules(
+        settings.allowed_lateness_ms,
+        settings.allowed_skew_ms,
+        layout.partitions,
+        layout.partitioner.value,
+        settings.refuse_card_numbers,
+    )
+
+
+def partition_ends(ends: Ends, topic: str) -> dict[int, int]:
+    """Return the ends of one topic, by partition."""
+    return {partition: end for (name, partition), end in ends.items() if name == topic}
+
+
+class AuditCore:
+    """The steps of an audit. Each continues from `memory`, which it updates; none repeats what it has read.
+
+    An error of a read (TopicReadError) leaves the memory as it was after the last record or chunk that was
+    handled, so the step can be repeated.
+    """
+
+    def __init__(self, log: Log, settings: JobSettings, load: Load, memory: Memory) -> None:
+        self.memory = memory
+        self.findings = memory.found.findings
+        """Findings since the start of this process."""
+        self.rollouts = RolloutLog()
+        """All rollout events that were read."""
+        self._log, self._settings, self._topics = log, settings, settings.topics
+        self.layout = settings.layout(len(log.ends(settings.topics.transactions)))
+        """Where the newest transactions are."""
+        self._rules = rules_of(settings, self.layout)
+        self._sample = Sample(memory.share)
+        self._load_new = load
+        self._models: dict[ModelRef, Model] = {}
+        self._oracle: Oracle | None = None
+
+    def read_progress(self) -> Iterator[Record]:
+        """Yield the new progress records of the job.
+
+        Raises:
+            OtherSettingsError: the job has decided with other settings.
+        """
+        for record in self._new(self._topics.job_progress):
+            if record.key == self._settings.job_id.encode():
+                require_settings(record, self._settings)
+                yield record
+
+    def read_outputs(self, also: Callable[[str, Record], object] = lambda field, record: None) -> None:
+        """Read the new output records, and keep those of the sample to compare them.
+
+        Args:
+            also: called with every record, and the field of `Topics` that names its topic.
+        """
+        for output in OUTPUTS:
+            for record in self._new(getattr(self._topics, output)):
+                if self._is_chosen(output, record):
+                    self.memory.found.add(output, record)
+                also(output, record)
+
+    def read_tables(self, ends: Ends) -> list[ExpectedOutcome]:
+        """Fold the tables up to some ends; return the dead letters of their new records.
+
+        With merchant facts it also reads the payments of all merchants, so only one such step is taken.
+
+        Args:
+            ends: of the tables; with merchant facts also of transactions, labels and chargebacks.
+        """
+        memory, topics = self.memory, self._topics
+        names = {field: getattr(topics, field) for field in memory.tables}
+        rollouts = list(self._until(topics.model_rollouts, ends))
+        rows = {
+            field: [row for row in self._until(topic, ends) if self._has_row(row)]
+            for field, topic in names.items()
+        }
+        # all is read: from here on no error leaves the tables half folded
+        letters = [letter for field, table in memory.tables.items() for letter in table.read(rows[field])]
+        memory.rollouts += rollouts
+        folded = {topics.model_rollouts, *names.values()}
+        memory.positions |= {partition: end for partition, end in ends.items() if partition[0] in folded}
+        if self._oracle is None or rollouts:
+            known = computed(merchants=self._settings.merchant_facts)
+            self.rollouts = RolloutLog(self._load, memory.unavailable, known)
+            new = {(record.partition, record.offset) for record in rollouts}
+            refused = self.rollouts.read(memory.rollouts)
+            letters += [letter for letter in refused if (letter.partition, letter.offset) in new]
+            payments, of_labels = self._payments(ends)
+            letters += of_labels
+            self._oracle = Oracle(
+                memory.profiles, self.rollouts, self._load, self._rules, memory.cards, payments
+            )
+        return [
+            letter for letter in letters if self._is_audited(letter.topic, letter.partition, letter.offset)
+        ]
+
+    def _payments(self, ends: Ends) -> tuple[MerchantLog | None, list[ExpectedOutcome]]:
+        """Return all merchants' payments (None without merchant facts) and the dead letters of the labels."""
+        delay_ms, topics = self._settings.merchant_delay_ms, self._topics
+        if delay_ms is None:
+            return None, []
+        payments = MerchantLog(self._rules, delay_ms, self.memory.profiles)
+        records = (
+            self._log.read(topic, partition_ends(ends, topic))
+            for topic in (topics.transactions, topics.labels, topics.chargebacks)
+        )
+        return payments, payments.read(*records)
+
+    def judge(self, parts: Sequence[Stretch]) -> Iterator[Judged]:
+        """Judge the transactions of some stretches, by the tables that were read, in chunks."""
+        assert self._oracle is not None
+        for number, part in enumerate(parts):
+            if number or part.layout != self.layout:
+                self._oracle.move(rules_of(self._settings, part.layout))
+            topic = part.layout.topic
+            ends = {(topic, partition): end for partition, end in part.ends.items()}
+            records = self._until(topic, ends, part.starts)
+            while chunk := list(islice(records, CHUNK)):
+                yield self._judged(chunk, self._oracle)
+        yield Judged(Counter(), [], self._oracle.trials.counts())
+
+    def drop_trials(self) -> None:
+        """Drop the trial counts so far: the job's cover all cards, those of a sample cannot be compared."""
+        assert self._oracle is not None
+        self._oracle.trials = Trials()
+
+    def compare(self, outcomes: Iterable[ExpectedOutcome]) -> None:
+        """Compare outputs with what the oracle expects; what lies before `complete_from_ms` is no finding."""
+        found = self.memory.found
+        for outcome in outcomes:
+            is_complete = outcome.arrival >= self.memory.complete_from_ms
+            found.findings = self.findings if is_complete else Findings()
+            found.compare(outcome)
+        found.findings = self.findings
+
+    def _new(self, topic: str) -> Iterator[Record]:
+        positions = self.memory.positions
+        starts = partition_ends(positions, topic)
+        for record in self._log.read(topic, None, starts):
+            if record.offset >= starts.get(record.partition, 0):
+                yield record
+                positions[topic, record.partition] = record.offset + 1
+
+    def _until(self, topic: str, ends: Ends, starts: Mapping[int, int] | None = None) -> Iterator[Record]:
+        """Yield the records that were not read yet, of the partitions with an end, from `starts` at least."""
+        wanted = partition_ends(ends, topic)
+        firsts = {**(starts or {}), **partition_ends(self.memory.positions, topic)}
+        if any(end > firsts.get(partition, 0) for partition, end in wanted.items()):
+            yield from self._log.read(topic, wanted, firsts)
+
+    def _judged(self, records: list[Record], oracle: Oracle) -> Judged:
+        memory = self.memory
+        chosen, outcomes = (records, []) if self._sample.is_everything else self._chosen(records)
+        outcomes += oracle.judge(chosen)
+        for partition, record in {(record.topic, record.partition): record for record in records}.items():
+            memory.positions[partition] = record.offset + 1
+            memory.arrivals[partition] = max(record.timestamp, memory.arrivals.get(partition, 0))
+        return Judged(
+            Counter(outcome.kind for outcome in outcomes if outcome.arrival >= memory.complete_from_ms),
+            [outcome for outcome in outcomes if outcome.records or outcome.kind is Kind.DEAD_LETTER],
+            {},
+        )
+
+    def _chosen(self, records: Iterable[Record]) -> tuple[list[Record], list[ExpectedOutcome]]:
+        """Return the transactions of the sample's cards, and the outcomes of its refused records."""
+        chosen: list[Record] = []
+        refused: list[ExpectedOutcome] = []
+        for record in records:
+            is_audited = self._sample.has_place(record.topic, record.partition, record.offset)
+            if not is_audited and not self._sample.may_have(record.value):
+                continue
+            try:
+                tx = read_transaction(record, self._rules)
+            except RefusedError as refusal:
+                if is_audited:
+                    refused.append(dead_letter(record, refusal.reason))
+                continue
+            if self._sample.has_card(tx.card_id):
+                chosen.append(record)
+        return chosen, refused
+
+    def _is_chosen(self, output: str, record: Record) -> bool:
+        """Return whether an output record is audited; a malformed one is. Note proposals without models."""
+        if output in DIGESTED:
+            return self._sample.has_alert(record.key, record.value)
+        try:
+            letter = json.loads(record.value or b"")
+            source, reason = source_in(letter), letter["reason"]
+        except (ValueError, KeyError, TypeError):
+            return True
+        if source[0] == self._topics.model_rollouts and reason == Reason.MODEL_UNAVAILABLE.value:
+            self.memory.unavailable.add(source[2])
+        return self._is_audited(*source)
+
+    def _is_audited(self, topic: str, partition: int, offset: int) -> bool:
+        """Return whether a dead letter of this record would be audited; always True for a rollout event."""
+        return topic == self._topics.model_rollouts or self._sample.has_place(topic, partition, offset)
+
+    def _has_row(self, record: Record) -> bool:
+        """Return whether to fold a record of a table keyed by card.
+
+        It is folded if its card may be in the sample, if a dead letter of it would be audited, or if it may
+        end the first snapshot.
+        """
+        if self._sample.has_place(record.topic, record.partition, record.offset):
+            return True
+        if ends_snapshot(record.value):
+            return True
+        return self._sample.may_have(record.key) or self._sample.may_have(record.value)
+
+    def _load(self, scorer: Scorer) -> Model:
+        if scorer.model not in self._models:
+            self._models[scorer.model] = self._load_new(scorer)
+        return self._models[scorer.model]

@@ -1,0 +1,153 @@
+"""Game days: a model that was rolled out is of no use.
+
+A challenger raises errors and so breaches a guard; the sidecar rolls the rollout back. A champion raises
+errors; the rules other than `score` decide where it fails. A model is promoted with a threshold that every
+score reaches.
+"""
+
+import uuid
+from functools import cache
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from feature_store.catalogue import COLUMN, IDENTITIES
+from loadtests.gamedays.day import Gameday
+from loadtests.gamedays.scene import Scene
+from loadtests.gamedays.sight import Expected, Sign
+from loadtests.gamedays.traffic import encoded, transactions
+from models import registry
+from models.registry import ModelRef
+
+USED = ("amount", "risk_tier")
+"""Features of the failing model; the second is unknown for a card without a profile."""
+ROWS = 400
+EACH = 3
+"""Transactions of cards without a profile for every 20 of other cards."""
+RAISES = "raises"
+FAILING = "failing-champion"
+STORM = "storm"
+
+
+@cache
+def _failing_model(tracking_uri: str) -> ModelRef:
+    """Register, once per process, a model that raises on unknown values, so for cards without a profile.
+
+    It is trained to alert on amounts above 30.
+    """
+    rows = np.random.default_rng(0).exponential(10.0, (ROWS, len(USED)))
+    fitted = make_pipeline(StandardScaler(), LogisticRegression()).fit(rows, rows[:, 0] > 30)
+    features = tuple(IDENTITIES[COLUMN[name]] for name in USED)
+    return registry.register(fitted, features, rows[:50], np.median(rows, axis=0), tracking_uri)
+
+
+def _send_strangers(scene: Scene) -> None:
+    """Start to send transactions of cards without a profile, until `scene.traffic.also` is reset."""
+
+    def strangers() -> None:
+        records = transactions(scene.installed.world, EACH)
+        scene.installed.send_raw(
+            encoded([record | {"card_id": f"card-{uuid.uuid4().hex}"} for record in records])
+        )
+
+    scene.traffic.also = strangers
+
+
+def _propose_a_failing_model(scene: Scene) -> None:
+    _send_strangers(scene)
+    model = _failing_model(scene.stack.mlflow_tracking_uri)
+    scene.fraud(
+        "rollouts", "propose", f"{model.name}/{model.version}", "--threshold", "0.9",
+        "--max-count-5m", "1000",
+        "--rollout-id", RAISES, "--reason", "a model not tested on cards without a profile",
+    )  # fmt: skip
+    scene.fraud("rollouts", "shadow", RAISES)
+
+
+def _await_the_rollback(scene: Scene) -> None:
+    scene.traffic.also = None
+    rollout = scene.until(
+        lambda: scene.rollout(RAISES)["phase"] == "rolled_back" and scene.rollout(RAISES), "the rollback"
+    )
+    for event in rollout["events"][-2:]:
+        scene.note(f"{event['type']} by {event['actor']}: {event['reason']}")
+
+
+CHALLENGER_FAILS = Gameday(
+    name="challenger_fails",
+    entries=("guard_breach",),
+    symptom="A challenger raises exceptions",
+    provoked_by="a model that raises for cards without a profile is proposed and put into shadow",
+    mended_by="no action: the sidecar rolls the challenger back by itself",
+    expected=Expected(
+        signs=(
+            Sign("fraud_trial_failures_total", 1, {"rollout_id": RAISES}),
+            Sign("fraud_rollout_phase", 0, {"rollout_id": RAISES, "fraud_rollout_phase": "rolled_back"}),
+        ),
+        firing=("FraudGuardBreach",),
+    ),
+    provoke=_propose_a_failing_model,
+    mend=_await_the_rollback,
+)
+
+
+def _promote_a_failing_model(scene: Scene) -> None:
+    _send_strangers(scene)
+    model = _failing_model(scene.stack.mlflow_tracking_uri)
+    scene.fraud(
+        "rollouts", "promote", f"{model.name}/{model.version}", "--threshold", "0.9",
+        "--max-count-5m", "1000",
+        "--rollout-id", FAILING, "--reason", "promoted without a trial",
+    )  # fmt: skip
+
+
+def _withdraw_the_failing_model(scene: Scene) -> None:
+    scene.traffic.also = None
+    scene.fraud("rollouts", "withdraw", FAILING, "--reason", "it raises")
+
+
+CHAMPION_FAILS = Gameday(
+    name="champion_fails",
+    entries=("model_fails",),
+    symptom="The champion raises exceptions",
+    provoked_by="a model that raises for cards without a profile is promoted without a trial",
+    mended_by="`fraud rollouts withdraw`: the previous champion decides again",
+    expected=Expected(
+        signs=(Sign("fraud_scoring_failures_total", 100, grows=True),),
+        rules=("FraudScoringFails",),
+    ),
+    provoke=_promote_a_failing_model,
+    mend=_withdraw_the_failing_model,
+)
+
+
+def _promote_a_low_threshold(scene: Scene) -> None:
+    model = scene.model.model
+    scene.fraud(
+        "rollouts", "promote", f"{model.name}/{model.version}", "--threshold", "0", "--max-count-5m", "1000",
+        "--rollout-id", STORM, "--reason", "a threshold of another scale",
+    )  # fmt: skip
+
+
+def _withdraw_the_low_threshold(scene: Scene) -> None:
+    scene.fraud("rollouts", "withdraw", STORM, "--reason", "everything alerts")
+
+
+ALERT_STORM = Gameday(
+    name="alert_storm",
+    entries=("alert_storm",),
+    symptom="Every transaction alerts",
+    provoked_by="`fraud rollouts promote ... --threshold 0`",
+    mended_by="`fraud rollouts withdraw`: the previous champion decides again",
+    expected=Expected(
+        signs=(
+            Sign("fraud_alerts_total", 2_000, grows=True),
+            Sign("fraud_alert_rules_total", 2_000, {"rule": "score"}, grows=True),
+        ),
+    ),
+    provoke=_promote_a_low_threshold,
+    mend=_withdraw_the_low_threshold,
+    note="`FraudAlertStorm` is not expected: it compares with the previous day, when the job did not run.",
+)

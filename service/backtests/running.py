@@ -1,0 +1,66 @@
+"""A backtest of an archive by the settings of the environment: in this process, or in one of its own."""
+
+import logging
+import os
+import signal
+from multiprocessing.connection import Connection
+from typing import Any
+
+from feature_store.errors import FraudError
+from models import registry
+from streaming_job import environment
+from streaming_job.backtest.archive_log import ArchiveLog
+from streaming_job.backtest.request import Request, backtest
+from streaming_job.backtest.run import Progress
+from streaming_job.backtest.settings import BacktestSettings, decided_by_the_job
+
+SMALL = 200_000
+"""Number of transactions up to which a second process would cost more time than it saves."""
+NICE = 19
+"""Priority of a backtest beside the sidecar."""
+
+
+def report_of(
+    archive: str, request: Request, processes: int | None = None, progress: Progress = lambda rows: None
+) -> dict[str, Any]:
+    """Run a backtest, and return its report.
+
+    Args:
+        processes: None: as many as there are cores, but one for a small archive.
+        progress: called in this process, so only with one process.
+    """
+    settings, log = environment.settings(BacktestSettings), ArchiveLog(archive)
+    decided = decided_by_the_job(log, settings)
+    transactions = settings.topics.transactions
+    cores = processes or (1 if log.rows(transactions) <= SMALL else os.cpu_count() or 1)
+    return backtest(
+        log,
+        settings.job(),
+        request,
+        decided,
+        lambda name, version: registry.find(name, version, settings.mlflow_tracking_uri),
+        min(cores, len(log.partitions(transactions)) or 1),
+        progress,
+    )
+
+
+def work(results: Connection, archive: str, request: Request) -> None:
+    """Run a backtest in a process of the sidecar; send `decided`, records so far, then `report` or `error`.
+
+    A sidecar that is gone no longer receives, which ends the process.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal: the sidecar ends this process
+    os.nice(NICE)
+    decided = 0
+
+    def tell(rows: int) -> None:
+        nonlocal decided
+        decided += rows
+        results.send(("decided", decided))
+
+    try:
+        results.send(("report", report_of(archive, request, 1, tell)))
+    except FraudError as fault:
+        results.send(("error", str(fault)))
+    except BrokenPipeError:
+        logging.getLogger(__name__).warning("the sidecar is gone; the backtest ends")

@@ -1,0 +1,54 @@
+"""The topics that are archived, as the brokers have them."""
+
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaException, TopicCollection
+
+from feature_store.errors import FraudError
+from streaming_job.contracts.topics import TABLE, Topics
+from streaming_job.log import clients, topic_reader
+from streaming_job.log.clients import Brokers, describe
+
+
+class ArchiveTopicError(FraudError):
+    """A topic that is to be archived is missing, or is not the one that the archive began with."""
+
+
+@dataclass(frozen=True)
+class ArchivedTopic:
+    """A topic that decides or is decided."""
+
+    field: str
+    """Its field in the table of topics."""
+    name: str
+    topic_id: str
+    """Kafka's id: a topic that is deleted and created again has another one."""
+    is_compacted: bool
+
+
+def look_up(brokers: Brokers, topics: Topics) -> list[ArchivedTopic]:
+    """Return the topics to archive, in the order of the table.
+
+    Topics that only a job with merchant facts uses may be absent.
+
+    Raises:
+        ArchiveTopicError: a topic of every job is missing, or the brokers do not answer.
+    """
+    wanted = {field: getattr(topics, field) for field, row in TABLE.items() if row.is_archived}
+    found = []
+    client = clients.admin(brokers)
+    answers = client.describe_topics(
+        TopicCollection(list(wanted.values())), request_timeout=topic_reader.TIMEOUT_S
+    )
+    for field, name in wanted.items():
+        try:
+            answer = answers[name].result()
+        except KafkaException as fault:
+            if topic_reader.is_missing(fault) and TABLE[field].of_facts:
+                continue
+            raise ArchiveTopicError(
+                f"topic {name} cannot be archived ({describe(fault)}); check the brokers and "
+                "FRAUD_TOPICS__..., or create it with `fraud job topics`"
+            ) from fault
+        found.append(ArchivedTopic(field, name, str(answer.topic_id), TABLE[field].retention.is_compacted))
+    return found

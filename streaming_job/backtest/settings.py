@@ -1,0 +1,63 @@
+"""The part of the job's settings that a backtest needs, and their comparison with those of the job."""
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pydantic_settings import SettingsConfigDict
+
+from feature_store.catalogue import HOUR_MS
+from streaming_job.backtest.log import ArchivedLog, BacktestError
+from streaming_job.backtest.run import Job
+from streaming_job.group.rules import limits_of, merchants_of
+from streaming_job.log.records import Offsets
+from streaming_job.progress.choices import choices
+from streaming_job.progress.reader import of_newest_query
+from streaming_job.settings import JobSettings
+
+
+class BacktestSettings(JobSettings):
+    """The settings from the environment (`FRAUD_...`, as for the job), of which servers are not used."""
+
+    model_config = SettingsConfigDict(env_prefix="FRAUD_", env_nested_delimiter="__", extra="ignore")
+
+    bootstrap_servers: str = ""
+    checkpoint: str = ""
+    mlflow_tracking_uri: str = ""
+    """Needed for models without a local copy below `work_dir`."""
+    work_dir: Path
+
+    def job(self) -> Job:
+        """Return what decisions of the job depend on."""
+        return Job(
+            self.topics, self.partitioner, limits_of(self), self.mlflow_tracking_uri,
+            self.work_dir / "models", merchants_of(self), self.key_groups,
+        )  # fmt: skip
+
+
+def decided_by_the_job(log: ArchivedLog, settings: JobSettings) -> Offsets:
+    """Return the positions of the job's newest archived progress, whose settings have to be those here.
+
+    Raises:
+        BacktestError: they differ, or no progress of the job is archived.
+    """
+    topic, newest = settings.topics.job_progress, dict[int, dict[str, Any]]()
+    for partition, extent in log.extents(topic).items():
+        for records in log.records(topic, partition, extent.most_ms - HOUR_MS):
+            for key, value in zip(records.keys.to_pylist(), records.values.to_pylist(), strict=True):
+                if key == settings.job_id.encode():
+                    record = orjson.loads(value)
+                    newest[record["key_group"]] = record
+    if not newest:
+        raise BacktestError(
+            f"the archive has no progress of the job {settings.job_id} in its last hour; set FRAUD_JOB_ID"
+        )
+    newest = of_newest_query(newest)
+    for choice in choices(newest, settings):
+        # without merchant facts, no decision depends on the number of groups
+        if choice.differs and (settings.merchant_facts or choice.name != "FRAUD_KEY_GROUPS"):
+            raise BacktestError(
+                f"{choice.name} is {choice.here} here, but the job decided with {choice.running}; set it so"
+            )
+    parts = [part for record in newest.values() for part in record["partitions"]]
+    return {(part["topic"], part["partition"]): part["end_offset"] for part in parts}

@@ -1,0 +1,80 @@
+"""The choices that a job's first start has fixed, beside the settings here, and what changes each. Pure."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from streaming_job.settings import DECISIVE, JobSettings, as_text
+
+START = "fraud job run"
+RESTART = f"stop the job with SIGTERM; {START} with the new value"
+MOVE = "the cards move; the steps: fraud job status --move-to <topic> [--partitioner <partitioner>]"
+NEW_JOB = "only by a new FRAUD_JOB_ID with topics of its own, which begins with the log"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One fixed choice."""
+
+    name: str
+    """Its setting, or what it is."""
+    running: str
+    """Value by which the job runs, as its progress records say; "" if they do not say it."""
+    here: str
+    """Value in the environment; "" if no setting has it."""
+    change: str
+    """How it is changed; "" if it is not a choice."""
+
+    @property
+    def differs(self) -> bool:
+        """Whether a start with the settings here is another job than the one that runs."""
+        return bool(self.running and self.here) and self.running != self.here
+
+
+def choices(records: Mapping[int, Mapping[str, Any]], settings: JobSettings) -> Iterator[Choice]:
+    """Yield the fixed choices of a job.
+
+    Args:
+        records: newest progress record of each key group of the query that has written last; not empty.
+        settings: those of the environment.
+    """
+    record = records[min(records)]
+    layout = record.get("layout", {})
+    successor = f"FRAUD_PREDECESSOR={record['query_id']} FRAUD_CHECKPOINT=<an empty directory>"
+    from_state = f"{successor} FRAUD_PREDECESSOR_CHECKPOINT=<this checkpoint>"
+    yield Choice("release", str(record["release"]), "", f"{RESTART}, or beside it: {from_state} {START}")
+    yield Choice(
+        "FRAUD_KEY_GROUPS",
+        str(record["key_groups"]),
+        str(settings.key_groups),
+        f"{from_state} FRAUD_KEY_GROUPS=<n> {START}",
+    )
+    yield Choice("FRAUD_CHECKPOINT", "", settings.checkpoint, f"{from_state} {START}")
+    topic, transactions = str(layout.get("topic", "")), settings.topics.transactions
+    yield Choice("FRAUD_TOPICS__TRANSACTIONS", topic, transactions, MOVE)
+    yield Choice("its partitions", str(layout.get("partitions", "")), "", MOVE)
+    partitioner = str(layout.get("partitioner", ""))
+    yield Choice("FRAUD_PARTITIONER", partitioner, settings.partitioner.value, MOVE)
+    is_described = bool(layout)
+    delay = record.get("label_delay_ms")
+    yield Choice(
+        "FRAUD_MERCHANT_FACTS",
+        as_text(delay is not None) if is_described else "",
+        as_text(settings.merchant_facts),
+        NEW_JOB,
+    )
+    if delay is not None or settings.merchant_facts:
+        yield Choice(
+            "FRAUD_LABEL_DELAY_MS",
+            "" if delay is None else str(delay),
+            str(settings.label_delay_ms),
+            NEW_JOB,
+        )
+    for name in DECISIVE:
+        value = record["settings"].get(name)
+        yield Choice(
+            f"FRAUD_{name.upper()}",
+            "" if value is None else as_text(value),
+            as_text(settings.decisive[name]),
+            RESTART,
+        )

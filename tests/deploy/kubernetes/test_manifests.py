@@ -1,0 +1,164 @@
+"""The manifests fit the schemas of Kubernetes and the house rules; each broken rule is noticed."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+from harness import manifests
+from harness.manifests import HOME, OVERLAYS, Manifest, built, faults, read, schema_faults, templates
+from harness.tools import needs
+
+from deploy.prometheus import RULES, operator
+from streaming_job.contracts.topic import Component
+from streaming_job.environment import refuse_unknown
+from streaming_job.runtime.submitted import named as submitted_settings
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[3]
+
+FILES = sorted(
+    path
+    for path in HOME.rglob("*.yaml")
+    if path.name not in ("kustomization.yaml", "image-field.yaml")
+    and path != HOME / "overlays/executors/driver.yaml"
+)
+"""All manifests, without kustomize's own files and patches."""
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(HOME)))
+def test_a_file_has_only_fields_that_kubernetes_knows(path: Path) -> None:
+    objects = read(path)
+    if path.parent.name != "templates":  # they lack what Spark adds
+        assert [fault for item in objects for fault in schema_faults(item)] == []
+    assert objects
+
+
+def test_the_settings_are_known() -> None:
+    lines = (HOME / "base" / "settings.env").read_text().splitlines()
+    refuse_unknown(line.partition("=")[0] for line in lines if line and not line.startswith("#"))
+
+
+def test_the_topics_job_prints_the_permissions_of_each_component() -> None:
+    (job,) = read(HOME / "base" / "topics.yaml")
+    script = job["spec"]["template"]["spec"]["containers"][0]["args"][0]
+    assert f"for component in {' '.join(Component)}; do" in script
+
+
+def test_the_rules_of_the_operator_are_the_tested_ones() -> None:
+    assert operator.FILE.read_text() == operator.text(), "it is stale: run `make docs`"
+    (rule,) = read(operator.FILE)
+    tested = [yaml.safe_load(file.read_text())["groups"] for file in sorted(RULES.glob("*.yml"))]
+    assert rule["spec"]["groups"] == [group for groups in tested for group in groups]
+
+
+@needs("kubectl")
+def test_the_dashboards_are_config_maps() -> None:
+    maps = [item for item in built(HOME / "monitoring") if item["kind"] == "ConfigMap"]
+    stored = sorted(path.name for path in (HOME.parent / "grafana" / "json").glob("*.json"))
+    assert sorted(name for item in maps for name in item["data"]) == stored
+    assert all(item["metadata"]["labels"]["grafana_dashboard"] == "1" for item in maps)
+
+
+@needs("kubectl")
+@pytest.mark.parametrize("overlay", [*OVERLAYS, HOME / "monitoring"], ids=lambda path: path.name)
+def test_an_overlay_fits_the_schemas(overlay: Path) -> None:
+    assert [fault for item in built(overlay) for fault in schema_faults(item)] == []
+
+
+@needs("kubectl")
+@pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: path.name)
+def test_an_overlay_obeys_the_house_rules(overlay: Path) -> None:
+    assert faults(built(overlay)) == []
+
+
+def test_spark_submit_and_the_operators_give_spark_the_same_properties() -> None:
+    text = (HOME / "overlays" / "spark-submit" / "job.properties").read_text()
+    lines = [line.split(maxsplit=1) for line in text.splitlines() if not line.startswith("#")]
+    submitted = dict(lines)
+    for role in ("driver", "executor"):
+        assert (ROOT / submitted.pop(f"spark.kubernetes.{role}.podTemplateFile")).exists()
+    assert submitted.pop("spark.kubernetes.submission.waitAppCompletion") == "false"
+    assert manifests.PINNED.fullmatch(submitted.pop("spark.kubernetes.container.image"))
+    refuse_unknown(submitted_settings(submitted))
+    for name in ("apache", "kubeflow"):
+        (application,) = read(HOME / "overlays" / f"{name}-operator" / "application.yaml")
+        properties = application["spec"]["sparkConf"]
+        properties.pop("spark.kubernetes.container.image", None)
+        assert properties == submitted
+
+
+@needs("kubectl")
+@pytest.mark.parametrize("name", ["apache", "kubeflow"])
+def test_an_operator_starts_the_pods_of_the_templates(name: str) -> None:
+    pods = templates(built(HOME / "overlays" / f"{name}-operator"))
+    (driver, executor), of_operator = pods[:2], pods[2:]
+    assert [pod["spec"] for pod in of_operator] == [driver["spec"], executor["spec"]]
+
+
+@needs("kubectl")
+def test_executors_have_the_image_of_the_driver() -> None:
+    (job,) = [item for item in built(HOME / "overlays" / "executors") if item["kind"] == "StatefulSet"]
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    (variable,) = [entry for entry in container["env"] if entry["name"] == "IMAGE"]
+    assert variable["value"] == container["image"]
+
+
+@needs("kubectl")
+def test_a_job_has_the_time_that_a_clean_stop_may_take() -> None:
+    (job,) = [item for item in built(HOME / "overlays" / "local") if item["kind"] == "StatefulSet"]
+    assert job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] >= 20 + 30
+    assert job["spec"]["replicas"] == 1
+
+
+def container_of(item: Manifest) -> Manifest:
+    return item["spec"]["template"]["spec"]["containers"][0]
+
+
+BREAKS: dict[str, Callable[[Manifest], object]] = {
+    "may run as root": lambda item: item["spec"]["template"]["spec"]["securityContext"].pop("runAsNonRoot"),
+    "no seccomp": lambda item: item["spec"]["template"]["spec"]["securityContext"].pop("seccompProfile"),
+    "FRAUD_...": lambda item: item["spec"]["template"]["spec"].pop("enableServiceLinks"),
+    "namespace of the node": lambda item: item["spec"]["template"]["spec"].update(hostNetwork=True),
+    "fill the node's disk": lambda item: item["spec"]["template"]["spec"]["volumes"][0].update(emptyDir={}),
+    "a path of the node": lambda item: item["spec"]["template"]["spec"]["volumes"][0].update(hostPath={}),
+    "may gain privileges": lambda item: container_of(item)["securityContext"].pop("allowPrivilegeEscalation"),
+    "root file system": lambda item: container_of(item)["securityContext"].pop("readOnlyRootFilesystem"),
+    "capabilities": lambda item: container_of(item)["securityContext"].pop("capabilities"),
+    "lacks limits": lambda item: container_of(item)["resources"].pop("limits"),
+    "lacks requests": lambda item: container_of(item)["resources"].pop("requests"),
+    "digest": lambda item: container_of(item).update(image="registry.bank.example/card-fraud-job:latest"),
+    "as a variable": lambda item: container_of(item).update(envFrom=[{"secretRef": {"name": "kafka"}}]),
+    "Kafka does not answer": lambda item: container_of(item).update(
+        livenessProbe={"httpGet": {"path": "/readyz", "port": 8000}}
+    ),
+}
+"""Text of a fault -> how it is made."""
+
+
+@needs("kubectl")
+@pytest.mark.parametrize("text", BREAKS)
+def test_a_broken_rule_is_noticed(text: str) -> None:
+    objects = built(HOME / "overlays" / "local")
+    (job,) = [item for item in objects if item["kind"] == "StatefulSet"]
+    BREAKS[text](job)
+    assert any(text in fault for fault in faults(objects))
+
+
+@needs("kubectl")
+def test_an_overlay_without_default_deny_or_restricted_pods_is_noticed() -> None:
+    objects = built(HOME / "overlays" / "local")
+    fewer = [item for item in objects if manifests.named(item) != "NetworkPolicy/default-deny"]
+    assert faults(fewer) == ["no NetworkPolicy denies all traffic by default"]
+    fewer = [item for item in objects if item["kind"] != "Namespace"]
+    assert faults(fewer) == ["the namespace does not enforce PodSecurity restricted"]
+
+
+@needs("kubectl")
+def test_the_pods_that_spark_starts_obey_the_rules_too() -> None:
+    objects = built(HOME / "overlays" / "executors")
+    assert len(templates(objects)) == 2
+    (pods,) = [item for item in objects if item["kind"] == "ConfigMap" and "executor.yaml" in item["data"]]
+    pods["data"]["executor.yaml"] = pods["data"]["executor.yaml"].replace("drop: [ALL]", "add: [SYS_ADMIN]")
+    assert any("capabilities" in fault for fault in faults(objects))

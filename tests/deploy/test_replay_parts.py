@@ -1,0 +1,173 @@
+"""The parts of a replay that need no servers: its record, its plan, and when it yields to the live job."""
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+from harness import settings_of_nowhere
+
+from deploy.replay import dropping, record
+from deploy.replay.errors import ReplayError
+from deploy.replay.plan import Facts, made
+from deploy.replay.record import OWN, Replay
+from deploy.replay.running import STOPPED_S, TURN_S, Limits, Shown, Speed, Yielding
+from models.policy import Policy
+from models.registry import ModelRef
+from service.replays.progress import State, read
+from streaming_job.settings import JobSettings
+
+pytestmark = pytest.mark.unit
+
+MODEL = ModelRef("card-fraud", "2", "models:/card-fraud/2", "ab" * 32, ("amount:1",))
+ROLLOUT = json.loads(json.dumps({"model": asdict(MODEL), "policy": asdict(Policy(0.5, 6)), "created_at": 5}))
+FACTS = Facts({0: 0, 1: 0}, {0: 600, 1: 400}, 250.0, 0, 1_000, 1 << 40, 1 << 40, 1_000.0, is_measured=True)
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> JobSettings:
+    return settings_of_nowhere.settings(work_dir=tmp_path)
+
+
+def replay_of(live: JobSettings, **changes: object) -> Replay:
+    new = Replay(
+        "better", live.job_id, live.checkpoint, live.key_groups, live.topics.model_rollouts, 1,
+        {"0": 600, "1": 400}, file=record.file_of(live.work_dir, "better"),
+    )  # fmt: skip
+    return replace(new, **changes)  # type: ignore[arg-type]
+
+
+def test_a_replay_shares_the_inputs_and_has_all_outputs_for_itself(live: JobSettings) -> None:
+    settings = replay_of(live).settings(live)
+    own = {
+        field
+        for field in type(live.topics).model_fields
+        if getattr(settings.topics, field) != getattr(live.topics, field)
+    }
+    assert own == set(OWN)
+    assert settings.topics.fraud_alerts == "fraud-alerts-better"
+    assert settings.job_id != live.job_id
+    assert settings.checkpoint != live.checkpoint
+    changed = replay_of(live, rollout=ROLLOUT).settings(live)
+    assert changed.topics.model_rollouts == "model-rollouts-better"
+
+
+def test_the_record_is_read_as_it_was_saved_and_survives_the_settings_of_a_switch(live: JobSettings) -> None:
+    saved = replay_of(live, rollout=ROLLOUT).saved(process=(17, 5.5), live_query="q")
+    loaded, original = record.load(live, "better")
+    assert loaded == saved
+    after = saved.successor(live)
+    assert (after.predecessor, after.job_id, after.key_groups) == ("q", live.job_id, 1)
+    assert after.predecessor_checkpoint == saved.settings(live).checkpoint
+    # the installation has the successor's settings now
+    assert record.load(after, "better")[1] == original == saved.original(live)
+    assert saved.successor(original) == after
+    with pytest.raises(ReplayError, match="FRAUD_JOB_ID"):
+        record.load(live.model_copy(update={"job_id": "another"}), "better")
+
+
+@pytest.mark.parametrize("name", ["", "Better", "../x", "a b", "x" * 41, "replay-better"])
+def test_a_name_has_to_suit_topics_and_files(live: JobSettings, name: str) -> None:
+    with pytest.raises(ReplayError, match="cannot be part of"):
+        record.file_of(live.work_dir, name)
+
+
+def test_a_damaged_record_is_an_error(live: JobSettings) -> None:
+    replay_of(live).saved()
+    record.file_of(live.work_dir, "better").write_text('{"name": "bet')
+    with pytest.raises(ReplayError, match="checkpoints that end with -better"):
+        record.find(live.work_dir, "better")
+
+
+def test_a_replay_is_not_dropped_between_the_claims_of_a_switch_and_its_seam(
+    live: JobSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replay = replay_of(live, live_query="live").saved()
+    monkeypatch.setattr(dropping, "writers", lambda _: ("live", "successor"))
+    with pytest.raises(ReplayError, match="was not finished; repeat it"):
+        dropping.drop(live, replay, ends_way_back=True, wrote=print)
+
+
+@pytest.mark.parametrize(
+    ("changes", "refusal"),
+    [
+        ({"first": {0: 3, 1: 0}}, "--partial"),
+        ({"foreign": {"fraud-alerts-better": 7}}, "choose another name"),
+        ({"free_disk": 1 << 29}, "free some"),
+        ({"free_memory": 1 << 29}, "another machine"),
+        ({"ends": {0: 0, 1: 0}}, "no transactions"),
+        ({"has_start": False}, "has no saved state"),
+        ({"gaps": ["offsets 5 to 9 of transactions-0 are in neither archive nor topic"]}, "offsets 5 to 9"),
+        ({"archived": {}}, "has nothing of transactions"),
+        ({"has_release": False}, "there is no program /opt/next/bin/fraud"),
+    ],
+)
+def test_a_plan_refuses_what_could_not_succeed_and_says_what_to_do(
+    live: JobSettings, changes: dict[str, object], refusal: str
+) -> None:
+    replay = replay_of(live, release="/opt/next/bin/fraud", archive="/data/archive")
+    facts = replace(FACTS, archived={0: 500, 1: 0})
+    assert not made(live, replay, facts, partial=False).refusals
+    (text,) = made(live, replay, replace(facts, **changes), partial=False).refusals  # type: ignore[arg-type]
+    assert refusal in text
+
+
+def test_from_a_kept_checkpoint_a_log_without_beginning_is_no_reason(live: JobSettings) -> None:
+    cut = replace(FACTS, first={0: 3, 1: 0})
+    kept = replay_of(live, start_from="/kept/checkpoint")
+    assert not made(live, kept, cut, partial=False).refusals
+    assert kept.settings(live).predecessor_checkpoint == "/kept/checkpoint"
+    with_facts = live.model_copy(update={"merchant_facts": True})
+    assert "omit --from" in made(with_facts, kept, cut, partial=False).refusals[0]
+
+
+def test_a_plan_says_what_may_differ(live: JobSettings) -> None:
+    cut = replace(FACTS, first={0: 3, 1: 0}, oldest_profile_offset=9)
+    plan = made(live, replay_of(live, rollout=ROLLOUT), cut, partial=True)
+    assert not plan.refusals
+    text = "\n".join(plan.lines)
+    for part in (
+        "997 transactions",
+        "card-fraud/2 with threshold 0.5",
+        "without a window",
+        "profile version",
+        "about 1 s",
+    ):
+        assert part in text, text
+    assert "nothing differs" in "\n".join(made(live, replay_of(live), FACTS, partial=False).lines)
+
+
+def test_the_speed_is_that_since_the_first_decision() -> None:
+    speed = Speed(1_000, 0.0)
+    assert speed.look(1_000, 60.0) == 0.0
+    assert speed.look(900, 61.0) == 100.0
+    assert speed.look(600, 62.0) == 200.0
+    assert speed.decided == 400
+
+
+def test_the_progress_on_the_terminal_is_that_of_the_sidecar(live: JobSettings) -> None:
+    replay = replay_of(live).saved()
+    shown = Shown(replay, {0: 100})
+    assert shown.show(State.RUNNING) == "900 transactions to go, 0/s"
+    shown.decided, shown.per_s = {0: 600, 1: 100}, 150.0
+    assert shown.show(State.WAITING) == "300 transactions to go, 150/s, waits for the live job"
+    assert shown.show(State.RUNNING) == "300 transactions to go, 150/s, about 2 s"
+    progress = read(replay.file.parent)
+    assert progress is not None
+    assert (progress.remaining, progress.seconds_left) == (300, 2.0)
+    assert (progress.positions, progress.ends) == ({"0": 600, "1": 100}, {"0": 600, "1": 400})
+
+
+def test_it_waits_while_the_live_job_is_behind_or_slow_but_never_for_long() -> None:
+    yielding = Yielding(Limits(100, 0.2))
+    assert not yielding.look(100, 0.2, 0.0)
+    assert yielding.look(101, 0.0, 0.5)
+    assert yielding.waits
+    assert not yielding.look(51, 0.0, 1.0)
+    assert not yielding.look(50, 0.3, 1.2)
+    assert yielding.look(50, 0.2, 1.5)
+    assert not yielding.look(500, 0.3, 1.5 + TURN_S / 2)
+    assert yielding.look(0, 0.3, 1.5 + TURN_S)
+    assert not yielding.look(500, 0.3, 1.5 + TURN_S + STOPPED_S)
+    assert yielding.look(500, 0.3, 1.6 + TURN_S + STOPPED_S)
+    assert not yielding.waits

@@ -1,0 +1,199 @@
+"""A real cluster: it accepts every overlay, and runs the job while pods are deleted under load.
+
+`make test-kubernetes` runs these tests; without it they are skipped.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from harness import manifests
+from harness.kubernetes import COMPONENTS, DIRECTORY
+from harness.kubernetes.cluster import NODE, Cluster, ClusterError, Object
+from harness.kubernetes.deployed import Deployed, Pod, deploy, of_executors, of_local
+from harness.kubernetes.images import BUILT, NEXT, Image, image
+from harness.kubernetes.surroundings import NAMESPACE, registry
+from harness.manifests import HOME, OVERLAYS
+
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.without_stack,
+    pytest.mark.skipif(COMPONENTS not in os.environ, reason="needs a cluster: make test-kubernetes"),
+    pytest.mark.timeout(3_600),
+]
+RATE = 100
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A cluster of one node."""
+    directory = DIRECTORY / "cluster"
+    if directory.exists():
+        shutil.rmtree(directory)
+    directory.mkdir()
+    with Cluster(Path(os.environ[COMPONENTS]), _image("pause"), directory) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def images(cluster: Cluster) -> Iterator[dict[str, str]]:
+    """The images of the project, in a cluster with a registry of models, by their names in the manifests."""
+    with registry(cluster):
+        yield {f"card-fraud-{name}": cluster.load(_image(name)) for name in BUILT}
+
+
+def _image(name: str) -> Image:
+    return image(name, DIRECTORY / "images")
+
+
+@pytest.fixture(scope="module")
+def namespace(cluster: Cluster) -> Cluster:
+    """The cluster with the job's namespace, which has the accounts of the pods and nothing else."""
+    cluster.kubectl("apply", "--filename", str(HOME / "base" / "namespace.yaml"))
+    objects = manifests.built(HOME / "overlays" / "executors")
+    cluster.apply(*(item for item in objects if item["kind"] == "ServiceAccount"))
+    return cluster
+
+
+@pytest.mark.parametrize("directory", OVERLAYS, ids=lambda path: path.name)
+def test_the_api_server_accepts_an_overlay_and_its_pods(namespace: Cluster, directory: Path) -> None:
+    objects = manifests.built(directory)
+    known = [item for item in objects if item["kind"] not in manifests.CUSTOM]
+    namespace.dry_run(*known)
+    # workloads are accepted whatever their pods are: what PodSecurity refuses is a pod
+    namespace.dry_run(*_pods(objects))
+
+
+def test_the_namespace_refuses_pods_that_may_be_root(namespace: Cluster) -> None:
+    (pod, *_) = _pods(manifests.built(HOME / "overlays" / "local"))
+    pod["spec"]["securityContext"].pop("runAsNonRoot")
+    with pytest.raises(ClusterError, match=r"violates PodSecurity .* runAsNonRoot != true"):
+        namespace.dry_run(pod)
+
+
+def _pods(objects: list[Object]) -> list[Object]:
+    """The pods of an overlay: of its workloads, and those that Spark starts, which gives them their image."""
+    specs = []
+    for item in objects:
+        if spec := manifests.pod_of(item):
+            claims = [claim["metadata"]["name"] for claim in item["spec"].get("volumeClaimTemplates", [])]
+            claimed = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims]
+            specs.append({**spec, "volumes": [*spec["volumes"], *claimed]})
+    specs += [template["spec"] for template in manifests.templates(objects)]
+    for spec in specs:
+        for container in spec["containers"]:
+            container.setdefault("image", "card-fraud-job")
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"pod-{number}", "namespace": NAMESPACE},
+            "spec": spec,
+        }
+        for number, spec in enumerate(specs)
+    ]
+
+
+@pytest.fixture(scope="module")
+def deployed(request: pytest.FixtureRequest, cluster: Cluster, images: dict[str, str]) -> Iterator[Deployed]:
+    """A deployed overlay, whose job has decided some transactions; only one at a time."""
+    overlay = request.param
+    claims, further = DEPLOYMENTS[overlay]
+    with deploy(cluster, images, overlay, claims, further()) as deployed:
+        deployed.job = deployed.submit("driver-1") if overlay == "spark-submit" else Pod(cluster, "job-0")
+        deployed.decides_and_is_ready()
+        yield deployed
+
+
+DEPLOYMENTS: dict[str, tuple[dict[str, str], Callable[[], Object]]] = {
+    "local": ({"state-job-0": "ReadWriteOnce"}, of_local),
+    "executors": ({"state-job-0": "ReadWriteOnce", "checkpoint": "ReadWriteMany"}, of_executors),
+    "spark-submit": ({"checkpoint": "ReadWriteMany"}, dict),
+}
+"""Overlay -> its claims of volumes with their access modes, and what it changes."""
+local, executors, submitted = (
+    pytest.mark.parametrize("deployed", [overlay], indirect=True) for overlay in DEPLOYMENTS
+)
+
+
+@local
+@pytest.mark.parametrize("grace_s", [None, 1])
+def test_the_pod_of_the_job_may_be_deleted(deployed: Deployed, grace_s: int | None) -> None:
+    with deployed.load(RATE) as watch:
+        deployed.delete("job-0", grace_s=grace_s)
+        deployed.until_alerts(watch)
+    deployed.audit()
+
+
+@local
+def test_the_pod_of_the_sidecar_may_be_deleted(deployed: Deployed) -> None:
+    with deployed.load(RATE) as watch:
+        (sidecar,) = deployed.pods("app.kubernetes.io/name=card-fraud-sidecar")
+        deployed.delete(sidecar["metadata"]["name"])
+        deployed.until_alerts(watch)
+        deployed.until_rolled_out("deployment/sidecar")
+    deployed.audit()
+
+
+@local
+def test_a_new_image_is_rolled_out(deployed: Deployed, cluster: Cluster) -> None:
+    following = cluster.load(_image(NEXT))
+    with deployed.load(RATE) as watch:
+        deployed.apply({"card-fraud-job": following})
+        deployed.until_rolled_out("statefulset/job")
+        deployed.until_alerts(watch)
+    (job,) = deployed.pods("app.kubernetes.io/name=card-fraud-job")
+    assert job["spec"]["containers"][0]["image"] == following
+    deployed.audit()
+
+
+@local
+def test_the_node_is_drained(deployed: Deployed, cluster: Cluster) -> None:
+    with deployed.load(RATE) as watch:
+        # the brokers stay: a cluster of a bank has them elsewhere
+        cluster.kubectl(
+            "drain", NODE, "--pod-selector", "app.kubernetes.io/part-of=card-fraud",
+            "--delete-emptydir-data", "--timeout", "120s",
+        )  # fmt: skip
+        assert not [pod for pod in deployed.pods("") if pod["status"]["phase"] == "Running"]
+        cluster.kubectl("uncordon", NODE)
+        deployed.until_alerts(watch)
+        deployed.until_rolled_out("deployment/sidecar")
+    deployed.audit()
+
+
+@executors
+def test_an_executor_may_be_deleted(deployed: Deployed) -> None:
+    with deployed.load(RATE) as watch:
+        first, _ = deployed.pods("spark-role=executor")
+        deployed.delete(first["metadata"]["name"], grace_s=1)
+        deployed.until_alerts(watch)
+    deployed.audit()
+
+
+@executors
+def test_the_driver_may_be_deleted(deployed: Deployed) -> None:
+    with deployed.load(RATE) as watch:
+        deployed.delete("job-0")
+        deployed.until_alerts(watch)
+    deployed.audit()
+
+
+@submitted
+def test_an_executor_of_a_submitted_driver_may_be_deleted(deployed: Deployed) -> None:
+    with deployed.load(RATE) as watch:
+        first, _ = deployed.pods("spark-role=executor")
+        deployed.delete(first["metadata"]["name"], grace_s=1)
+        deployed.until_alerts(watch)
+    deployed.audit()
+
+
+@submitted
+def test_a_submitted_driver_may_be_deleted_and_another_one_submitted(deployed: Deployed) -> None:
+    with deployed.load(RATE) as watch:
+        deployed.delete("driver-1")
+        deployed.job = deployed.submit("driver-2")
+        deployed.until_alerts(watch)
+    deployed.audit()

@@ -1,0 +1,189 @@
+"""A replay beside a live job: the same bytes if nothing was changed, then a switch to it, and the way back.
+
+live job   v1 ====== transactions, late and broken ones ======|seam            |seam ====
+replay       `~ killed ~ one key group ~ the same bytes       |switch =========|back
+"""
+
+import json
+import random
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from harness.replayed import Replayed, replays
+from thoroughness import only_thorough
+
+from deploy.local.stack import Endpoints
+from deploy.local.waiting import Patience
+from deploy.replay import inputs
+from loadtests.audit.comparison import OUTPUTS
+from loadtests.audit.topic_log import TopicLog
+from loadtests.faults.installation import Installation, query_of
+from loadtests.faults.relay import Relay
+from loadtests.faults.repeater import Repeater
+from streaming_job.runtime.failpoints import Failpoint
+from streaming_job.settings import JobSettings
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(1_200)]
+
+CAUSES = {"policy", "earlier alerts of the card"}
+"""Causes of the differences that another policy makes."""
+ALERTS = [OUTPUTS.index(field) for field in ("fraud_alerts", "suppressed_alerts")]
+
+
+@pytest.fixture(scope="module")
+def replayed(
+    stack: Endpoints, topic_names: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Replayed]:
+    with replays(stack, topic_names(), tmp_path_factory.mktemp("replayed")) as result:
+        yield result
+
+
+def busy(relay: Relay) -> Repeater:
+    """Send transactions and profile changes until the context is left."""
+    chance = random.Random(7)
+
+    def send() -> None:
+        relay.installed.send(60, late=0.02, out_of_order=0.05, malformed=0.02, duplicated=0.03)
+        relay.change_profiles(chance, 5)
+
+    return Repeater(send, 0.5)
+
+
+@only_thorough
+def test_a_replay_that_changes_nothing_writes_the_same_bytes_although_it_is_killed(
+    replayed: Replayed,
+) -> None:
+    relay = replayed.relay
+    for number in range(3):
+        relay.burst(800)
+        relay.change_profiles(random.Random(number))
+    replayed.done("plan", "same", "--key-groups", "1")
+    relay.installed.caught_up(relay.job)
+    first = replayed.command("start", "same", "--key-groups", "1", "--nice", "0")
+    patience = Patience(400.0, 0.05)
+    log = replayed.installed.directory / "work" / "replays" / "same" / "job.log"
+    while not log.exists() or " epoch 0: " not in log.read_text():
+        first.check()
+        patience.wait(lambda: AssertionError(first.log))
+    orphans = first.kill_alone()  # its job goes on: the next start has to end it
+    assert any(orphan.is_running() for orphan in orphans)
+    assert "decided to the end" in replayed.done("start", "same", "--nice", "0")
+    live, again = replayed.outputs(relay.installed.topics), replayed.outputs(replayed.topics("same"))
+    assert len(live) > 100
+    assert again == live
+    compared = replayed.compared(
+        "same", {kind: {"max": 0} for kind in ("differences.other_decision", "replay.repeated")}
+    )
+    assert set(compared["differences"].values()) == {0}
+    assert {count["differing"] for count in compared["others"].values()} == {0}
+    assert compared["equal"] == sum(name[0] in ALERTS for name in live)
+
+
+@only_thorough
+def test_a_switch_under_load_loses_and_doubles_nothing(replayed: Replayed) -> None:
+    with busy(replayed.relay):
+        replayed.take_over(replayed.command("switch", "same"))
+    replayed.relay.audit()
+    assert "--end-way-back" in replayed.done("drop", "same", status=1)
+
+
+@only_thorough
+def test_a_switch_killed_at_each_step_is_repeated_and_there_is_a_way_back(replayed: Replayed) -> None:
+    points = replayed.installed.directory / "crash-points"
+    with busy(replayed.relay):
+        replayed.take_over(replayed.command("back", "same"))
+        for step in (Failpoint.CLAIMED, Failpoint.SEAM):
+            (points / step).touch()
+            killed = replayed.command("switch", "same")
+            patience = Patience(400.0, 0.05)
+            while not (reached := [*points.glob(f"{step}.*")]):
+                killed.check()
+                patience.wait(lambda killed=killed: AssertionError(killed.log))
+            reached[0].unlink()
+            killed.kill()
+            successor = replayed.command("switch", "same")
+            replayed.relay.job.exit_code()
+            replayed.relay.job = successor
+            replayed.relay.installed.caught_up(successor)
+            replayed.take_over(replayed.command("back", "same"))
+    replayed.relay.audit()
+    dropped = replayed.done("drop", "same")
+    assert f"topic {replayed.installed.topics.fraud_alerts}-same" in dropped
+    assert "there is no replay same" in replayed.done("switch", "same", status=1)
+
+
+@only_thorough
+def test_from_a_kept_checkpoint_a_replay_writes_what_came_after_it(replayed: Replayed) -> None:
+    """Also with a policy of its own, which is the only one that then decides."""
+    installed, relay = replayed.installed, replayed.relay
+    installed.caught_up(relay.job)
+    kept = str(installed.directory / "kept")
+    relay.job.terminate()
+    shutil.copytree(installed.settings.checkpoint, kept)
+    relay.job = installed.start(**replayed.settings)
+    relay.burst(1_500)
+    relay.change_profiles(random.Random(5))
+    installed.caught_up(relay.job)
+    replayed.done("start", "later", "--from", kept, "--key-groups", "1", "--nice", "0")
+    compared = replayed.compared("later", {"replay.alerts": {"min": 1}})
+    assert all(start > 0 for start, _ in compared["range"].values())
+    assert set(compared["differences"].values()) == {0}
+    assert {count["differing"] for count in compared["others"].values()} == {0}
+    replayed.done("start", "other", "--from", kept, "--threshold", "0.99", "--nice", "0")
+    compared = replayed.compared("other", {"replay.alerts": {"min": 1}})
+    assert sum(compared["differences"].values()) > 0
+    assert {cause for counts in compared["causes"].values() for cause in counts} <= CAUSES
+
+
+@only_thorough
+def test_another_policy_decides_from_the_seam_on_as_in_its_replay(replayed: Replayed) -> None:
+    installed, relay = replayed.installed, replayed.relay
+    installed.caught_up(relay.job)
+    replayed.done("start", "strict", "--threshold", "0.01", "--max-count-5m", "3", "--nice", "0")
+    compared = replayed.compared("strict", {"differences.only_replay": {"max": 0}}, status=1)
+    assert compared["differences"]["only_replay"] > 0
+    assert {cause for counts in compared["causes"].values() for cause in counts} <= CAUSES
+    before = query_of(installed.settings.checkpoint)
+    with busy(relay):
+        replayed.take_over(replayed.command("switch", "strict"))
+    _decided(installed, replayed.record("strict").successor(installed.settings))
+    seam = {
+        part["partition"]: part["end_offset"]
+        for each in installed.progress()
+        if (content := json.loads(each.value or b"")).get("takeover", {}).get("query_id") == before
+        and content["commit_id"] == content["takeover"]["commit_id"]
+        for part in content["partitions"]
+        if part["topic"] == installed.topics.transactions
+    }
+    # the replay goes on over what the successor has decided: the same bytes
+    following = replayed.command("start", "strict", "--follow", "--nice", "0")
+    following.wait_until(
+        lambda: (
+            sum(installed.ends(replayed.topics("strict").fraud_alerts).values())
+            and not _behind(installed, replayed.record("strict").settings(installed.settings))
+        ),
+        120.0,
+    )
+    assert following.terminate() == 0
+    again = replayed.outputs(replayed.topics("strict"))
+    live = replayed.outputs(installed.topics)
+    after = {
+        name
+        for name in {*again, *live}
+        if name[1] == installed.topics.transactions and name[3] >= seam[name[2]]
+    }
+    assert len(after) > 20
+    assert {name: live.get(name) for name in after} == {name: again.get(name) for name in after}
+
+
+def _behind(installed: Installation, settings: JobSettings) -> int:
+    return inputs.lag(TopicLog(installed.stack.bootstrap_servers), settings)
+
+
+def _decided(installed: Installation, settings: JobSettings) -> None:
+    """Wait until a job has decided all transactions, whichever rollouts it reads."""
+    patience = Patience(400.0, 0.2)
+    while behind := _behind(installed, settings):
+        patience.wait(lambda behind=behind: AssertionError(f"{behind} transactions behind"), behind)

@@ -1,0 +1,84 @@
+"""Replays over an archive and the topics: the same bytes, although the topics have lost their first half.
+
+live job   v1 ===============================================
+archive    ------------------------------|
+topics     .......... deleted ..........|--------------------
+replays    `~~~~ from the archive ~~~~~~|~ from the topics ~~   with other mini-batches and key groups
+"""
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from harness.replayed import Replayed, replays
+from thoroughness import only_thorough
+
+from deploy.local import topics as broker
+from deploy.local.stack import Endpoints
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(2_400)]
+
+
+@pytest.fixture(scope="module")
+def replayed(
+    stack: Endpoints, topic_names: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Replayed]:
+    with replays(stack, topic_names(), tmp_path_factory.mktemp("replayed")) as result:
+        yield result
+
+
+def delete(replayed: Replayed, ends: dict[int, int]) -> None:
+    """Delete the transactions before these offsets, as retention does."""
+    topic = replayed.installed.topics.transactions
+    admin = broker.admin(replayed.installed.stack.bootstrap_servers)
+    for answer in admin.delete_records([TopicPartition(topic, *end) for end in ends.items()]).values():
+        answer.result()
+
+
+@only_thorough
+def test_a_replay_writes_the_same_bytes_although_the_topics_have_lost_their_beginning(
+    replayed: Replayed,
+) -> None:
+    installed, relay = replayed.installed, replayed.relay
+    archive = str(installed.directory / "archive")
+    for number in range(2):
+        relay.burst(800)
+        relay.change_profiles(random.Random(number))
+    installed.caught_up(relay.job)
+    replayed.done("run", archive, "--until-now", group="archive")
+    archived = installed.ends(installed.topics.transactions)
+    relay.burst(800)
+    relay.change_profiles(random.Random(2))
+    installed.caught_up(relay.job)
+    delete(replayed, {part: end * 3 // 4 for part, end in archived.items()})
+    assert "give --archive" in replayed.done("plan", "cut", status=1)
+    planned = replayed.done("plan", "whole", "--archive", archive)
+    assert "nothing differs" in planned
+    assert f"0: before {archived[0]:,}" in planned
+    live = replayed.outputs(installed.topics)
+    assert len(live) > 100
+    for most, groups in ((7, 1), (200, 2), (50_000, 1)):
+        name = f"by-{most}"
+        options = ("--archive", archive, "--key-groups", str(groups), "--nice", "0")
+        replayed.done("start", name, *options, max_records=most)
+        assert replayed.outputs(replayed.topics(name)) == live
+    limits = {kind: {"max": 0} for kind in ("differences.only_live", "differences.only_replay")}
+    compared = replayed.compared("by-7", limits)
+    assert {first for first, _ in compared["range"].values()} == {0}
+
+
+@only_thorough
+def test_a_log_with_a_hole_is_refused_before_anything_is_written(replayed: Replayed) -> None:
+    installed = replayed.installed
+    archive = installed.directory / "archive"
+    installed.send(200)
+    installed.caught_up(replayed.relay.job)
+    ends = installed.ends(installed.topics.transactions)
+    delete(replayed, ends)
+    hole = f"to {ends[0]} of {installed.topics.transactions}-0 are in neither archive nor topic"
+    assert hole in replayed.done("start", "holes", "--archive", str(archive), status=1)
+    replayed.done("run", str(archive), "--until-now", "--accept-loss", group="archive")
+    assert "--partial" in replayed.done("start", "holes", "--archive", str(archive), status=1)
+    assert "holes" not in replayed.done("status")

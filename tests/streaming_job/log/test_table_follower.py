@@ -1,0 +1,103 @@
+"""The follower of tables, with brokers whose answers are given."""
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import pytest
+
+from streaming_job.log import table_follower
+from streaming_job.log.errors import LogUnavailableError
+from streaming_job.log.records import Offsets, Records
+from streaming_job.log.table_follower import TableFollower
+
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(30)]
+
+EVENTS, PROFILES = ("events", 0), ("profiles", 0)
+DEADLINE_S = 5.0
+
+
+class Brokers:
+    """Brokers with a last stable offset and a high watermark for each partition."""
+
+    def __init__(self, stable: Offsets, watermarks: Offsets) -> None:
+        self.stable, self.watermarks = dict(stable), dict(watermarks)
+        self.positions = dict.fromkeys(stable, 0)
+        self.on_take: Callable[[], None] = lambda: None
+
+    def end_offsets(
+        self, client: Mapping[str, str], topics: Collection[str], *, committed: bool = True
+    ) -> Any:
+        return Ends(self.stable if committed else self.watermarks, topics)
+
+    def log(self, client: Mapping[str, str], positions: Offsets) -> "Brokers":
+        return self
+
+    def take(self, most: int, most_bytes: int, wait_s: float) -> list[Records]:
+        time.sleep(0.001)
+        self.on_take()
+        return []
+
+    def trouble(self) -> str:
+        return ""
+
+
+class Ends:
+    """See `EndOffsets`."""
+
+    def __init__(self, ends: Offsets, topics: Collection[str]) -> None:
+        self.ends, self.topics = ends, topics
+
+    def last(self, topics: Collection[str] | None = None) -> Offsets:
+        return {tp: end for tp, end in self.ends.items() if tp[0] in (topics or self.topics)}
+
+
+def follower(monkeypatch: pytest.MonkeyPatch, brokers: Brokers, **options: Collection[str]) -> TableFollower:
+    monkeypatch.setattr(table_follower, "EndOffsets", brokers.end_offsets)
+    monkeypatch.setattr(table_follower, "LogFollower", brokers.log)
+    topics = tuple(topic for topic, _ in brokers.stable)
+    return TableFollower({}, topics, ("events",), {}, 1, 1, **options)
+
+
+def with_a_busy_table(brokers: Brokers) -> None:
+    """Have each look at the log return new profiles."""
+    begun = time.monotonic()
+
+    def more() -> None:
+        assert time.monotonic() - begun < DEADLINE_S, "still waiting"
+        brokers.positions[PROFILES] += 1
+        brokers.stable[PROFILES] = brokers.watermarks[PROFILES] = brokers.positions[PROFILES]
+
+    brokers.on_take = more
+
+
+def test_a_hanging_transaction_is_passed_over_although_another_table_is_busy(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(table_follower, "OPEN_S", 0.1)
+    brokers = Brokers({EVENTS: 0, PROFILES: 0}, {EVENTS: 1, PROFILES: 0})
+    tables = follower(monkeypatch, brokers)
+    with_a_busy_table(brokers)
+    assert list(tables.read_to_ends(("events", "profiles"))) == []
+    assert "transaction on events-0@1 has been open" in caplog.text
+
+
+def test_records_that_do_not_arrive_are_reported_although_another_table_is_busy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(table_follower, "PATIENCE_S", 0.1)
+    brokers = Brokers({EVENTS: 1, PROFILES: 0}, {EVENTS: 1, PROFILES: 0})
+    tables = follower(monkeypatch, brokers)
+    with_a_busy_table(brokers)
+    with pytest.raises(LogUnavailableError, match="do not arrive"):
+        list(tables.read_to_ends(("events", "profiles")))
+
+
+def test_what_the_group_has_written_itself_is_read_before_it_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another group's open transaction may hide the promise that this group has committed after it began."""
+    brokers = Brokers({EVENTS: 2, ("facts", 0): 5}, {EVENTS: 3, ("facts", 0): 7})
+    tables = follower(monkeypatch, brokers, own=("facts",))
+    brokers.positions |= {EVENTS: 2, ("facts", 0): 5}
+    assert tables.lag() == {"facts": 2}
+    brokers.positions["facts", 0] = 7
+    assert tables.lag() == {}
