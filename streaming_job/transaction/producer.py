@@ -8,9 +8,11 @@ replaced: the new one has a higher producer epoch, so the brokers refuse late re
 """
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from feature_store.errors import FraudError
 from streaming_job.log.clients import COMMON
@@ -65,6 +67,7 @@ class TransactionalProducer:
         self._settings, self._id = settings, transactional_id
         self._limit_s = settings.transaction_timeout_ms / 1000
         self._begun = 0.0
+        self._unproven = 0
         self.disturbed = False
         """Whether a repeated request of an earlier transaction may still arrive."""
         try:
@@ -109,6 +112,7 @@ class TransactionalProducer:
                 "linger.ms": 0,  # `flush` follows at once
                 "compression.type": "lz4",
                 "retry.backoff.ms": RETRY_BACKOFF_MS,
+                "on_delivery": self._delivered,
             }
         )
         # metadata are requested twice, because the second answer comes from a broker whose id is known:
@@ -142,22 +146,36 @@ class TransactionalProducer:
                 self._client.produce(topic, value, key, headers=headers)
                 return
             except BufferError:  # the local queue is full: wait until some records are sent
-                self._client.poll(min(0.1, self._left_s(1 / 2)))
+                with _fatal_error_itself():
+                    self._client.poll(min(0.1, self._left_s(1 / 2)))
 
     def flush(self) -> None:
         """Wait until the brokers have all records, within half of the transaction timeout.
 
         `commit` would wait for the records, too. But while the brokers finish the previous transaction, they
         refuse records and offsets; librdkafka sends refused records again after 20 ms, refused offsets only
-        after 200 ms. So the offsets are sent once the records are accepted. (Delivery callbacks
-        are not used: after a fatal error confluent-kafka would call them while an exception is set.)
+        after 200 ms. So the offsets are sent once the records are accepted.
 
         Raises:
-            KafkaException: some records were not acknowledged in time.
+            KafkaException: some records were not acknowledged in time, or may be lost.
         """
-        remaining = self._client.flush(self._left_s(1 / 2))
+        with _fatal_error_itself():
+            remaining = self._client.flush(self._left_s(1 / 2))
         if remaining:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer about {remaining} records"))
+        if self._unproven:
+            text = f"the brokers may have refused {self._unproven} records that the client takes as delivered"
+            raise KafkaException(KafkaError(KafkaError._INCONSISTENT, text))
+
+    def _delivered(self, error: KafkaError | None, record: Message) -> None:
+        """Count a record that librdkafka takes as delivered only because a later one is.
+
+        A partition without a leader refuses records. If it has one when a later record of the same transaction
+        arrives, and it knows no earlier record of this producer, it accepts that one; librdkafka then reports
+        the refused ones as delivered, but without an offset, and would commit without them.
+        """
+        if error is None and record.offset() is None:
+            self._unproven += 1
 
     def send_offsets(self, offsets: list[TopicPartition], group: object) -> None:
         """Add the offsets; a call that does not return is abandoned.
@@ -182,7 +200,8 @@ class TransactionalProducer:
         Raises:
             KafkaException: the commit failed, or its outcome is unknown.
         """
-        self._client.commit_transaction(self._left_s(3 / 4))
+        with _fatal_error_itself():
+            self._client.commit_transaction(self._left_s(3 / 4))
         self.disturbed = self.open_s > UNDISTURBED_S
 
     def cause(self, error: KafkaError) -> KafkaError:
@@ -215,6 +234,21 @@ class TransactionalProducer:
         if left <= 0:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the transaction takes too long"))
         return left
+
+
+@contextmanager
+def _fatal_error_itself() -> Iterator[None]:
+    """Raise the producer's fatal error, which confluent-kafka has set already when it calls `_delivered`.
+
+    Python replaces an exception that is set when a function returns normally by a SystemError.
+    """
+    try:
+        yield
+    except SystemError as fault:
+        cause: BaseException | None = fault
+        while isinstance(cause, SystemError):
+            cause = cause.__cause__
+        raise (cause or fault) from None
 
 
 def describe(error: object) -> str:

@@ -5,14 +5,17 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import NewTopic
 from harness.writer_bench import OWN, At, Killed, WriterBench, die
 
 from feature_store.release import RELEASE
 from streaming_job.contracts.topics import WRITTEN
+from streaming_job.log import clients
 from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import OutputRecord
 from streaming_job.runtime.failpoints import Failpoint
@@ -543,6 +546,34 @@ def test_output_that_a_broker_never_accepts_is_a_named_error(bench: WriterBench)
             Output(1, {**whole.records, "fraud_alerts": [large]}, whole.progress, whole.ends)
         )
     assert list(bench.log.read(bench.topics.fraud_alerts)) == []
+
+
+def test_no_transaction_is_committed_without_records_that_its_partition_refused(bench: WriterBench) -> None:
+    """Partitions of a topic that is being made have no leader at first: they refuse some records of some."""
+    hasty = {"batch.num.messages": "1", "topic.metadata.refresh.fast.interval.ms": "3"}
+    settings = bench.settings.model_copy(update={"kafka": {**bench.settings.kafka, **hasty}})
+    client, values = clients.admin(bench.settings), [b"%d" % number for number in range(300)]
+    refused = 0
+    for attempt in range(30):
+        topic = f"{bench.topics.transactions}-{attempt}"
+        with closing(producer.TransactionalProducer(settings, topic)) as writer:
+            writer.begin()
+            made = client.create_topics([NewTopic(topic, 300, 1)])[topic]
+            for number, value in enumerate(values):
+                writer.produce(topic, b"%d" % (number % 40), value, [])
+            made.result(30)
+            try:
+                writer.flush()
+            except KafkaException as fault:
+                assert fault.args[0].code() == KafkaError._INCONSISTENT, fault
+                refused += 1
+            else:
+                writer.commit()
+                assert sorted(values) == sorted(record.value or b"" for record in bench.log.read(topic))
+        client.delete_topics([topic])[topic].result(30)
+        if refused and attempt > 3:
+            return
+    pytest.skip("no partition refused only the first of its records")
 
 
 def test_a_missing_broker_is_a_named_error(bench: WriterBench, monkeypatch: pytest.MonkeyPatch) -> None:
