@@ -71,12 +71,12 @@ def topic_names() -> Callable[[], Topics]:
 def wait_for() -> WaitFor:
     """Function that waits for a condition and returns its first true value; fails after the deadline.
 
-    The default deadline is twice the timeout of Kafka's requests: one lost answer delays a test and does not
-    fail it.
+    The default deadline is six times the timeout of Kafka's requests: lost answers, or a machine that is much
+    slower, delay a test and do not fail it.
     """
 
     def wait(
-        condition: Callable[[], object], *, deadline_s: float = 60.0, what: str = "the condition"
+        condition: Callable[[], object], *, deadline_s: float = 180.0, what: str = "the condition"
     ) -> object:
         end = time.monotonic() + deadline_s
         while True:

@@ -271,6 +271,7 @@ def delete_records(installed: Installation, topic: str, ends: dict[int, int]) ->
         answer.result(30)
 
 
+@only_thorough
 def test_checkpoint_of_another_job_or_with_other_settings_is_refused(stopped: Relay) -> None:
     installed = stopped.installed
     empty = installed.directory / "empty"

@@ -8,12 +8,13 @@ import re
 from pathlib import Path
 
 import pytest
+from thoroughness import only_thorough
 
 from deploy.local import stack
 from loadtests.faults.record_producer import RecordProducer
 from loadtests.faults.relay import Relay
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900), only_thorough]
 
 RETRY = re.compile(r"[Tt]ask \d+\.[1-9] in stage")
 """A later attempt of a task in Spark's log."""

@@ -17,7 +17,7 @@ from loadtests.faults.relay import Relay
 from loadtests.faults.repeater import Repeater
 from streaming_job.runtime.failpoints import Failpoint
 
-pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600), only_thorough]
 
 TOOK_OVER, IN_SILENCE = "took over from query", "deciding in silence"
 PACE_S, EVENTS = 0.2, 60
@@ -81,7 +81,6 @@ def test_another_number_of_key_groups_takes_over_while_the_predecessor_decides(l
     lineage.relay.audit()
 
 
-@only_thorough
 def test_a_successor_killed_between_claims_and_seam_takes_over_when_it_is_started_again(
     lineage: Lineage,
 ) -> None:
@@ -102,7 +101,6 @@ def test_a_successor_killed_between_claims_and_seam_takes_over_when_it_is_starte
     relay.audit()
 
 
-@only_thorough
 def test_a_successor_killed_after_the_seam_continues(lineage: Lineage) -> None:
     relay = lineage.relay
     with busy(relay):
@@ -116,7 +114,6 @@ def test_a_successor_killed_after_the_seam_continues(lineage: Lineage) -> None:
     relay.audit()
 
 
-@only_thorough
 def test_a_predecessor_takes_its_output_back(lineage: Lineage) -> None:
     relay = lineage.relay
     with busy(relay):
@@ -124,7 +121,6 @@ def test_a_predecessor_takes_its_output_back(lineage: Lineage) -> None:
     relay.audit()
 
 
-@only_thorough
 def test_of_two_successors_one_takes_over(lineage: Lineage, wait_for: Callable[..., object]) -> None:
     relay = lineage.relay
     predecessor = query_of(lineage.checkpoints[-1])
@@ -141,7 +137,6 @@ def test_of_two_successors_one_takes_over(lineage: Lineage, wait_for: Callable[.
     relay.audit()
 
 
-@only_thorough
 def test_a_job_whose_checkpoint_is_lost_continues_with_an_empty_one(lineage: Lineage) -> None:
     relay = lineage.relay
     relay.burst()

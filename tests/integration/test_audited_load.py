@@ -9,6 +9,7 @@ import pytest
 from harness.followed_audit import alerts_of, copied_without_the_third, followed, scraped, write
 from harness.light_load import BUSY, light
 from harness.logins import logged_in, without_login
+from thoroughness import only_thorough
 
 from deploy.local.stack import Endpoints
 from loadtests.audit import endless, one_alert
@@ -31,6 +32,7 @@ DECIDED = 2_000
 """The least number of transactions that `warm_job` has decided."""
 
 
+@only_thorough
 def test_all_alerts_of_a_run_are_seen(installed: Installation, warm_job: JobProcess, tmp_path: Path) -> None:
     plan = light(tmp_path / "run")
     settings = without_login(installed)
@@ -88,7 +90,7 @@ def test_a_lost_and_a_duplicated_alert_are_each_found_once_within_two_minutes(
     assert samples["fraud_audit_unexpected_total"] == samples["fraud_audit_different_total"] == 0
     assert samples["fraud_audit_checked_total"] > DECIDED / 2
     assert 0 < samples["fraud_audit_timestamp_seconds"] < time.time()
-    assert 0 < samples["fraud_audit_lag_seconds"] < FOUND_WITHIN_S
+    assert 0 <= samples["fraud_audit_lag_seconds"] < FOUND_WITHIN_S
 
     with followed(settings, plan) as address:
         write(stack, topic, [alerts_of(settings)[0]])

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
-from thoroughness import THOROUGH
+from thoroughness import only_thorough
 
 from deploy.local.stack import Endpoints
 from feature_store import catalogue
@@ -227,6 +227,7 @@ def between(story: Story, begin: dict[int, int], end: dict[int, int]) -> list[st
     ]
 
 
+@only_thorough
 def test_rollouts_from_proposal_to_promotion_and_rollback(
     stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Path, wait_for: WaitFor
 ) -> None:
@@ -271,8 +272,7 @@ def test_rollouts_from_proposal_to_promotion_and_rollback(
         assert_failures_did_no_harm(story, better.ref, fails)
         assert_decisions_are_explained(story)
         assert job.terminate() == 0, job.log
-        if THOROUGH:  # in other runs only the oracle decides everything again
-            assert_replay_is_the_same(story, tmp_path / "again")
+        assert_replay_is_the_same(story, tmp_path / "again")
     finally:
         job.kill()
 

@@ -54,6 +54,7 @@ def written(models: Path, variables: dict[str, str], *options: str) -> dict[str,
     return result
 
 
+@only_thorough
 def test_scores_reasons_and_distances_are_the_same_bytes_on_an_older_processor(models: Path) -> None:
     here, there = written(models, {}), written(models, older())
     assert {name for name in here if here[name] != there[name]} == set()
