@@ -171,8 +171,8 @@ class TransactionalProducer:
         """Count a record that librdkafka takes as delivered only because a later one is.
 
         A partition without a leader refuses records. If it has one when a later record of the transaction
-        arrives, and knows no earlier record of this producer, it accepts that one; librdkafka then reports the
-        refused ones as delivered, but without an offset, and would commit without them (decision 219).
+        arrives, and knows no earlier record of this producer, it accepts that one; librdkafka then reports
+        the refused ones as delivered, but without an offset, and would commit without them (decision 219).
         """
         if error is None and record.offset() is None:
             self._unproven += 1
