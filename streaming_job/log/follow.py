@@ -2,8 +2,14 @@
 
 One rule for errors: the client reconnects by itself, so errors of connections are passed over; `to_end` fails
 if nothing arrives for its patience. A caller that must be able to stop calls `poll`, which waits a moment.
+
+A fetch may report the end of a partition too early: the broker that answers it may not know the newest
+records yet, if it is a new leader, or a follower near the client (`client.rack`). Therefore the leader
+confirms each end. It refuses to name one until it knows all that was committed before it was elected
+(KIP-207).
 """
 
+import math
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,10 +47,12 @@ class Follower:
         Args:
             reader: consumer that joined no group (`clients.reader`); its assignment changes.
             starts: offset at which each partition begins, or OFFSET_BEGINNING.
-            ends: offsets before which `to_end` stops; a partition that has none is read to the end that the
-                broker reports, records that were written meanwhile included.
+            ends: offsets before which `to_end` stops; a partition that has none is read to its end, records
+                that were written meanwhile included.
         """
-        self._reader, self._ends = reader, ends or {}
+        self._reader, self._ends = reader, dict(ends or {})
+        self._confirmed: set[PartitionId] = set()
+        """Partitions whose end a leader has named."""
         self.behind: set[PartitionId] = {
             (start.topic, start.partition)
             for start in starts
@@ -57,7 +65,8 @@ class Follower:
         """Return new records: after `wait_s`, or AT_ONCE of them earlier.
 
         Raises:
-            KafkaException: a topic does not exist, or the client has failed for good.
+            KafkaException: a partition cannot be read, for example because its topic does not exist; or the
+                client has failed for good.
         """
         records = []
         for message in self._reader.consume(AT_ONCE, wait_s):
@@ -65,8 +74,10 @@ class Follower:
             if error is None:
                 records.append(message)
             elif error.code() == KafkaError._PARTITION_EOF:
-                self.behind.discard(_partition(message))
-            elif error.fatal() or error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                partition = _partition(message)
+                if partition in self.behind and self._is_end(partition, message.offset() or 0):
+                    self.behind.discard(partition)
+            elif error.fatal() or (message.topic() is not None and error.code() not in RETRIED):
                 raise KafkaException(error)
         return records
 
@@ -92,17 +103,29 @@ class Follower:
                 partition, offset = _partition(message), message.offset() or 0
                 if partition not in self.behind:
                     continue
-                end = self._ends.get(partition)
-                if error is not None or (end is not None and offset >= end - 1):
+                end = self._ends.get(partition, math.inf)
+                if self._is_end(partition, offset) if error is not None else offset >= end - 1:
                     self.behind.discard(partition)
                     if self.behind:
                         self._reader.pause([TopicPartition(*partition)])
-                if error is None and (end is None or offset < end):
+                if error is None and offset < end:
                     yield message
                 answered = time.monotonic()
             if time.monotonic() > answered + patience_s:
                 waiting = ", ".join(sorted({topic for topic, _ in self.behind}))
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer about {waiting}"))
+
+    def _is_end(self, partition: PartitionId, offset: int) -> bool:
+        """Return whether a partition ends at an offset at which a fetch reports its end.
+
+        Raises:
+            KafkaException: the partition's leader does not answer.
+        """
+        if partition not in self._confirmed and offset < self._ends.get(partition, math.inf):
+            _, end = offsets(self._reader, TopicPartition(*partition))
+            self._ends[partition] = min(end, self._ends.get(partition, end))
+            self._confirmed.add(partition)
+        return offset >= self._ends[partition]
 
 
 def to_end(reader: Consumer, start: TopicPartition, end: int | None = None) -> Iterator[Message]:

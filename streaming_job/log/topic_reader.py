@@ -9,8 +9,13 @@ from streaming_job.log.clients import AdminClient, Consumer, Producer
 
 TIMEOUT_S = 15.0
 _PAUSE_S = 0.1
-_NO_LEADER = KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE
-"""Errors that pass: a topic was just created, or a partition moves to another broker."""
+_NO_LEADER = (
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.OFFSET_NOT_AVAILABLE,
+)
+"""Errors that pass: a topic was just created, a partition moves to another broker, or its new leader does not
+know its end yet."""
 
 
 def partitions(
@@ -68,7 +73,7 @@ def require(
 
 
 def offsets(reader: Consumer, partition: TopicPartition) -> tuple[int, int]:
-    """Return the first offset and the end offset of a partition; waits until it has a leader.
+    """Return the first offset and the end offset of a partition; waits until it has a leader that knows.
 
     Raises:
         KafkaException: no answer, or no leader in time.

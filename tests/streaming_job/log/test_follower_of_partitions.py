@@ -39,12 +39,20 @@ class Answer:
 
 
 class Reader:
-    """A consumer that gives its answers in pieces, one for each call; then it is silent."""
+    """A consumer that gives its answers in pieces, one for each call; then it is silent.
 
-    def __init__(self, *pieces: Sequence[Answer]) -> None:
+    The leader of a partition names `end`, by default the last end that the answers report.
+    """
+
+    def __init__(self, *pieces: Sequence[Answer], end: int | None = None) -> None:
         self.pieces = list(pieces)
+        self.reported = {answer.at[0]: answer.at[1] for piece in pieces for answer in piece if answer.fault}
+        self.leaders_end = end
         self.assigned: list[tuple[int, int]] = []
         self.paused: list[int] = []
+
+    def get_watermark_offsets(self, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:
+        return 0, self.reported[partition.partition] if self.leaders_end is None else self.leaders_end
 
     def assign(self, starts: Sequence[TopicPartition]) -> None:
         self.assigned = [(start.partition, start.offset) for start in starts]
@@ -106,6 +114,18 @@ def test_given_ends_stop_the_reading_before_a_report() -> None:
     ]
 
 
+@pytest.mark.parametrize("ends", [{}, {(TOPIC, 0): 4}])
+def test_an_end_that_a_replica_reports_too_early_does_not_stop_the_reading(ends: Any) -> None:
+    pieces = [Answer(0, 0), Answer(0, 1, EOF)], [Answer(0, 1), Answer(0, 2, EOF)], [Answer(0, 3)]
+    reader = Reader(*pieces, [Answer(0, 4, EOF)], end=4)
+    assert read(reader, [start(0)], ends) == [(0, 0), (0, 1), (0, 3)]
+
+
+def test_a_given_end_beyond_the_leaders_is_not_waited_for() -> None:
+    reader = Reader([Answer(0, 0), Answer(0, 1, EOF)], end=1)
+    assert read(reader, [start(0)], {(TOPIC, 0): 9}) == [(0, 0)]
+
+
 def test_a_partition_whose_end_is_not_after_its_start_is_not_read() -> None:
     reader = Reader()
     assert read(reader, [start(0, 5)], {(TOPIC, 0): 5}) == []
@@ -156,10 +176,20 @@ def test_polls_return_new_records_and_note_what_is_read_to_its_end() -> None:
     assert records.behind == set()
 
 
-def test_a_poll_fails_if_the_topic_is_gone() -> None:
-    gone = Answer(0, -1, KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
-    with pytest.raises(KafkaException, match="UNKNOWN_TOPIC_OR_PART"):
-        follower(Reader([gone]), [start(0)]).poll()
+def test_a_partition_is_behind_until_its_leaders_end_is_read() -> None:
+    reader = Reader([Answer(0, 0), Answer(0, 1, EOF)], [Answer(0, 1), Answer(0, 2, EOF)], end=2)
+    records = follower(reader, [start(0)])
+    assert len(records.poll()) == 1
+    assert records.behind == {(TOPIC, 0)}
+    assert len(records.poll()) == 1
+    assert records.behind == set()
+
+
+@pytest.mark.parametrize("error", ["UNKNOWN_TOPIC_OR_PART", "TOPIC_AUTHORIZATION_FAILED", "_BAD_MSG"])
+def test_a_poll_fails_if_a_partition_cannot_be_read(error: str) -> None:
+    unreadable = Answer(0, -1, KafkaError(getattr(KafkaError, error)))
+    with pytest.raises(KafkaException, match=error):
+        follower(Reader([unreadable]), [start(0)]).poll()
 
 
 def test_the_newest_records_are_found_behind_markers_without_reading_all() -> None:

@@ -31,7 +31,8 @@ def offsets(*codes: int) -> tuple[int, int]:
 
 
 def test_a_partition_without_a_leader_is_waited_for():
-    assert offsets(KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE) == (3, 7)
+    codes = KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE
+    assert offsets(*codes, KafkaError.OFFSET_NOT_AVAILABLE) == (3, 7)
 
 
 def test_the_wait_for_a_leader_ends(monkeypatch: pytest.MonkeyPatch):
