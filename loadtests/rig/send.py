@@ -113,7 +113,7 @@ class Sender:
         self._producer = clients.producer(
             brokers,
             tuning={**TUNING, **(TRANSACTION if self._transactional else {}), **(tuning or {})},
-            fixed=fixed,
+            fixed={**clients.PIPELINED, **(fixed or {})},
             on_delivery=self._undelivered,
         )
         self._initialised = False

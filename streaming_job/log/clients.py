@@ -42,15 +42,16 @@ MEASURING: Settings = {
 """Fixed settings of a reader that measures latency."""
 PRODUCER: Settings = {
     "enable.idempotence": True,  # with acks=all: a repeated request neither duplicates nor reorders records
-}
-ONE_BY_ONE: Settings = {
     # librdkafka takes a record as delivered once brokers accept a later one, but the first records that a
     # producer sends to a partition may have been refused, because the partition had no leader yet; they would
     # be lost without an error (decision 219)
     "max.in.flight": 1,
 }
+PIPELINED: Settings = {
+    "max.in.flight": 5,
+}
+"""Fixed setting of a producer that sends only to partitions that have leaders, as those of a load test."""
 BULK: Settings = {
-    "max.in.flight": 5,  # the partitions of a load test have leaders before it starts
     # the partitioner of Java's clients: a Java producer puts a card into the same partition
     "partitioner": "murmur2_random",
     "linger.ms": 1,
@@ -138,7 +139,6 @@ def producer(
     """
     config: dict[str, Any] = {
         **COMMON,
-        **ONE_BY_ONE,
         **(tuning or {}),
         **_connection(brokers),
         **PRODUCER,

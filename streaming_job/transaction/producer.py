@@ -39,6 +39,8 @@ QUEUE_BYTES = 64 * 1024 * 1024
 """Size of the local queue; `produce` waits while it is full."""
 RETRY_BACKOFF_MS = 200
 """Time, plus or minus a fifth, after which librdkafka repeats a request of a transaction."""
+RETRY_BACKOFF_MAX_MS = 1_000
+"""Limit of this time, which doubles with each repetition; a limit below `RETRY_BACKOFF_MS` would count."""
 UNDISTURBED_S = 0.75 * RETRY_BACKOFF_MS / 1000
 """If a transaction took less than this, none of its requests can have been repeated."""
 FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
@@ -112,6 +114,8 @@ class TransactionalProducer:
                 "linger.ms": 0,  # `flush` follows at once
                 "compression.type": "lz4",
                 "retry.backoff.ms": RETRY_BACKOFF_MS,
+                "retry.backoff.max.ms": RETRY_BACKOFF_MAX_MS,
+                "delivery.report.only.error": False,
                 "on_delivery": self._delivered,
             }
         )

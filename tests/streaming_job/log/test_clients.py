@@ -60,17 +60,22 @@ def test_no_operator_can_make_a_reader_commit(
     assert settings["group.id"] == "name"
 
 
-def test_no_operator_can_make_a_producer_duplicate_records(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("alias", ["max.in.flight", "max.in.flight.requests.per.connection"])
+def test_no_operator_can_make_a_producer_duplicate_or_lose_records(
+    monkeypatch: pytest.MonkeyPatch, alias: str
+) -> None:
     settings: dict[str, Any] = {}
     monkeypatch.setattr(clients, "Producer", settings.update)
-    clients.producer(Address("broker:9092", {"enable.idempotence": "false"}))
+    clients.producer(Address("broker:9092", {"enable.idempotence": "false", alias: "5"}))
     assert settings["enable.idempotence"] is True
+    last = [value for name, value in settings.items() if name.startswith("max.in.flight")][-1]
+    assert last == 1, "of two names of a setting, the last one counts"
 
 
 def test_librdkafka_knows_every_setting() -> None:
     brokers = Address("localhost:1")
     clients.reader(brokers, "name", fixed=clients.MEASURING).close()
-    clients.producer(brokers, tuning=clients.BULK)
+    clients.producer(brokers, tuning=clients.BULK, fixed=clients.PIPELINED)
     clients.admin(brokers)
 
 
