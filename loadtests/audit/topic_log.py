@@ -146,11 +146,15 @@ class TopicLog:
             starts: first offset to read, by partition; default: the beginning.
 
         Raises:
-            TopicReadError: no such topic, or the broker refuses or stops answering.
+            TopicReadError: no such topic, records between `starts` and `ends` were deleted, or the broker
+                refuses or stops answering.
         """
         starts, before = starts or {}, {(topic, part): end for part, end in (ends or {}).items()}
+        # retention may delete records while others are read: the client would pass them over. Without an end,
+        # only a transaction marker may have been left after `starts`
+        fixed = {"auto.offset.reset": "error"} if starts and ends is not None else None
         try:
-            with closing(clients.reader(self._brokers, NAME)) as reader:
+            with closing(clients.reader(self._brokers, NAME, fixed=fixed)) as reader:
                 wanted = [
                     TopicPartition(topic, part, starts.get(part, OFFSET_BEGINNING))
                     for part in self._partitions(reader, topic)

@@ -1,0 +1,33 @@
+"""The reader of an audit names records that retention deletes while it reads, with a real broker."""
+
+import uuid
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from deploy.local.stack import Endpoints
+from loadtests.audit.topic_log import TopicLog, TopicReadError
+from streaming_job.log import clients
+from streaming_job.log.clients import Address
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+
+
+def test_records_that_are_deleted_before_they_are_read_are_not_passed_over(stack: Endpoints) -> None:
+    brokers, topic = Address(stack.bootstrap_servers), f"audited-{uuid.uuid4()}"
+    admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
+    producer = clients.producer(brokers)
+    for number in range(5):
+        producer.produce(topic, str(number))
+    producer.flush()
+    log = TopicLog(stack.bootstrap_servers)
+    assert [record.offset for record in log.read(topic, {0: 5}, {0: 1})] == [1, 2, 3, 4]
+    cut = TopicPartition(topic, 0, 3)
+    admin.delete_records([cut])[cut].result()
+    assert [record.offset for record in log.read(topic)] == [3, 4]
+    assert [record.offset for record in log.read(topic, {0: 5}, {0: 3})] == [3, 4]
+    assert [record.offset for record in log.read(topic, None, {0: 1})] == [3, 4]
+    with pytest.raises(TopicReadError, match="offset"):
+        list(log.read(topic, {0: 5}, {0: 1}))
