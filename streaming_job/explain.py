@@ -27,7 +27,8 @@ from feature_store.printable import printable
 from feature_store.state.card_view import describe, find_card
 from feature_store.state.group_state import DEFAULT_LATENESS_MS
 from streaming_job.masking import masked
-from streaming_job.runtime.checkpoint import Checkpoint, CheckpointError
+from streaming_job.runtime.checkpoint import Checkpoint
+from streaming_job.runtime.checkpoint_errors import CheckpointError
 
 log = logging.getLogger(__name__)
 app = typer.Typer(add_completion=False)

@@ -19,10 +19,11 @@ from streaming_job.group.processor import SUMMARY_SCHEMA, TAKES_OVER, GroupProce
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.log.records import text_of
 from streaming_job.runtime import drain, session
-from streaming_job.runtime.checkpoint import Checkpoint, CheckpointError, FixedSettings
+from streaming_job.runtime.checkpoint import Checkpoint, FixedSettings
+from streaming_job.runtime.checkpoint_errors import CheckpointError, DamagedCheckpointError
 from streaming_job.runtime.epochs import EpochServer
 from streaming_job.runtime.failpoints import Failpoint, reach
-from streaming_job.runtime.failures import JVM_GONE, DamagedCheckpointError, JobFailedError, classify
+from streaming_job.runtime.failures import JVM_GONE, JobFailedError, classify
 from streaming_job.runtime.partitioning import (
     PartitionWatch,
     count_partitions,

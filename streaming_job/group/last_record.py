@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from streaming_job.log.records import Offsets
-from streaming_job.runtime.checkpoint import CheckpointError
+from streaming_job.runtime.checkpoint_errors import CheckpointError
 
 Record = Mapping[str, Any]
 COMMIT_ID = "commit_id"

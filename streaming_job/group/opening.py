@@ -25,7 +25,7 @@ from streaming_job.group.silence import Silence
 from streaming_job.group.stored_positions import positions_of, save_positions
 from streaming_job.log.errors import LogError, confirmed
 from streaming_job.log.records import Offsets, PartitionId
-from streaming_job.runtime.checkpoint import CheckpointError
+from streaming_job.runtime.checkpoint_errors import CheckpointError
 from streaming_job.settings import JobSettings
 from streaming_job.transaction.written import GroupOutput
 

@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from streaming_job.log.errors import LogError
 from streaming_job.log.records import Offsets, PartitionId, name_of
-from streaming_job.runtime.checkpoint import CheckpointError
+from streaming_job.runtime.checkpoint_errors import CheckpointError
 
 
 def require_fit(state: Offsets, output: Offsets, first: Offsets, end: Offsets) -> None:

@@ -38,7 +38,7 @@ from streaming_job.log.errors import LogError
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.log.records import Offsets, name_of
 from streaming_job.runtime import pauses
-from streaming_job.runtime.checkpoint import CheckpointError
+from streaming_job.runtime.checkpoint_errors import CheckpointError
 from streaming_job.runtime.epochs import Address, DriverWatch, Epoch
 from streaming_job.runtime.failpoints import Failpoint, reach
 from streaming_job.runtime.workers import residents

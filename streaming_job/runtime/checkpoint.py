@@ -13,32 +13,10 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from feature_store.errors import FraudError
 from streaming_job.log.partitioner import Layout
+from streaming_job.runtime.checkpoint_errors import RESTORE, AccessError, CheckpointError
 
-RESTORE = "restore a copy of the checkpoint, or have an empty one take over (docs/operations.md)"
 FIXED = "job.json"
-
-
-class CheckpointError(FraudError):
-    """The checkpoint does not fit the job's output, or part of it is gone.
-
-    It was deleted or moved while the job ran, or its `job.json` or `metadata` is damaged; or the state
-    includes records or Kafka transactions that committed offsets and progress records lack, because one of
-    them is lost; or a setting that decides was changed although records have to be decided again ([decision
-    172](decisions/172-settings-that-decide-change-at-a-clean-stop.md)).
-
-    Restore the checkpoint, or the topics and the consumer group that belong to it; an older copy of the
-    checkpoint is fine. For a changed setting: start once with the former value, which the message names, stop
-    the job with SIGTERM when it has caught up, then change the setting.
-    """
-
-
-class AccessError(FraudError):
-    """A file of the checkpoint cannot be opened; it may be whole, so it is never dropped as damaged.
-
-    Correct the permissions or the file system, then start the job again.
-    """
 
 
 @dataclass(frozen=True)

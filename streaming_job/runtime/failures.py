@@ -4,7 +4,7 @@ import re
 
 from feature_store.errors import FraudError
 from feature_store.state.codec import StateDamagedError
-from streaming_job.runtime.checkpoint import RESTORE, CheckpointError
+from streaming_job.runtime.checkpoint_errors import RESTORE, DamagedCheckpointError
 from streaming_job.runtime.pauses import StoppedError
 from streaming_job.transaction.writer import FencedError
 
@@ -28,14 +28,6 @@ JVM_GONE = (
     "JVM was killed, perhaps because the machine ran out of memory: then lower FRAUD_DRIVER_MEMORY, or give "
     "the machine more. Start the job again; nothing is lost"
 )
-
-
-class DamagedCheckpointError(CheckpointError):
-    """Files of the checkpoint are damaged or missing, and going back by some epochs did not help.
-
-    Restore a copy of the checkpoint. It may be old, as long as the log still has all records from the copy's
-    positions on.
-    """
 
 
 def classify(fault: Exception) -> FraudError:

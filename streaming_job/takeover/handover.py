@@ -31,7 +31,7 @@ from streaming_job.log.clients import Consumer, describe
 from streaming_job.log.partitioner import KeyGroups, Layout
 from streaming_job.log.records import Offsets, name_of, text_of
 from streaming_job.progress.reader import newest_by_group
-from streaming_job.runtime.checkpoint import CheckpointError
+from streaming_job.runtime.checkpoint_errors import CheckpointError
 from streaming_job.runtime.failpoints import Failpoint, reach
 from streaming_job.runtime.partitioning import require_moved
 from streaming_job.runtime.preconditions import StartUpError

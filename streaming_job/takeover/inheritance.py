@@ -24,7 +24,7 @@ from streaming_job.group.stored_positions import (
 from streaming_job.group.trial_pieces import APPLIED, FEATURES, UNITS
 from streaming_job.log.partitioner import KeyGroups, Layout
 from streaming_job.log.records import Offsets
-from streaming_job.runtime.checkpoint import CheckpointError
+from streaming_job.runtime.checkpoint_errors import CheckpointError
 
 Stores = Mapping[int, PieceStore]
 """The pieces of the predecessor's key groups, by group."""

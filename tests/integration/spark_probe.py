@@ -19,7 +19,8 @@ from deploy.local import jars
 from loadtests.faults.job_process import DAEMON
 from streaming_job.group.placement import grouping_values
 from streaming_job.runtime import session
-from streaming_job.runtime.checkpoint import FIXED, AccessError, Checkpoint, CheckpointError
+from streaming_job.runtime.checkpoint import FIXED, Checkpoint
+from streaming_job.runtime.checkpoint_errors import AccessError, CheckpointError
 from streaming_job.settings import JobSettings
 
 GROUPS = (1, 2, 3, 12, 48, 200)

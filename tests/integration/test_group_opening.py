@@ -30,7 +30,7 @@ from streaming_job.log.errors import LogError
 from streaming_job.log.own_partitions import OwnPartitions
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.log.records import Offsets
-from streaming_job.runtime.checkpoint import CheckpointError
+from streaming_job.runtime.checkpoint_errors import CheckpointError
 from streaming_job.runtime.failpoints import Failpoint
 from streaming_job.transaction.writer import FencedError
 

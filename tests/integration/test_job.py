@@ -55,7 +55,7 @@ from streaming_job.contracts.topic import Component
 from streaming_job.dead_letters.record import MAX_LETTER
 from streaming_job.explain import UnknownCardError, look_up
 from streaming_job.group.opening import HEARTBEAT_S
-from streaming_job.runtime.checkpoint import CheckpointError
+from streaming_job.runtime.checkpoint_errors import CheckpointError
 from streaming_job.transaction.written import Mark
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]

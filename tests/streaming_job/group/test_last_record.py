@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from streaming_job.group.last_record import newest, positions, require_labels, set_aside
-from streaming_job.runtime.checkpoint import CheckpointError
+from streaming_job.runtime.checkpoint_errors import CheckpointError
 
 pytestmark = pytest.mark.unit
 

@@ -13,7 +13,7 @@ from streaming_job.group.stored_positions import positions_of
 from streaming_job.log import errors
 from streaming_job.log.errors import LogError
 from streaming_job.log.records import Offsets
-from streaming_job.runtime.checkpoint import CheckpointError
+from streaming_job.runtime.checkpoint_errors import CheckpointError
 
 pytestmark = pytest.mark.unit
 

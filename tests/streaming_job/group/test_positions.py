@@ -6,7 +6,7 @@ from feature_store.errors import FraudError
 from streaming_job.group.positions import require_fit, require_output
 from streaming_job.log.errors import LogError
 from streaming_job.log.records import Offsets
-from streaming_job.runtime.checkpoint import CheckpointError
+from streaming_job.runtime.checkpoint_errors import CheckpointError
 
 pytestmark = pytest.mark.unit
 

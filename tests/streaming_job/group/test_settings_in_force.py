@@ -13,7 +13,7 @@ from harness.memory_log import Fate, KilledError, as_written
 from feature_store.state.journal import load_meta
 from streaming_job.group.rules import Rules
 from streaming_job.group.stored_positions import positions_of
-from streaming_job.runtime.checkpoint import CheckpointError
+from streaming_job.runtime.checkpoint_errors import CheckpointError
 from streaming_job.settings import DECISIVE, JobSettings
 
 pytestmark = pytest.mark.unit

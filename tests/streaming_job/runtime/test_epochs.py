@@ -15,7 +15,7 @@ import pytest
 from feature_store.errors import FraudError
 from streaming_job.log.errors import LogError
 from streaming_job.runtime import epochs
-from streaming_job.runtime.checkpoint import CheckpointError
+from streaming_job.runtime.checkpoint_errors import CheckpointError
 from streaming_job.runtime.epochs import Address, DriverWatch, Epoch, EpochError, EpochServer
 from streaming_job.runtime.failures import JobFailedError, classify
 from streaming_job.transaction.writer import FencedError

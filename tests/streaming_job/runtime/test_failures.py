@@ -2,7 +2,8 @@
 
 import pytest
 
-from streaming_job.runtime.failures import DamagedCheckpointError, JobFailedError, classify
+from streaming_job.runtime.checkpoint_errors import DamagedCheckpointError
+from streaming_job.runtime.failures import JobFailedError, classify
 from streaming_job.transaction.writer import FencedError
 
 pytestmark = pytest.mark.unit
