@@ -15,8 +15,8 @@ from deploy.replay import running
 from deploy.replay.errors import ReplayError
 from deploy.replay.record import Replay
 from deploy.replay.rollout import live_line
-from streaming_job.group import last_record
 from streaming_job.log.records import Offsets
+from streaming_job.progress import last_record
 from streaming_job.settings import JobSettings
 from streaming_job.takeover.handover import newest_records
 from streaming_job.transaction.written import WrittenReader

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from loadtests.faults.errors import FaultError
 from streaming_job.log import clients, follow
 from streaming_job.log.clients import Address
+from streaming_job.progress.last_record import positions
 from streaming_job.progress.reader import of_newest_query
 from streaming_job.settings import JobSettings
 
@@ -43,10 +44,7 @@ class ProgressFollower:
         newest = of_newest_query(self._newest)
         if not newest or len(newest) < max(record["key_groups"] for record in newest.values()):
             return {}
-        ends = [
-            {(part["topic"], part["partition"]): part["end_offset"] for part in record["partitions"]}
-            for record in newest.values()
-        ]
+        ends = [positions(record) for record in newest.values()]
         partitions = {partition for end in ends for partition in end if partition[0] in self._settings.tables}
         return {partition: min(end.get(partition, 0) for end in ends) for partition in partitions}
 

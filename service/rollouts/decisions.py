@@ -18,6 +18,7 @@ from service.settings import ServiceSettings
 from streaming_job.log import clients, follow, topic_reader
 from streaming_job.log.clients import Consumer, describe
 from streaming_job.log.partitioner import KeyGroups
+from streaming_job.progress.last_record import positions
 
 MOST_RECORDS = 2_000_000
 """Maximum number of records read for one answer, over all topics."""
@@ -78,12 +79,8 @@ def _unalerted(
     shadows: list[dict[str, Any]],
 ) -> dict[str, Any]:
     partition, offset, arrival = record.partition() or 0, record.offset() or 0, record.timestamp()[1]
-    is_decided = any(
-        (part["topic"], part["partition"]) == (settings.topics.transactions, partition)
-        and part["end_offset"] > offset
-        for group in groups.values()
-        for part in group["partitions"]
-    )
+    place = settings.topics.transactions, partition
+    is_decided = any(positions(record).get(place, 0) > offset for record in groups.values())
     plan = plan_at(history, arrival)
     return {
         "outcome": "no_alert" if is_decided else "not_decided_yet",

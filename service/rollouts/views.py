@@ -9,6 +9,7 @@ from models.rollouts.events import Challenger, Type
 from models.rollouts.state import Trial
 from service.health.groups import Groups
 from service.rollouts.history import Entry, History
+from streaming_job.progress.last_record import positions
 
 PENDING, APPLIED, REFUSED = "pending", "applied", "refused"
 """States of an event in the job."""
@@ -99,8 +100,7 @@ def state_of(entry: Entry, groups: Groups, topic: str) -> dict[str, Any]:
     """
     folded, held_from = 0, dict[str, int]()
     for record in groups.values():
-        ends = {(part["topic"], part["partition"]): part["end_offset"] for part in record["partitions"]}
-        folded += ends.get((topic, 0), 0) > entry.offset
+        folded += positions(record).get((topic, 0), 0) > entry.offset
         for applied in record["applied"]:
             is_this = applied["offset"] == entry.offset and applied["type"] == entry.event.type.value
             held_from.update(applied["held_from"] if is_this else {})

@@ -12,6 +12,7 @@ from streaming_job.backtest.run import Job
 from streaming_job.group.rules import limits_of, merchants_of
 from streaming_job.log.records import Offsets
 from streaming_job.progress.choices import choices
+from streaming_job.progress.last_record import positions
 from streaming_job.progress.reader import of_newest_query
 from streaming_job.settings import JobSettings
 
@@ -59,5 +60,4 @@ def decided_by_the_job(log: ArchivedLog, settings: JobSettings) -> Offsets:
             raise BacktestError(
                 f"{choice.name} is {choice.here} here, but the job decided with {choice.running}; set it so"
             )
-    parts = [part for record in newest.values() for part in record["partitions"]]
-    return {(part["topic"], part["partition"]): part["end_offset"] for part in parts}
+    return {tp: end for record in newest.values() for tp, end in positions(record).items()}

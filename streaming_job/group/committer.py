@@ -5,8 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 from streaming_job.contracts.topics import DIGESTED
-from streaming_job.group.last_record import COMMIT_ID, LAST
 from streaming_job.log.records import Offsets
+from streaming_job.progress.last_record import COMMIT_ID, LAST
 from streaming_job.progress.outcome import Outcome
 from streaming_job.progress.writer import GroupProgress
 from streaming_job.transaction.writer import GroupWriter, Output

@@ -8,7 +8,6 @@ from streaming_job.archive.followers import follow, log_archive
 from streaming_job.decode import snapshots
 from streaming_job.group import settings_in_force
 from streaming_job.group.committer import GroupCommitter
-from streaming_job.group.last_record import Record
 from streaming_job.group.opening import Opening
 from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.errors import PATIENCE_S, LogUnavailableError
@@ -16,6 +15,7 @@ from streaming_job.log.follower import PartitionFollower
 from streaming_job.log.own_partitions import OwnPartitions
 from streaming_job.log.records import Offsets
 from streaming_job.log.table_follower import TableFollower
+from streaming_job.progress.last_record import Record
 from streaming_job.progress.writer import GroupProgress
 from streaming_job.runtime import pauses
 from streaming_job.transaction.writer import GroupWriter

@@ -14,9 +14,8 @@ import orjson
 
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import Meta, PieceStore, seal
-from streaming_job.group import last_record, settings_in_force
+from streaming_job.group import settings_in_force
 from streaming_job.group.core import GroupCore
-from streaming_job.group.last_record import COMMIT_ID, LAST, Record
 from streaming_job.group.limited_tables import LimitedTables
 from streaming_job.group.loop import Committer, Follower, Pace, Tables, Transactions
 from streaming_job.group.positions import require_fit, require_output
@@ -25,6 +24,8 @@ from streaming_job.group.silence import Silence
 from streaming_job.group.stored_positions import positions_of, save_positions
 from streaming_job.log.errors import LogError, confirmed
 from streaming_job.log.records import Offsets, PartitionId
+from streaming_job.progress import last_record
+from streaming_job.progress.last_record import COMMIT_ID, LAST, Record
 from streaming_job.runtime.checkpoint_errors import CheckpointError
 from streaming_job.settings import JobSettings
 from streaming_job.transaction.written import GroupOutput

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from feature_store.state.journal import Meta
-from streaming_job.group import last_record
 from streaming_job.log.records import Offsets
+from streaming_job.progress import last_record
 from streaming_job.runtime.checkpoint_errors import CheckpointError
 from streaming_job.settings import as_text
 

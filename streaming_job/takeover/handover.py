@@ -24,12 +24,12 @@ from typing import Any
 from confluent_kafka import KafkaException, TopicPartition
 
 from feature_store.catalogue import IDENTITIES
-from streaming_job.group import last_record
 from streaming_job.group.positions import require_output
 from streaming_job.log import clients
 from streaming_job.log.clients import Consumer, describe
 from streaming_job.log.partitioner import KeyGroups, Layout
 from streaming_job.log.records import Offsets, name_of, text_of
+from streaming_job.progress import last_record
 from streaming_job.progress.reader import newest_by_group
 from streaming_job.runtime.checkpoint_errors import CheckpointError
 from streaming_job.runtime.failpoints import Failpoint, reach

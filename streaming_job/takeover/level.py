@@ -10,9 +10,9 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from streaming_job.group import last_record
-from streaming_job.group.last_record import Record
 from streaming_job.log.records import Offsets
+from streaming_job.progress import last_record
+from streaming_job.progress.last_record import Record
 
 
 class Level:

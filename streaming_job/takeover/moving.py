@@ -12,10 +12,10 @@ from typing import Any
 from confluent_kafka import KafkaException
 
 from streaming_job.contracts import Reason
-from streaming_job.group import last_record
 from streaming_job.log import clients, topic_reader
 from streaming_job.log.clients import describe
 from streaming_job.log.partitioner import Layout, Partitioner
+from streaming_job.progress import last_record
 from streaming_job.runtime.preconditions import StartUpError
 from streaming_job.settings import JobSettings
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import orjson
 
-from streaming_job.group import last_record
-from streaming_job.group.last_record import Record
 from streaming_job.log.partitioner import KeyGroups, Layout
 from streaming_job.log.records import Offsets
+from streaming_job.progress import last_record
+from streaming_job.progress.last_record import Record
 from streaming_job.progress.outcome import Outcome
 from streaming_job.progress.totals import Totals
 from streaming_job.progress.writer import GroupProgress

@@ -18,6 +18,7 @@ from feature_store.errors import FraudError
 from streaming_job.log import clients, topic_reader
 from streaming_job.log.clients import Consumer
 from streaming_job.log.records import Offsets, PartitionId
+from streaming_job.progress.last_record import positions
 from streaming_job.progress.reader import BLIND, newest_by_group
 from streaming_job.runtime.pauses import look, pause
 from streaming_job.settings import JobSettings
@@ -130,8 +131,7 @@ def combined(
     """
     marks: list[Mark] = []
     differences: list[str] = []
-    parts = progress["partitions"] if progress is not None else ()
-    ends = {(part["topic"], part["partition"]): int(part["end_offset"]) for part in parts}
+    ends = positions(progress)
     offsets = {tp: ends[tp] for tp in own if tp in ends}
     # by partition: number of the transaction that its position comes from
     shown = {tp: int(progress["commit_id"]) if progress and tp in ends else 0 for tp in own}

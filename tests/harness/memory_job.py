@@ -22,14 +22,15 @@ from harness.log_world import TOPICS
 from harness.memory_log import Fate, KilledError, MemoryLog, MemoryTables, MemoryTransactions
 from loadtests.oracle import Record
 from streaming_job.decode.snapshots import ends_snapshot
-from streaming_job.group import core, last_record, loop, settings_in_force
-from streaming_job.group.last_record import COMMIT_ID, LAST
+from streaming_job.group import core, loop, settings_in_force
 from streaming_job.group.loop import Follower, Pace
 from streaming_job.group.opening import OpenGroup, Opening, begin, change_settings
 from streaming_job.group.rules import Rules
 from streaming_job.group.staging import Cut, Staging
 from streaming_job.group.stored_positions import positions_of
 from streaming_job.log.records import Offsets, PartitionId
+from streaming_job.progress import last_record
+from streaming_job.progress.last_record import COMMIT_ID, LAST
 from streaming_job.progress.outcome import Outcome
 from streaming_job.progress.trials import Trials
 from streaming_job.settings import JobSettings

@@ -14,10 +14,10 @@ from harness.memory_job import MemoryJob, Output
 from harness.memory_log import Fate, KilledError, MemoryLog
 from loadtests.oracle import Record
 from streaming_job.contracts import Reason
-from streaming_job.group import last_record
 from streaming_job.group.rules import Rules
 from streaming_job.group.stored_positions import positions_of
 from streaming_job.log.records import Offsets
+from streaming_job.progress import last_record
 from streaming_job.progress.outcome import Outcome
 from streaming_job.progress.writer import GroupProgress
 from streaming_job.takeover.inheritance import Former, receivers

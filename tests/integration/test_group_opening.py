@@ -20,7 +20,6 @@ from feature_store.state.journal import MemoryPieces, Meta, load_meta
 from loadtests.faults.record_producer import RecordProducer
 from streaming_job.facts.table import MerchantRules
 from streaming_job.group.connections import KafkaConnections
-from streaming_job.group.last_record import COMMIT_ID, LAST
 from streaming_job.group.opening import INSTANCE, OpenGroup, Opening, begin, change_settings
 from streaming_job.group.rules import Rules
 from streaming_job.group.settings_in_force import are_stored, store_first
@@ -30,6 +29,7 @@ from streaming_job.log.errors import LogError
 from streaming_job.log.own_partitions import OwnPartitions
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.log.records import Offsets
+from streaming_job.progress.last_record import COMMIT_ID, LAST
 from streaming_job.runtime.checkpoint_errors import CheckpointError
 from streaming_job.runtime.failpoints import Failpoint
 from streaming_job.transaction.writer import FencedError

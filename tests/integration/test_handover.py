@@ -12,8 +12,8 @@ from deploy import cli
 from deploy.job import NoProgressError
 from deploy.local import topics as broker
 from loadtests.faults.record_producer import RecordProducer
-from streaming_job.group import last_record
 from streaming_job.log.partitioner import KeyGroups, Partitioner
+from streaming_job.progress import last_record
 from streaming_job.runtime.checkpoint_errors import CheckpointError
 from streaming_job.runtime.failpoints import Failpoint
 from streaming_job.runtime.preconditions import StartUpError

@@ -22,6 +22,7 @@ from loadtests.audit.topic_log import TopicLog
 from loadtests.faults.installation import Installation, query_of
 from loadtests.faults.relay import Relay
 from loadtests.faults.repeater import Repeater
+from streaming_job.progress.last_record import positions
 from streaming_job.runtime.failpoints import Failpoint
 from streaming_job.settings import JobSettings
 
@@ -150,12 +151,12 @@ def test_another_policy_decides_from_the_seam_on_as_in_its_replay(replayed: Repl
         replayed.take_over(replayed.command("switch", "strict"))
     _decided(installed, replayed.record("strict").successor(installed.settings))
     seam = {
-        part["partition"]: part["end_offset"]
+        partition: end
         for each in installed.progress()
         if (content := json.loads(each.value or b"")).get("takeover", {}).get("query_id") == before
         and content["commit_id"] == content["takeover"]["commit_id"]
-        for part in content["partitions"]
-        if part["topic"] == installed.topics.transactions
+        for (topic, partition), end in positions(content).items()
+        if topic == installed.topics.transactions
     }
     # the replay goes on over what the successor has decided: the same bytes
     following = replayed.command("start", "strict", "--follow", "--nice", "0")

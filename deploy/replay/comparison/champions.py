@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from deploy.replay.comparison.causes import Deciding
 from streaming_job.decide.rollout_history import RolloutHistory, RolloutRecord
-from streaming_job.group import last_record
-from streaming_job.group.last_record import Record
 from streaming_job.log import clients, follow
+from streaming_job.progress import last_record
+from streaming_job.progress.last_record import Record
 from streaming_job.settings import JobSettings
 
 

@@ -8,9 +8,9 @@ import pytest
 from feature_store.catalogue import IDENTITIES
 from loadtests.audit.commits import is_seam
 from streaming_job.contracts import Contract, validate
-from streaming_job.group import last_record
 from streaming_job.log.partitioner import Layout, Partitioner
 from streaming_job.log.records import Offsets
+from streaming_job.progress import last_record
 from streaming_job.progress.outcome import Outcome
 from streaming_job.progress.writer import GroupProgress
 from streaming_job.takeover.seam import Predecessor, Successor, first_records

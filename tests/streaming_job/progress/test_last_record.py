@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from streaming_job.group.last_record import newest, positions, require_labels, set_aside
+from streaming_job.progress.last_record import newest, positions, require_labels, set_aside
 from streaming_job.runtime.checkpoint_errors import CheckpointError
 
 pytestmark = pytest.mark.unit
