@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from deploy.replay import inputs
 from deploy.replay.comparison import columns, labelled, reading, report
 from deploy.replay.comparison.champions import deciding
 from deploy.replay.comparison.differences import Side, join, side
@@ -43,7 +44,7 @@ def compare(live: JobSettings, replay: Replay, say: Callable[[str], object]) -> 
     releases = str(records[0]["release"]), str(records[1]["release"])
     result = report.of(join(*sides), live_deciding, replay_deciding, releases, labelled.read(live))
     others = {field: _differing(live, other, field, ranges) for field in OTHERS}
-    remaining = sum(max(0, end - ranges.get(int(part), (0, 0))[1]) for part, end in replay.ends.items())
+    remaining = inputs.remaining({part: end for part, (_, end) in ranges.items()}, replay.range)
     return {"name": replay.name, "range": ranges, "remaining": remaining, **result, "others": others}
 
 
