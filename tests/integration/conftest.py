@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from harness.replayed import Replayed, replays
 from harness.writer_bench import At, WriterBench
 
 from deploy.local.stack import Endpoints
@@ -38,6 +39,15 @@ def warm_job(installed: Installation) -> Iterator[JobProcess]:
         installed.send(2_000)
         installed.caught_up(running)
         yield running
+
+
+@pytest.fixture(scope="module")
+def replayed(
+    stack: Endpoints, topic_names: Callable[[], Topics], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Replayed]:
+    """A live job with a rollout and profiles, and the command line of its replays."""
+    with replays(stack, topic_names(), tmp_path_factory.mktemp("replayed")) as result:
+        yield result
 
 
 @pytest.fixture

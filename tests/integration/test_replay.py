@@ -7,14 +7,11 @@ replay       `~ killed ~ one key group ~ the same bytes       |switch =========|
 import json
 import random
 import shutil
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from harness.replayed import Replayed, replays
+from harness.replayed import Replayed
 from thoroughness import only_thorough
 
-from deploy.local.stack import Endpoints
 from deploy.local.waiting import Patience
 from deploy.replay import inputs
 from loadtests.audit.comparison import OUTPUTS
@@ -31,14 +28,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(1_200)]
 CAUSES = {"policy", "earlier alerts of the card"}
 """Causes of the differences that another policy makes."""
 ALERTS = [OUTPUTS.index(field) for field in ("fraud_alerts", "suppressed_alerts")]
-
-
-@pytest.fixture(scope="module")
-def replayed(
-    stack: Endpoints, topic_names: Any, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Replayed]:
-    with replays(stack, topic_names(), tmp_path_factory.mktemp("replayed")) as result:
-        yield result
 
 
 def busy(relay: Relay) -> Repeater:

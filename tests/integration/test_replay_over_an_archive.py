@@ -7,26 +7,15 @@ replays    `~~~~ from the archive ~~~~~~|~ from the topics ~~   with other mini-
 """
 
 import random
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
-from harness.replayed import Replayed, replays
+from harness.replayed import Replayed
 from thoroughness import only_thorough
 
 from deploy.local import topics as broker
-from deploy.local.stack import Endpoints
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(2_400)]
-
-
-@pytest.fixture(scope="module")
-def replayed(
-    stack: Endpoints, topic_names: Any, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Replayed]:
-    with replays(stack, topic_names(), tmp_path_factory.mktemp("replayed")) as result:
-        yield result
 
 
 def delete(replayed: Replayed, ends: dict[int, int]) -> None:
