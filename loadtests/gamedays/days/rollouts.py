@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from feature_store.catalogue import COLUMN, IDENTITIES
 from loadtests.gamedays.day import Gameday
-from loadtests.gamedays.scene import Scene
+from loadtests.gamedays.scene import VELOCITY, Scene
 from loadtests.gamedays.sight import Expected, Sign
 from loadtests.gamedays.traffic import encoded, transactions
 from models import registry
@@ -55,14 +55,18 @@ def _send_strangers(scene: Scene) -> None:
     scene.traffic.also = strangers
 
 
+def _roll_out(scene: Scene, act: str, model: ModelRef, threshold: str, rollout_id: str, reason: str) -> None:
+    """Propose or promote a model, with the traffic's limit of velocity."""
+    scene.fraud(
+        "rollouts", act, f"{model.name}/{model.version}", "--threshold", threshold,
+        "--max-count-5m", str(VELOCITY), "--rollout-id", rollout_id, "--reason", reason,
+    )  # fmt: skip
+
+
 def _propose_a_failing_model(scene: Scene) -> None:
     _send_strangers(scene)
     model = _failing_model(scene.stack.mlflow_tracking_uri)
-    scene.fraud(
-        "rollouts", "propose", f"{model.name}/{model.version}", "--threshold", "0.9",
-        "--max-count-5m", "1000",
-        "--rollout-id", RAISES, "--reason", "a model not tested on cards without a profile",
-    )  # fmt: skip
+    _roll_out(scene, "propose", model, "0.9", RAISES, "a model not tested on cards without a profile")
     scene.fraud("rollouts", "shadow", RAISES)
 
 
@@ -96,11 +100,7 @@ CHALLENGER_FAILS = Gameday(
 def _promote_a_failing_model(scene: Scene) -> None:
     _send_strangers(scene)
     model = _failing_model(scene.stack.mlflow_tracking_uri)
-    scene.fraud(
-        "rollouts", "promote", f"{model.name}/{model.version}", "--threshold", "0.9",
-        "--max-count-5m", "1000",
-        "--rollout-id", FAILING, "--reason", "promoted without a trial",
-    )  # fmt: skip
+    _roll_out(scene, "promote", model, "0.9", FAILING, "promoted without a trial")
 
 
 def _withdraw_the_failing_model(scene: Scene) -> None:
@@ -124,11 +124,7 @@ CHAMPION_FAILS = Gameday(
 
 
 def _promote_a_low_threshold(scene: Scene) -> None:
-    model = scene.model.model
-    scene.fraud(
-        "rollouts", "promote", f"{model.name}/{model.version}", "--threshold", "0", "--max-count-5m", "1000",
-        "--rollout-id", STORM, "--reason", "a threshold of another scale",
-    )  # fmt: skip
+    _roll_out(scene, "promote", scene.model.model, "0", STORM, "a threshold of another scale")
 
 
 def _withdraw_the_low_threshold(scene: Scene) -> None:
