@@ -133,11 +133,10 @@ INPUT = Recipe(
             self.outcome.counts"""),
             ("streaming_job/group/core.py", "import profiles, snapshots, transactions\n",
              "import profiles, snapshots, transactions, watched_cards\n"),
-            ("streaming_job/dead_letters/replay.py", """    elif letter.topic == topics.labels:
-""", """    elif letter.topic == topics.watched_cards:
+            ("streaming_job/dead_letters/replay.py", """    elif contract := labels""",
+             """    elif letter.topic == topics.watched_cards:
         watched_cards.read(letter.key, letter.value)
-    elif letter.topic == topics.labels:
-"""),
+    elif contract := labels"""),
             ("streaming_job/dead_letters/replay.py", "import card_numbers, labels, profiles, strict\n",
              "import card_numbers, labels, profiles, strict, watched_cards\n"),
             ("loadtests/oracle/tables.py", "{\"profiles\": ProfileLog}\n",

@@ -134,7 +134,7 @@ def merchant_facts(log: ArchivedLog, job: Job) -> tuple[Lookup, int]:
 def read_labels(log: ArchivedLog, topics: Topics, window: Window) -> Labels:
     """Read the labels that arrived since the beginning of a window."""
     labels = Labels(topics)
-    for topic in (topics.labels, topics.chargebacks):
+    for topic in labels.contracts:
         for partition in log.partitions(topic):
             for records in log.records(topic, partition, window.since):
                 labels.add(records)

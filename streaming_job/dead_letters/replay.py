@@ -23,7 +23,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaException, TopicPartition
 
 from models.rollouts import reading
-from streaming_job.contracts import Contract, ContractError, Reason
+from streaming_job.contracts import ContractError, Reason
 from streaming_job.dead_letters.letter import Letter, LetterError
 from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.decode import card_numbers, labels, profiles, strict
@@ -91,10 +91,8 @@ def _decode(letter: Letter, settings: LetterSettings) -> None:
             )
     elif letter.topic == topics.model_rollouts:
         reading.read(letter.value or b"")
-    elif letter.topic == topics.labels:
-        labels.read(letter.key, letter.value, Contract.LABEL)
-    elif letter.topic == topics.chargebacks:
-        labels.read(letter.key, letter.value, Contract.CHARGEBACK)
+    elif contract := labels.contracts(topics).get(letter.topic):
+        labels.read(letter.key, letter.value, contract)
     else:
         raise LetterError(
             f"{letter.name} is from topic {letter.topic}, no input of this job; check the settings"

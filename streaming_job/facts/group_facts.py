@@ -29,7 +29,7 @@ from feature_store.merchants.facts import REPORT, added_up, hour_counts, merchan
 from feature_store.state.card_lookup import find_transactions, label_age_ms
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import PieceSink, PieceStore
-from streaming_job.contracts import Contract, Reason
+from streaming_job.contracts import Reason
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.record import DeadLetter
 from streaming_job.decode import labels
@@ -69,7 +69,7 @@ class GroupFacts:
             StateDamagedError: a piece is missing or damaged.
         """
         self._group, self._rules, self._key_groups, self._state = group, rules, key_groups, state
-        self._contracts = {topics.labels: Contract.LABEL, topics.chargebacks: Contract.CHARGEBACK}
+        self._contracts = labels.contracts(topics)
         self._key = str(group).encode()
         self._author = Author(rules.job_id, group)
         self.table = FactTable(rules, key_groups.groups, store, extra)
