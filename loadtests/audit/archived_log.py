@@ -6,6 +6,7 @@ from feature_store.archive.reader import Archive
 from loadtests.audit.topic_log import Log, TopicLog, TopicReadError
 from loadtests.oracle.records import Record
 from streaming_job.archive.topics import look_up
+from streaming_job.log.records import PartitionId
 from streaming_job.settings import JobSettings
 
 COLUMNS = ["offset", "timestamp", "key", "value", "headers"]
@@ -46,7 +47,7 @@ class ArchivedLog:
                         "neither in the archive nor in the topic; audit without --archive"
                     )
 
-    def committed(self, group: str, topics: tuple[str, ...]) -> dict[tuple[str, int], int]:
+    def committed(self, group: str, topics: tuple[str, ...]) -> dict[PartitionId, int]:
         """Return what `TopicLog.committed` does."""
         return self._topics.committed(group, topics)
 

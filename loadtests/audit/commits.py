@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 from loadtests.oracle import Record
 
 RELEASE = re.compile(r"[^+ ]+\+[0-9a-f]{8}")
-TopicPartition = tuple[str, int]
-"""(topic, partition)."""
 Source = tuple[str, int, int]
 """(topic, partition, offset) of an input record."""
 

@@ -12,6 +12,7 @@ from loadtests.audit.findings import DIFFERENT, DUPLICATED, MISSING, UNEXPECTED,
 from loadtests.oracle import ExpectedOutcome, Kind, Record, SizedHash, digest, sized_hash
 from streaming_job.contracts.topic import Role
 from streaming_job.contracts.topics import DIGESTED, TABLE, Topics
+from streaming_job.log.records import PartitionId
 
 Source = tuple[Any, ...]
 """(topic, partition, offset) of an input record, and the values of the output's `Topic.identity`."""
@@ -104,7 +105,7 @@ class UncomparedRecords:
             self._compared[field].add(source)
         return record
 
-    def finish(self, ends: Mapping[tuple[str, int], int]) -> None:
+    def finish(self, ends: Mapping[PartitionId, int]) -> None:
         """Report the remaining records as unexpected, except those whose input is not audited yet.
 
         May be called repeatedly: each record is reported once.
@@ -122,7 +123,7 @@ class UncomparedRecords:
                 text = f"{where}unexpected {_noun(field)}{reason} for {_text(source)}"
                 self.findings.add(topic, UNEXPECTED, text)
 
-    def drop_compared(self, ends: Mapping[tuple[str, int], int]) -> None:
+    def drop_compared(self, ends: Mapping[PartitionId, int]) -> None:
         """Forget the compared records whose input is before these offsets; another one is then unexpected."""
         for field, sources in self._compared.items():
             self._compared[field] = {
@@ -130,7 +131,7 @@ class UncomparedRecords:
             }
 
 
-def _is_before(source: Source, ends: Mapping[tuple[str, int], int]) -> bool:
+def _is_before(source: Source, ends: Mapping[PartitionId, int]) -> bool:
     return bool(source[2] < ends.get((source[0], source[1]), math.inf))
 
 

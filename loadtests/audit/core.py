@@ -11,7 +11,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from feature_store.merchants.catalogue import computed
-from loadtests.audit.commits import TopicPartition, source_in
+from loadtests.audit.commits import source_in
 from loadtests.audit.comparison import OUTPUTS
 from loadtests.audit.findings import Findings
 from loadtests.audit.memory import Memory
@@ -39,12 +39,13 @@ from streaming_job.contracts import Reason
 from streaming_job.contracts.topics import DIGESTED
 from streaming_job.decode.snapshots import ends_snapshot
 from streaming_job.log.partitioner import Layout
+from streaming_job.log.records import PartitionId
 from streaming_job.settings import JobSettings
 
 CHUNK = 5_000
 """Transactions judged between two reports."""
 
-Ends = Mapping[TopicPartition, int]
+Ends = Mapping[PartitionId, int]
 """(topic, partition) -> first offset that is not audited."""
 Load = Callable[[Scorer], Model]
 """Loads the model of a rollout's champion or challenger."""

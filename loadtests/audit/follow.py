@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 
 from feature_store.errors import FraudError
-from loadtests.audit.commits import TopicPartition
 from loadtests.audit.comparison import output_topics
 from loadtests.audit.core import AuditCore, Load, partition_ends
 from loadtests.audit.memory import Memory
@@ -18,6 +17,7 @@ from loadtests.audit.moves import Stretch, drained_by
 from loadtests.audit.settled import MOST_POINTS, Point, reaches
 from loadtests.audit.topic_log import Log
 from loadtests.oracle import Kind, Record
+from streaming_job.log.records import PartitionId
 from streaming_job.settings import JobSettings
 
 
@@ -58,7 +58,7 @@ class ContinuousAudit:
         """Settled point of the last completed step."""
         self.audited_until_s = 0.0
         """Arrivals up to this time were audited, seconds since 1970-01-01 UTC; 0: none yet."""
-        self._arrived: list[tuple[float, dict[TopicPartition, int]]] = []
+        self._arrived: list[tuple[float, dict[PartitionId, int]]] = []
         """(time, ends of the transactions at that time), for the times that the audit has not reached yet."""
         self._require_whole_log()
 

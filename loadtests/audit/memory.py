@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from feature_store.errors import FraudError
-from loadtests.audit.commits import TopicPartition
 from loadtests.audit.comparison import OUTPUTS, UncomparedRecords
 from loadtests.audit.findings import Findings
 from loadtests.audit.settled import SettledPoints
 from loadtests.oracle import CARD_TABLES, CardTable, ProfileLog, Record
 from loadtests.oracle.card import DAY_MS, FORGET_AFTER_MS, MONTH_MS, REPEAT_MS, Card
+from streaming_job.log.records import PartitionId
 from streaming_job.settings import JobSettings
 
 VERSION = (3, *CARD_TABLES, *OUTPUTS)
@@ -50,7 +50,7 @@ class Memory:
     lateness_ms: int
     points: SettledPoints
     found: UncomparedRecords
-    positions: dict[TopicPartition, int] = field(default_factory=dict)
+    positions: dict[PartitionId, int] = field(default_factory=dict)
     """Next offset to read, by partition of every topic; for the transactions the next to judge."""
     complete_from_ms: int = 0
     """Transactions before this arrival (ms) only build up cards: outputs of that time were deleted."""
@@ -63,9 +63,9 @@ class Memory:
     unavailable: set[int] = field(default_factory=set)
     """Offsets of the proposals that the job refused because a model was unavailable."""
     cards: dict[str, Card] = field(default_factory=dict)
-    arrivals: dict[TopicPartition, int] = field(default_factory=dict)
+    arrivals: dict[PartitionId, int] = field(default_factory=dict)
     """Newest judged arrival, by partition of the transactions, ms."""
-    days: list[tuple[int, dict[TopicPartition, int]]] = field(default_factory=list)
+    days: list[tuple[int, dict[PartitionId, int]]] = field(default_factory=list)
     """(day of arrival since 1970-01-01, the audit's transaction positions when it reached that day)."""
 
     @property

@@ -5,9 +5,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from loadtests.audit.commits import TopicPartition, is_seam
+from loadtests.audit.commits import is_seam
 from loadtests.oracle import Record
 from streaming_job.log.partitioner import Layout
+from streaming_job.log.records import PartitionId
 
 
 class Drained(NamedTuple):
@@ -70,7 +71,7 @@ def stretches(moves: Sequence[Drained], layout: Layout, ends: Mapping[int, int])
     return found
 
 
-def retired(moves: Sequence[Drained], layout: Layout) -> dict[TopicPartition, int]:
+def retired(moves: Sequence[Drained], layout: Layout) -> dict[PartitionId, int]:
     """Return the ends of the topics that the transactions have left, by partition."""
     topics = [*(move.layout.topic for move in moves), layout.topic][1:]
     return {

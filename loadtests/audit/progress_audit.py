@@ -12,7 +12,6 @@ from loadtests.audit.breach_audit import Breached
 from loadtests.audit.commits import (
     Commit,
     Source,
-    TopicPartition,
     commit_of,
     is_seam,
     release_of,
@@ -22,8 +21,9 @@ from loadtests.audit.moves import Drained, drained_by
 from loadtests.audit.trial_audit import CommitTrials, TrialAudit, TrialCounts, trial_counts
 from loadtests.oracle import Kind, Record
 from streaming_job.contracts.topics import COUNTED, DIGESTED, Topics
+from streaming_job.log.records import PartitionId
 
-Ends = dict[TopicPartition, int]
+Ends = dict[PartitionId, int]
 NOTHING = hashlib.sha256().hexdigest()
 """The digest of no records."""
 
@@ -36,7 +36,7 @@ class _Progress(NamedTuple):
     counts: Counter[str]
     digests: dict[str, str]
     """Digests of the outputs, by name of their count."""
-    spans: list[tuple[TopicPartition, int, int]]
+    spans: list[tuple[PartitionId, int, int]]
     """(partition, first offset, offset after the last) of the input records."""
     since: int
     """Time at which the running totals begin, ms."""
@@ -57,7 +57,7 @@ class ProgressAudit:
         beyond it are ignored.
     """
 
-    def __init__(self, topics: Topics, ends: Mapping[TopicPartition, int]) -> None:
+    def __init__(self, topics: Topics, ends: Mapping[PartitionId, int]) -> None:
         self._transactions, self._ends = topics.transactions, ends
         self._progress: dict[Commit, _Progress] = {}
         self._moves: set[Drained] = set()
@@ -116,7 +116,7 @@ class ProgressAudit:
 
     def table_ends(self) -> tuple[Ends, Ends]:
         """Return the offsets up to which the furthest and the slowest key group have read the tables."""
-        read: dict[TopicPartition, dict[int, int]] = defaultdict(dict)
+        read: dict[PartitionId, dict[int, int]] = defaultdict(dict)
         newest = max(self._progress, key=lambda commit: commit.commit_id, default=None)
         current = {
             commit: progress
@@ -167,7 +167,7 @@ class ProgressAudit:
             owner = writer
 
     def check_totals(
-        self, kinds: Counter[Kind], settled: Mapping[TopicPartition, int], records: Mapping[str, int]
+        self, kinds: Counter[Kind], settled: Mapping[PartitionId, int], records: Mapping[str, int]
     ) -> None:
         """Compare the sums of all commits with the oracle's counts.
 

@@ -5,9 +5,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from loadtests.audit.commits import TopicPartition, is_seam
+from loadtests.audit.commits import is_seam
 from loadtests.oracle import Record
 from streaming_job.contracts.topics import Topics
+from streaming_job.log.records import PartitionId
 
 MOST_POINTS = 4_096
 """Maximum number of points that are kept; beyond it every second point is dropped."""
@@ -18,11 +19,11 @@ class Point(NamedTuple):
 
     seen_s: float
     """Time of this moment, seconds since 1970-01-01 UTC."""
-    transactions: dict[TopicPartition, int]
+    transactions: dict[PartitionId, int]
     """First uncommitted offset of each partition."""
-    furthest: dict[TopicPartition, int]
+    furthest: dict[PartitionId, int]
     """Offsets up to which the furthest key group had read the tables."""
-    slowest: dict[TopicPartition, int]
+    slowest: dict[PartitionId, int]
     """Offsets up to which the slowest key group had read the tables."""
 
 
@@ -41,8 +42,8 @@ class SettledPoints:
 
     def __init__(self, topics: Topics, job_id: str, behind_s: float) -> None:
         self._transactions, self._job_id, self.behind_s = topics.transactions, job_id.encode(), behind_s
-        self._ends: dict[TopicPartition, int] = {}
-        self._tables: dict[TopicPartition, dict[int, int]] = defaultdict(dict)
+        self._ends: dict[PartitionId, int] = {}
+        self._tables: dict[PartitionId, dict[int, int]] = defaultdict(dict)
         self._key_groups = 1
         self._points: list[Point] = []
 
@@ -85,8 +86,8 @@ class SettledPoints:
 
 
 def table_ends(
-    read: Mapping[TopicPartition, Mapping[int, int]], key_groups: int
-) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    read: Mapping[PartitionId, Mapping[int, int]], key_groups: int
+) -> tuple[dict[PartitionId, int], dict[PartitionId, int]]:
     """Return the offsets up to which the furthest and the slowest key group have read the tables.
 
     Args:
@@ -101,6 +102,6 @@ def table_ends(
     )
 
 
-def reaches(slowest: Mapping[TopicPartition, int], furthest: Mapping[TopicPartition, int]) -> bool:
+def reaches(slowest: Mapping[PartitionId, int], furthest: Mapping[PartitionId, int]) -> bool:
     """Return whether `slowest` is at or beyond `furthest` in every partition of `furthest`."""
     return all(slowest.get(partition, 0) >= end for partition, end in furthest.items())

@@ -17,6 +17,7 @@ from loadtests.oracle.records import Record
 from streaming_job.log import clients, topic_reader
 from streaming_job.log.clients import Address, Consumer, describe
 from streaming_job.log.follow import Follower
+from streaming_job.log.records import PartitionId
 
 NAME = "fraud-audit"
 POLL_S = 0.2
@@ -64,7 +65,7 @@ class TopicReadError(FraudError):
 class Log(Protocol):
     """The reads that an audit needs of a broker."""
 
-    def committed(self, group: str, topics: tuple[str, ...]) -> dict[tuple[str, int], int]:
+    def committed(self, group: str, topics: tuple[str, ...]) -> dict[PartitionId, int]:
         """Return (topic, partition) -> committed offset of a consumer group, where it has committed one."""
         ...
 
@@ -91,7 +92,7 @@ class TopicLog:
         self._offset_consumers: dict[tuple[str, bool], Consumer] = {}
         """Consumers that only fetch offsets, by group and `committed_only`; creating one takes 0.25 s."""
 
-    def committed(self, group: str, topics: tuple[str, ...]) -> dict[tuple[str, int], int]:
+    def committed(self, group: str, topics: tuple[str, ...]) -> dict[PartitionId, int]:
         """Return (topic, partition) -> committed offset of a consumer group, where it has committed one.
 
         Raises:

@@ -32,6 +32,7 @@ from loadtests.oracle.tables import dead_letter
 from streaming_job.contracts import Reason
 from streaming_job.contracts.topics import Topics
 from streaming_job.log.partitioner import Layout
+from streaming_job.log.records import PartitionId
 from streaming_job.settings import JobSettings
 
 Progress = Callable[[str, int, int], None]
@@ -67,7 +68,7 @@ class AuditResult:
     """Table changes read too late for transactions that they should have affected, as counted by the job."""
     releases: Counter[str] = field(default_factory=Counter)
     """Number of commits by the release that decided."""
-    ends: dict[tuple[str, int], int] = field(default_factory=dict)
+    ends: dict[PartitionId, int] = field(default_factory=dict)
     """First offset that was not audited, by input partition."""
 
     @property
@@ -166,7 +167,7 @@ def verify(
     return verdict
 
 
-def committed_by(log: Log, settings: JobSettings) -> dict[tuple[str, int], int]:
+def committed_by(log: Log, settings: JobSettings) -> dict[PartitionId, int]:
     """Return the offsets that the job's key groups have committed, by input partition.
 
     Raises:

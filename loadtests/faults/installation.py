@@ -37,6 +37,7 @@ from models.rollouts.events import installation
 from streaming_job.contracts.topic import Component
 from streaming_job.contracts.topics import Topics
 from streaming_job.log.partitioner import Partitioner
+from streaming_job.log.records import PartitionId
 from streaming_job.permissions import needed
 from streaming_job.settings import JobSettings
 
@@ -188,7 +189,7 @@ class Installation:
         """Wait until all sent records are acknowledged."""
         self._producer.flush()
 
-    def lag(self) -> dict[tuple[str, int], int]:
+    def lag(self) -> dict[PartitionId, int]:
         """Return the job's lag in records, by input partition; partitions without lag are left out.
 
         Only one key group commits the offsets of tables. Once committed offsets show no lag, the tables' lag

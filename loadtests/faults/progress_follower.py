@@ -9,6 +9,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from loadtests.faults.errors import FaultError
 from streaming_job.log import clients, follow
 from streaming_job.log.clients import Address
+from streaming_job.log.records import PartitionId
 from streaming_job.progress.last_record import positions
 from streaming_job.progress.reader import of_newest_query
 from streaming_job.settings import JobSettings
@@ -32,7 +33,7 @@ class ProgressFollower:
         self._read()
         return self._commits
 
-    def tables_read(self) -> dict[tuple[str, int], int]:
+    def tables_read(self) -> dict[PartitionId, int]:
         """Return (topic, partition) -> offset up to which all key groups have read a table.
 
         Empty until each key group has committed.

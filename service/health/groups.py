@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from service.health.waiting import PartitionId
+from streaming_job.log.records import PartitionId
 
 Groups = Mapping[int, Mapping[str, Any]]
 """Key group -> its newest progress record (job-progress.v2)."""

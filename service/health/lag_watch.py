@@ -18,10 +18,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented 
 
 from service.background import Background
 from service.health.lag import Lag, PartitionLag
-from service.health.waiting import PartitionId, Waiting
+from service.health.waiting import Waiting
 from service.settings import ServiceSettings
 from streaming_job.log import clients
 from streaming_job.log.clients import AdminClient, Consumer, describe
+from streaming_job.log.records import PartitionId
 from streaming_job.transaction.written import Mark
 
 TIMEOUT_S = 5.0

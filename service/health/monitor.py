@@ -15,8 +15,8 @@ from service.health.limits import LearnedLimit, bounded
 from service.health.partition_samples import partition_samples
 from service.health.recent import Rates, Recent, RecentCounts, RecentRates
 from service.health.verdicts import Limits, PartitionFinding, PartitionSample, evaluate
-from service.health.waiting import PartitionId
 from service.settings import ServiceSettings
+from streaming_job.log.records import PartitionId
 from streaming_job.progress.totals import Totals
 
 

@@ -3,8 +3,8 @@
 from service.health.groups import Groups, key_groups, partitions
 from service.health.lag import Lag
 from service.health.verdicts import PartitionSample
-from service.health.waiting import PartitionId
 from streaming_job.contracts.topics import Topics
+from streaming_job.log.records import PartitionId
 
 
 def partition_samples(lag: Lag, groups: Groups, topics: Topics) -> dict[PartitionId, PartitionSample]:

@@ -8,8 +8,8 @@ before the sidecar started, that is the time of its first sample.
 
 from dataclasses import dataclass, field
 
-PartitionId = tuple[str, int]
-"""(topic, partition)."""
+from streaming_job.log.records import PartitionId
+
 MOST = 5_000
 """Maximum number of looks kept per partition: nearly three hours of growth at one look every two seconds."""
 

@@ -15,6 +15,7 @@ from streaming_job.contracts import Reason
 from streaming_job.log import clients, topic_reader
 from streaming_job.log.clients import describe
 from streaming_job.log.partitioner import Layout, Partitioner
+from streaming_job.log.records import PartitionId
 from streaming_job.progress import last_record
 from streaming_job.runtime.preconditions import StartUpError
 from streaming_job.settings import JobSettings
@@ -70,7 +71,7 @@ def drained_up_to(records: Records, ends: list[int]) -> str:
         ends: of the partitions of its transactions.
     """
     layout = layout_of(records)
-    reached: dict[tuple[str, int], set[int]] = {}
+    reached: dict[PartitionId, set[int]] = {}
     for record in records.values():
         for tp, end in last_record.positions(record).items():
             reached.setdefault(tp, set()).add(end)
