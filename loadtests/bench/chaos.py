@@ -82,11 +82,11 @@ def measure(extent: ChaosExtent, say: Say) -> Iterator[Result]:
         relay = Relay(installed)
         cleanup.callback(lambda: relay.job.kill())
         begun = time.monotonic()
-        scene, killed_by = (
+        target, killed_by = (
             kills.KillTarget(relay, extent.data_dir, chance),
             begun + KILLS_SHARE * extent.within_s,
         )
-        yield from _kill(scene, extent.kills, killed_by, say)
+        yield from _kill(target, extent.kills, killed_by, say)
         yield from _disturb(relay, network, chance, extent.faults, begun + extent.within_s, say)
         lasted = time.monotonic() - begun
         say("auditing")
@@ -94,20 +94,20 @@ def measure(extent: ChaosExtent, say: Say) -> Iterator[Result]:
         yield from _audit(relay, endpoints.postgres_dsn)
 
 
-def _kill(scene: kills.KillTarget, count: int, end: float, say: Say) -> Iterator[Figure]:
+def _kill(target: kills.KillTarget, count: int, end: float, say: Say) -> Iterator[Figure]:
     seconds: dict[str, list[float]] = defaultdict(list)
-    for number, name in enumerate(kills.draw(scene.chance, count), 1):
+    for number, name in enumerate(kills.draw(target.chance, count), 1):
         if time.monotonic() > end:
             break
         say(f"kill {number} of {count}: {name}")
         begun = time.monotonic()
         try:
-            kills.KILLS[name](scene)
+            kills.KILLS[name](target)
         except (FaultError, ProcessError) as fault:
             raise FaultError(f"kill {number}, {name}: {fault}") from fault
         seconds[name].append(time.monotonic() - begun)
         if seconds:
-            scene.caught_up()
+            target.caught_up()
     yield from _all_seconds("kill", seconds)
 
 

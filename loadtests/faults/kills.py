@@ -20,9 +20,9 @@ IN_WORKER = tuple(step for step in Failpoint if step not in (Failpoint.EPOCH_END
 def worker_at(step: Failpoint) -> Callable[["KillTarget"], None]:
     """Return a function that kills the resident that reaches a step; Spark repeats the resident's task."""
 
-    def kill(scene: "KillTarget") -> None:
-        scene.relay.hang_at(step).kill()
-        scene.caught_up()
+    def kill(target: "KillTarget") -> None:
+        target.relay.hang_at(step).kill()
+        target.caught_up()
 
     return kill
 
@@ -30,8 +30,8 @@ def worker_at(step: Failpoint) -> Callable[["KillTarget"], None]:
 def job_at(step: Failpoint) -> Callable[["KillTarget"], None]:
     """Return a function that kills the whole job while a process of it hangs at a step, and restarts it."""
 
-    def kill(scene: "KillTarget") -> None:
-        relay = scene.relay
+    def kill(target: "KillTarget") -> None:
+        relay = target.relay
         hanging = relay.hang_at(step)
         assert step in IN_WORKER or hanging.pid == relay.job.pid
         relay.job.kill()
@@ -40,24 +40,24 @@ def job_at(step: Failpoint) -> Callable[["KillTarget"], None]:
     return kill
 
 
-def driver_only(scene: "KillTarget") -> None:
+def driver_only(target: "KillTarget") -> None:
     """Kill the driver's Python process while a resident hangs at a step, and restart.
 
     The next job starts while the other processes still run. It may have to wait for the lock of a working
     copy, but the processes that hold the lock end by themselves.
     """
-    relay = scene.relay
-    relay.hang_at(scene.chance.choice(IN_WORKER))
+    relay = target.relay
+    relay.hang_at(target.chance.choice(IN_WORKER))
     family = relay.job.kill_alone()
     relay.restart()
     wait_until_gone(family, PATIENCE_S)
 
 
-def jvm(scene: "KillTarget") -> None:
+def jvm(target: "KillTarget") -> None:
     """Kill only Spark's JVM at any time of an epoch; the job must report this and end; then restart."""
-    relay = scene.relay
+    relay = target.relay
     relay.until(relay.job.epochs, "an epoch")  # without one the job would report that Spark does not start
-    scene.busy()
+    target.busy()
     relay.until(relay.job.jvm, "the JVM").kill()
     _require_error(relay, "Spark's JVM is gone")
 
@@ -69,25 +69,25 @@ def _require_error(relay: Relay, expected: str) -> None:
     relay.restart()
 
 
-def job_any_time(scene: "KillTarget") -> None:
+def job_any_time(target: "KillTarget") -> None:
     """Kill driver, JVM and workers at any time of an epoch, and restart."""
-    scene.busy()
-    scene.relay.job.kill()
-    scene.relay.restart()
+    target.busy()
+    target.relay.job.kill()
+    target.relay.restart()
 
 
 def server(service: Service) -> Callable[["KillTarget"], None]:
     """Return a function that kills and restarts a server; the job has to survive this."""
 
-    def kill(scene: "KillTarget") -> None:
+    def kill(target: "KillTarget") -> None:
         # a job that starts while the brokers are away says so and ends after 15 s
-        scene.relay.until(scene.relay.job.epochs, "an epoch")
-        scene.busy()
-        stack.kill(scene.stack_dir, service)
-        stack.up(scene.stack_dir)
-        scene.relay.change_profiles(scene.chance)
-        scene.relay.burst()
-        scene.caught_up()
+        target.relay.until(target.relay.job.epochs, "an epoch")
+        target.busy()
+        stack.kill(target.stack_dir, service)
+        stack.up(target.stack_dir)
+        target.relay.change_profiles(target.chance)
+        target.relay.burst()
+        target.caught_up()
 
     return kill
 

@@ -37,7 +37,7 @@ LATER = 4_000
 
 
 @pytest.fixture(scope="module")
-def scene(relay: Relay, stack_dir: Path) -> KillTarget:
+def target(relay: Relay, stack_dir: Path) -> KillTarget:
     return KillTarget(relay, stack_dir, random.Random(21))
 
 
@@ -56,20 +56,20 @@ def outputs(installed: Installation) -> dict[tuple[str, int, int], Record]:
 
 
 def test_a_damaged_copy_of_a_running_jobs_checkpoint_is_a_backup_even_without_offsets(
-    scene: KillTarget,
+    target: KillTarget,
 ) -> None:
-    relay, installed = scene.relay, scene.relay.installed
+    relay, installed = target.relay, target.relay.installed
     copy = installed.directory / "backup"
     relay.burst()
-    scene.caught_up()
-    scene.busy()
+    target.caught_up()
+    target.busy()
     some_epochs(relay)
     back_up(checkpoint(relay), copy)
     ended = relay.job.epochs()
     relay.burst(LATER)
-    scene.caught_up()
+    target.caught_up()
     relay.until(lambda: relay.job.epochs() > ended + 3, "epochs that the copy does not have")
-    scene.busy()
+    target.busy()
     relay.job.kill()
     before = outputs(installed)
     shutil.rmtree(checkpoint(relay))
@@ -181,10 +181,10 @@ TOOLS = (delete_group, reset_offsets)
 
 @pytest.mark.parametrize("tool", TOOLS if THOROUGH else TOOLS[1:])
 def test_offsets_moved_under_a_running_job_change_nothing(
-    scene: KillTarget, tool: Callable[[Installation], None]
+    target: KillTarget, tool: Callable[[Installation], None]
 ) -> None:
-    relay = scene.relay
-    scene.busy()
+    relay = target.relay
+    target.busy()
     tool(relay.installed)
     relay.burst()
     relay.audit()
@@ -193,10 +193,10 @@ def test_offsets_moved_under_a_running_job_change_nothing(
 @only_thorough
 @pytest.mark.parametrize("tool", TOOLS)
 def test_offsets_moved_while_the_job_is_stopped_change_nothing(
-    scene: KillTarget, tool: Callable[[Installation], None]
+    target: KillTarget, tool: Callable[[Installation], None]
 ) -> None:
-    relay = scene.relay
-    scene.busy()
+    relay = target.relay
+    target.busy()
     relay.job.kill()
     relay.burst()
     tool(relay.installed)
@@ -206,11 +206,11 @@ def test_offsets_moved_while_the_job_is_stopped_change_nothing(
     relay.audit()
 
 
-def test_the_job_survives_a_killed_and_restarted_broker(scene: KillTarget) -> None:
-    job = scene.relay.job
-    kills.server("kafka")(scene)
-    assert scene.relay.job is job
-    scene.relay.audit()
+def test_the_job_survives_a_killed_and_restarted_broker(target: KillTarget) -> None:
+    job = target.relay.job
+    kills.server("kafka")(target)
+    assert target.relay.job is job
+    target.relay.audit()
 
 
 @pytest.fixture(scope="module")

@@ -54,7 +54,7 @@ RECORDS = (40 if THOROUGH else 6) * BURST
 
 
 @pytest.fixture(scope="module", params=(LABELLED, LIVE) if THOROUGH else (LABELLED,))
-def scene(
+def target(
     request: pytest.FixtureRequest,
     stack: Endpoints,
     stack_dir: Path,
@@ -74,28 +74,28 @@ def scene(
 
 @pytest.mark.parametrize("step", OF_A_WORKER)
 def test_a_worker_killed_at_a_step_is_replaced_without_loss_or_repetition(
-    scene: KillTarget, step: Failpoint
+    target: KillTarget, step: Failpoint
 ) -> None:
-    job = scene.relay.job
-    kills.worker_at(step)(scene)
-    assert scene.relay.job is job
+    job = target.relay.job
+    kills.worker_at(step)(target)
+    assert target.relay.job is job
     assert job.runs
-    scene.caught_up()
+    target.caught_up()
 
 
 @pytest.mark.parametrize("step", OF_THE_JOB)
 def test_a_job_killed_at_a_step_continues_without_loss_or_repetition(
-    scene: KillTarget, step: Failpoint
+    target: KillTarget, step: Failpoint
 ) -> None:
-    kills.job_at(step)(scene)
-    scene.relay.audit()
+    kills.job_at(step)(target)
+    target.relay.audit()
     # with merchant facts the commit may hold nothing but a promise: then no transaction is decided again
-    if step is Failpoint.COMMITTED and not isinstance(scene.relay.installed, LabelledInstallation):
+    if step is Failpoint.COMMITTED and not isinstance(target.relay.installed, LabelledInstallation):
         # if everything was committed before the kill, the audit has not waited for the new job
-        scene.relay.until(lambda: AGAIN in scene.relay.job.log, "transactions decided again")
-    scratch = scene.relay.installed.settings.work_dir / "tmp"
+        target.relay.until(lambda: AGAIN in target.relay.job.log, "transactions decided again")
+    scratch = target.relay.installed.settings.work_dir / "tmp"
     (of_process,) = scratch.iterdir()
-    assert of_process.name.startswith(f"{scene.relay.job.pid}-")
+    assert of_process.name.startswith(f"{target.relay.job.pid}-")
 
 
 def lag_by_offsets(installed: Installation) -> int:
@@ -118,51 +118,51 @@ def decided_total(installed: Installation) -> int:
     )
 
 
-def test_lag_is_correct_while_a_group_is_stopped(scene: KillTarget) -> None:
-    installed = scene.relay.installed
-    scene.caught_up()  # without committed offsets the lag would be 0
-    worker = scene.relay.hang_at(Failpoint.DECIDED)
+def test_lag_is_correct_while_a_group_is_stopped(target: KillTarget) -> None:
+    installed = target.relay.installed
+    target.caught_up()  # without committed offsets the lag would be 0
+    worker = target.relay.hang_at(Failpoint.DECIDED)
     # the other key group continues
-    scene.relay.until(
+    target.relay.until(
         lambda: lag_by_offsets(installed) == installed.sent - decided_total(installed), "a true lag"
     )
     assert lag_by_offsets(installed) > 0
     worker.kill()
-    scene.relay.audit()
+    target.relay.audit()
     assert lag_by_offsets(installed) == 0
 
 
 @only_thorough
-def test_killing_the_driver_ends_all_processes(scene: KillTarget) -> None:
-    kills.driver_only(scene)
-    scene.relay.audit()
+def test_killing_the_driver_ends_all_processes(target: KillTarget) -> None:
+    kills.driver_only(target)
+    target.relay.audit()
 
 
 @only_thorough
-def test_killed_jvm_ends_the_job_with_its_name(scene: KillTarget) -> None:
-    kills.jvm(scene)
-    scene.relay.audit()
+def test_killed_jvm_ends_the_job_with_its_name(target: KillTarget) -> None:
+    kills.jvm(target)
+    target.relay.audit()
 
 
 @only_thorough
-def test_kills_at_any_time_while_transactions_flow(scene: KillTarget) -> None:
+def test_kills_at_any_time_while_transactions_flow(target: KillTarget) -> None:
     for _ in range(KILLS):
-        kills.job_any_time(scene)
-    scene.relay.audit()
+        kills.job_any_time(target)
+    target.relay.audit()
 
 
 @only_thorough
 @pytest.mark.parametrize("service", embedded.ALL)
-def test_the_job_survives_a_killed_and_restarted_server(scene: KillTarget, service: Service) -> None:
-    job = scene.relay.job
-    kills.server(service)(scene)
-    assert scene.relay.job is job
-    scene.relay.audit()
+def test_the_job_survives_a_killed_and_restarted_server(target: KillTarget, service: Service) -> None:
+    job = target.relay.job
+    kills.server(service)(target)
+    assert target.relay.job is job
+    target.relay.audit()
 
 
 @only_thorough
-def test_second_instance_deposes_the_first(scene: KillTarget) -> None:
-    relay, installed, first = scene.relay, scene.relay.installed, scene.relay.job
+def test_second_instance_deposes_the_first(target: KillTarget) -> None:
+    relay, installed, first = target.relay, target.relay.installed, target.relay.job
     copy, work = installed.directory / "copy", installed.directory / "other-work"
     relay.audit()
     back_up(Path(installed.settings.checkpoint), copy)
@@ -180,12 +180,12 @@ def test_second_instance_deposes_the_first(scene: KillTarget) -> None:
 
 
 @only_thorough
-def test_job_that_is_killed_continues_from_an_old_checkpoint(scene: KillTarget) -> None:
+def test_job_that_is_killed_continues_from_an_old_checkpoint(target: KillTarget) -> None:
     """Records after the checkpoint are read again; the facts of their labels are on the topic already."""
-    relay, checkpoint = scene.relay, Path(scene.relay.installed.settings.checkpoint)
+    relay, checkpoint = target.relay, Path(target.relay.installed.settings.checkpoint)
     copy = relay.installed.directory / "old"
     relay.burst(BURST // 2)
-    scene.caught_up()
+    target.caught_up()
     back_up(checkpoint, copy)
     ended = relay.job.epochs()
     relay.burst(BURST // 2)
@@ -199,16 +199,16 @@ def test_job_that_is_killed_continues_from_an_old_checkpoint(scene: KillTarget) 
     relay.audit()
 
 
-def labelled(scene: KillTarget) -> LabelledInstallation:
+def labelled(target: KillTarget) -> LabelledInstallation:
     """The installation; the test is skipped if it has no labels."""
-    if not isinstance(scene.relay.installed, LabelledInstallation):
+    if not isinstance(target.relay.installed, LabelledInstallation):
         pytest.skip("no labels flow here")
-    return scene.relay.installed
+    return target.relay.installed
 
 
-def test_each_fact_is_written_once(scene: KillTarget) -> None:
-    installed = labelled(scene)
-    scene.caught_up()
+def test_each_fact_is_written_once(target: KillTarget) -> None:
+    installed = labelled(target)
+    target.caught_up()
     assert {"unknown_transaction", "malformed_json", "empty_value"} <= installed.reasons().keys()
     alerts, facts = installed.alerts(), installed.facts()
     for fact in facts:
@@ -234,8 +234,8 @@ def test_each_fact_is_written_once(scene: KillTarget) -> None:
     assert len(streaks) > 100, "hardly any label took effect while transactions flowed"
 
 
-def test_labels_are_added_and_shown(scene: KillTarget) -> None:
-    installed = labelled(scene)
+def test_labels_are_added_and_shown(target: KillTarget) -> None:
+    installed = labelled(target)
     label = {
         "transaction_id": "t0",
         "card_id": "stranger",
