@@ -17,7 +17,7 @@ class NewestLabels:
     def __init__(self, topics: Topics) -> None:
         self.contracts = labels.contracts(topics)
         self.fraud: dict[tuple[str, str], bool | None] = {}
-        """Whether a transaction was fraud, by (card_id, transaction_id); None: its only labels are refunds."""
+        """Whether a transaction was fraud, by (card_id, transaction_id); None: all its labels are refunds."""
         self.newest = 0
         """Arrival of the newest label, ms; 0 without labels."""
         self._ranks: dict[tuple[str, str], tuple[bool, labels.Position]] = {}
