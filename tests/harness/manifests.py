@@ -64,9 +64,10 @@ def pod_of(manifest: Manifest) -> Manifest | None:
     """Return the specification of the pods of an object; None if it has none."""
     if manifest["kind"] == "Pod":
         return manifest["spec"]
-    return (
-        manifest.get("spec", {}).get("template", {}).get("spec") if manifest["kind"] not in CUSTOM else None
-    )
+    if manifest["kind"] in CUSTOM:
+        return None
+    spec = manifest.get("spec", {})
+    return spec.get("jobTemplate", {}).get("spec", spec).get("template", {}).get("spec")
 
 
 def templates(manifests: list[Manifest]) -> list[Manifest]:

@@ -1,5 +1,7 @@
 """The manifests fit the schemas of Kubernetes and the house rules; each broken rule is noticed."""
 
+import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,9 +43,46 @@ def test_the_settings_are_known() -> None:
 
 
 def test_the_topics_job_prints_the_permissions_of_each_component() -> None:
-    (job,) = read(HOME / "base" / "topics.yaml")
-    script = job["spec"]["template"]["spec"]["containers"][0]["args"][0]
-    assert f"for component in {' '.join(Component)}; do" in script
+    assert f"for component in {' '.join(Component)}; do" in topics_script()
+
+
+def topics_script() -> str:
+    (cron_job,) = read(HOME / "base" / "topics.yaml")
+    pod = manifests.pod_of(cron_job)
+    assert pod is not None
+    return pod["containers"][0]["args"][0]
+
+
+def test_the_topics_job_prints_the_permissions_also_where_a_topic_differs(tmp_path: Path) -> None:
+    fraud = tmp_path / "fraud"
+    fraud.write_text('#!/bin/sh\necho "$@"\ntest "$2" != topics\n')
+    fraud.chmod(0o755)
+    variables = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(
+        ["sh", "-euc", topics_script()], env=variables, capture_output=True, text=True, check=False
+    )
+    lines = done.stdout.splitlines()
+    assert [line.split()[-1] for line in lines if line.startswith("job permissions")] == [*Component]
+    assert lines[-1].startswith("job topics ")
+    assert done.returncode == 1
+
+
+def test_the_key_groups_are_set_in_one_place() -> None:
+    """Permissions are those of the job's number of groups: each has a transactional id of its own."""
+    setting = re.compile("FRAUD_KEY_GROUPS|spark.fraud.key_groups")
+    files = [path for path in HOME.rglob("*") if path.is_file() and path.name != "rules.yaml"]
+    lines = [line for path in files for line in path.read_text().splitlines() if setting.search(line)]
+    assert [line for line in lines if "#" not in line] == ["FRAUD_KEY_GROUPS=2"]
+
+
+@needs("kubectl")
+@pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: path.name)
+def test_an_overlay_can_be_applied_again_with_other_images(overlay: Path) -> None:
+    """The pods of a Job cannot be changed, and with OrderedReady one that cannot start is not replaced."""
+    objects = built(overlay)
+    assert "Job" not in {item["kind"] for item in objects}
+    sets = [item for item in objects if item["kind"] == "StatefulSet"]
+    assert all(item["spec"]["podManagementPolicy"] == "Parallel" for item in sets)
 
 
 def test_the_rules_of_the_operator_are_the_tested_ones() -> None:

@@ -78,7 +78,7 @@ class Deployed(UnderLoad):
                 {"name": "settings", "behavior": "merge", "options": {"disableNameSuffixHash": True},
                  "literals": [f"{name}={value}" for name, value in SETTINGS.items()]}
             ],
-            "patches": [_share("Deployment", "sidecar"), _share("Job", "topics")],
+            "patches": [_share("Deployment", "sidecar"), _share("CronJob", "topics")],
         }  # fmt: skip
         for name, value in self.further.items():
             kustomization[name] = [*kustomization.get(name, []), *value]
@@ -135,7 +135,8 @@ class Deployed(UnderLoad):
 
 
 def _share(kind: str, name: str) -> Object:
-    return _replaced(kind, name, "/spec/template/spec/containers/0/resources/requests/cpu", SHARE)
+    template = "/spec/jobTemplate/spec/template" if kind == "CronJob" else "/spec/template"
+    return _replaced(kind, name, f"{template}/spec/containers/0/resources/requests/cpu", SHARE)
 
 
 def _replaced(kind: str, name: str, path: str, value: str) -> Object:
@@ -186,6 +187,7 @@ def deploy(
             installed=None,
         )  # fmt: skip
         deployed.apply()
+        cluster.kubectl("--namespace", NAMESPACE, "create", "job", "topics", "--from", "cronjob/topics")
         cluster.kubectl(
             "--namespace", NAMESPACE, "wait", "job/topics", "--for=condition=Complete", "--timeout", "300s"
         )
