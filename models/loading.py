@@ -28,7 +28,6 @@ def load(ref: ModelRef, tracking_uri: str, cache_dir: Path) -> Scorer:
         cache_dir: local directory, created if missing; many processes may share it.
 
     Raises:
-        ModelMissingError: the registry has no such version.
         ModelUnavailableError: the model's files cannot be fetched now, or cannot be stored in `cache_dir`.
         ModelError: the digest is no SHA-256; the files are unreadable, too large or not those that the
             rollout pinned; the model was trained on other features than the rollout names; or it does not

@@ -149,7 +149,6 @@ def outcomes(transactions: pa.Table, labels: pa.Table | None) -> np.ndarray:
 
     Raises:
         LabelError: there are no labels, or none of them is of one of the transactions.
-        TrainingSetError: they cannot be read.
     """
     if labels is not None:
         index = Labels(labels)

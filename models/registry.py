@@ -174,8 +174,6 @@ def training_scores(ref: ModelRef, tracking_uri: str) -> dict[str, Any] | None:
     desk copies it into the event `proposed` if the rollout has a guard on drift that gives no histogram.
 
     Raises:
-        ModelMissingError: there is no such version.
-        ModelUnavailableError: the registry does not answer now.
         ModelError: the tag is damaged.
     """
     with tracking.registry(tracking_uri, f"model {ref.name}/{ref.version}") as client:

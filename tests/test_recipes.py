@@ -171,7 +171,6 @@ CARD_TABLES: Mapping"""),
 }
 """,
             "streaming_job/decode/watched_cards.py": """from streaming_job.contracts import Reason
-from streaming_job.dead_letters.record import DeadLetter
 from streaming_job.decode import strict
 from streaming_job.decode.own import own_records
 from streaming_job.decode.strict import Rejected
@@ -189,7 +188,7 @@ def decode(records, key_groups, group):
             read(record.key, record.value)
             accepted.append(record)
         except Rejected as fault:
-            refused.append(DeadLetter(*record, fault.reason, fault.detail))
+            refused.append(record.dead_letter(fault.reason, fault.detail))
     return accepted, refused
 """,
         },

@@ -74,12 +74,7 @@ class Session:
         return feed.simulated(self._options, system.endpoints, topics, system.world, int(time.time() * 1_000))
 
     def stream(self) -> Measurement:
-        """Feed until the end of the load or Ctrl-C, then wait for the job.
-
-        Raises:
-            FraudError: a process ended; the load or the tour failed; the alerts cannot be read; or the job
-                makes no progress.
-        """
+        """Feed until the end of the load or Ctrl-C, then wait for the job."""
         self._alerts.start()
         try:
             self._load.start()

@@ -23,9 +23,6 @@ def create(live: JobSettings, replay: Replay) -> None:
 
     The rollout is the first of its topic, so it decides from the beginning of the log. It asks for no second
     person, because it lets no model decide anything that customers see.
-
-    Raises:
-        StackError, ModelError: the brokers do not answer.
     """
     settings, (partitions, replication) = replay.settings(live), shape(live)
     broker.create(

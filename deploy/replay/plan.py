@@ -68,11 +68,7 @@ class ReplayPlan:
 
 
 def gather(live: JobSettings, replay: Replay) -> Facts:
-    """Look up what a plan depends on, without writing anything.
-
-    Raises:
-        ReplayError, TopicReadError: the brokers do not answer, or a topic does not exist.
-    """
+    """Look up what a plan depends on, without writing anything."""
     log, topic = TopicLog(live.bootstrap_servers, live.kafka), live.topics.transactions
     # those that the replay has for itself do not exist yet
     shared = {*live.tables, topic} & {*replay.settings(live).tables, topic}

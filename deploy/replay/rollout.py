@@ -17,11 +17,7 @@ from streaming_job.settings import JobSettings
 
 
 def live_line(live: JobSettings) -> Line:
-    """Return the state of the live job's rollouts.
-
-    Raises:
-        DeskError: the brokers do not answer.
-    """
+    """Return the state of the live job's rollouts."""
     settings = ServiceSettings(
         bootstrap_servers=live.bootstrap_servers, kafka=live.kafka, job_id=live.job_id, topics=live.topics
     )
@@ -38,7 +34,6 @@ def replaced(live: JobSettings, model: str, policy: Policy | None, release: str)
             the features of the model.
 
     Raises:
-        DeskError: the model is missing or damaged, or uses features that this release does not compute.
         ReplayError: no champion decides, whose model or policy could be kept.
     """
     champions = live_line(live).champions

@@ -17,11 +17,7 @@ from streaming_job.takeover.handover import newest_records
 
 
 def look(replay: Replay, live: JobSettings) -> dict[str, Any]:
-    """Return the state of a replay, as JSON values.
-
-    Raises:
-        ReplayError, TopicReadError: the brokers do not answer, or its topics are gone.
-    """
+    """Return the state of a replay, as JSON values."""
     settings, log = replay.settings(live), TopicLog(live.bootstrap_servers, live.kafka)
     groups = newest_records(settings).values()
     totals = Totals.of_groups(Totals.from_json(group["totals"]) for group in groups)

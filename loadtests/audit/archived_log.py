@@ -19,7 +19,6 @@ def open_log(settings: JobSettings, place: str | None) -> Log:
         place: the archive; None: only the topics.
 
     Raises:
-        ArchiveError: there is no archive.
         TopicReadError: the archive is of other topics.
     """
     topics = TopicLog(settings.bootstrap_servers, settings.kafka)
@@ -70,7 +69,6 @@ class ArchivedLog:
 
         Raises:
             TopicReadError: see `TopicLog.read`.
-            ArchiveError: records were lost before they were archived, or a file is damaged.
         """
         rest = dict(starts or {})
         for partition in self._partitions(topic):

@@ -56,7 +56,6 @@ def collect(log: Log, settings: JobSettings, alert_id: str) -> CardLog:
     Raises:
         AlertError: there is no such alert, it does not name its card and transaction, or transactions of its
             partition were deleted.
-        TopicReadError: a topic cannot be read.
     """
     topics = settings.topics
     alerts = [

@@ -101,11 +101,7 @@ class AuditCore:
         self._oracle: Oracle | None = None
 
     def read_progress(self) -> Iterator[Record]:
-        """Yield the new progress records of the job.
-
-        Raises:
-            OtherSettingsError: the job has decided with other settings.
-        """
+        """Yield the new progress records of the job."""
         for record in self._new(self._topics.job_progress):
             if record.key == self._settings.job_id.encode():
                 require_settings(record, self._settings)

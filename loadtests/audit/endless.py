@@ -55,8 +55,6 @@ def follow(
         started: called with the port of the metrics.
 
     Raises:
-        FollowError: transactions were deleted before they were audited.
-        MemoryFileError: the file of an earlier audit cannot be used.
         TopicReadError: a topic cannot be read at the start; later the audit retries.
     """
     memory = _memory(settings, options)

@@ -92,8 +92,6 @@ class ContinuousAudit:
 
         Raises:
             FollowError: transactions were deleted before they were judged.
-            OtherSettingsError: the job has decided with other settings.
-            TopicReadError: a topic cannot be read; the step can be repeated.
         """
         core, memory, now = self._core, self.memory, self._clock()
         self._require_whole_log()

@@ -81,11 +81,7 @@ def rebuild(log: Log, settings: JobSettings, load: LoadModel, alert_id: str) -> 
     """Rebuild an alert and compare it with the one on the log.
 
     Raises:
-        AlertError: there is no such alert, it does not name its card and transaction, or records that it
-            depends on were deleted.
-        ModelError: a model cannot be loaded.
         NoRolloutError: no rollout on the log has a champion.
-        TopicReadError: a topic cannot be read.
     """
     card = collect(log, settings, alert_id)
     load = cache(load)  # called at each decision; each load scores the model's golden rows, a self-test

@@ -127,9 +127,7 @@ def verify(
 
     Raises:
         VerifyError: the job has committed nothing.
-        OtherSettingsError: the job has decided with other settings.
         JudgeError: there is no champion, or a judging process ended unexpectedly.
-        TopicReadError: a topic cannot be read.
     """
     topics = settings.topics
     ends = dict(committed_by(log, settings) if committed is None else committed)
@@ -168,11 +166,7 @@ def verify(
 
 
 def committed_by(log: Log, settings: JobSettings) -> dict[PartitionId, int]:
-    """Return the offsets that the job's key groups have committed, by input partition.
-
-    Raises:
-        TopicReadError: an input topic does not exist, or the broker refuses or does not answer.
-    """
+    """Return the offsets that the job's key groups have committed, by input partition."""
     topics = settings.topics
     return log.committed(settings.job_id, (topics.transactions, *settings.tables))
 

@@ -55,7 +55,6 @@ def measure(extent: ChaosExtent, say: Say) -> Iterator[Result]:
     """Yield the job's settings, the seconds of each kind of kill and fault, and the audit's counts.
 
     Raises:
-        BenchError: the data directory is not empty and not the directory of a stack.
         FaultError: the job ended or makes no progress.
     """
     empty(extent.data_dir)

@@ -53,9 +53,6 @@ class History:
             per_second: transactions per real second; default: as fast as possible.
             at_once: whether to send in one Kafka transaction, which read_committed consumers see all at once.
             meanwhile: called a few times a second, with the number of this part's transactions sent so far.
-
-        Raises:
-            SendError: the broker does not answer, or a record was not delivered.
         """
         brokers = Address(self._installed.stack.bootstrap_servers)
         sender = Sender(brokers, fixed=_AT_ONCE if at_once else None, stamped=True)

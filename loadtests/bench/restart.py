@@ -32,9 +32,6 @@ def measure(rig: Rig, events: int, rounds: int, say: Say) -> Iterator[Figure]:
     Args:
         events: transactions that build up the state.
         rounds: restarts of each of KINDS, kills under load, and takeovers under load.
-
-    Raises:
-        FraudError: the job ended, makes no progress, or writes no alert.
     """
     say(f"sending {events:,} transactions")
     History(rig.installed, events).send(events)

@@ -171,11 +171,7 @@ class Rig:
             stop([feed], FEED_TIMEOUT_S)
 
     def catch_up(self, say: Say) -> None:
-        """Wait until the job has committed everything sent.
-
-        Raises:
-            FaultError: it ended, or makes no progress.
-        """
+        """Wait until the job has committed everything sent."""
         self.installed.caught_up(self.job, say)
 
     def commits(self) -> list[MeasuredCommit]:

@@ -73,12 +73,7 @@ class Client(threading.Thread):
 
 
 def measure(rig: Rig, requests: RequestLoad, say: Say) -> Iterator[Figure]:
-    """Run the job at a rate, with requests to the sidecar in every other stretch.
-
-    Raises:
-        FraudError: the job ended, a request to the sidecar failed, or no alert was received in the stretches
-            of one kind.
-    """
+    """Run the job at a rate, with requests to the sidecar in every other stretch."""
     rig.start_warm_job(say)
     watch = AlertWatch(Address(rig.installed.stack.bootstrap_servers), rig.installed.topics.fraud_alerts)
     watch.start()

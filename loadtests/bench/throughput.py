@@ -40,10 +40,6 @@ def measure(rig: Rig, backlog: Backlog, say: Say, *, verify: bool = True) -> Ite
 
     Spark's JVM compiles code once it has run often, and most of Spark's code runs only once per epoch.
     Without the time at a low rate, the JVM would compile, and so take CPU time, during the backlog.
-
-    Raises:
-        FraudError: the job ended, each key group needs only one commit for the backlog, or the results are
-            wrong.
     """
     past = history.History(rig.installed, backlog.warm_up + backlog.events, backlog.span_s)
     rig.start_job()

@@ -77,12 +77,7 @@ def topics_of(name: str) -> Topics:
 def measure(
     variant: Variant, deployment: Deployment, rig: Rig, tape: Tape, load: LoadProfile, say: Say
 ) -> Run:
-    """Run an engine over the tape.
-
-    Raises:
-        FraudError: the engine does not start, ends early, makes no progress, writes no alert in the
-            measured time, or does not stop; or records were not delivered.
-    """
+    """Run an engine over the tape."""
     servers, topics, clock = deployment.bootstrap_servers, deployment.topics, SteadyClock()
     brokers, topic = Address(servers), topics.transactions
     broker.create(servers, topics, replay=True)
@@ -240,11 +235,7 @@ class _Kill:
 def _wait_until_committed(
     engine: Child, position: Position, targets: dict[int, int], subject: str, say: Say
 ) -> None:
-    """Wait until the engine has committed everything up to `targets`.
-
-    Raises:
-        FraudError: it ended, or makes no progress.
-    """
+    """Wait until the engine has committed everything up to `targets`."""
     patience, least, last_report = Patience(PATIENCE_S, POLL_S), sum(targets.values()) + 1, 0.0
     while remaining := position.behind(targets):
         now = time.monotonic()

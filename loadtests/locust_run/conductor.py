@@ -51,11 +51,7 @@ class Conductor:
         *,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Order the workers to prepare.
-
-        Raises:
-            LoadTestError: the topic of transactions cannot be read.
-        """
+        """Order the workers to prepare."""
         self.plan, self._send, self._now = plan, send, now
         Path(plan.directory).mkdir(parents=True, exist_ok=True)
         self.collector = Collector(plan, lanes)

@@ -56,9 +56,6 @@ def cluster(*, allow_production: bool, sidecar: str = "") -> Target:
     Args:
         allow_production: whether to write to topics whose names do not begin with `loadtest`.
         sidecar: URL of the sidecar.
-
-    Raises:
-        FraudError: settings are missing or wrong, or writing to these topics was not allowed.
     """
     settings = environment.settings(JobSettings)
     topic = settings.topics.transactions

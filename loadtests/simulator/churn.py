@@ -155,7 +155,6 @@ class ProfileFeed(Background):
         """Stop the thread and wait for its end.
 
         Raises:
-            ProfileError: the connection or a change failed.
             Exception: any other error that ended the thread.
         """
         super().stop()

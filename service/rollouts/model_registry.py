@@ -87,11 +87,7 @@ class ModelRegistry:
             return loading.verify(ref, self._uri, Path(scratch))
 
     def versions(self, name: str) -> Versions:
-        """List the registered versions of a name with the metrics of their training, newest first.
-
-        Raises:
-            DeskError: the registry does not answer, or none is set.
-        """
+        """List the registered versions of a name with the metrics of their training, newest first."""
         from models import registry
 
         cached_at, versions = self._versions.get(name, (float("-inf"), []))
@@ -105,12 +101,7 @@ class ModelRegistry:
         return versions
 
     def training_scores(self, ref: ModelRef) -> dict[str, Any] | None:
-        """Return the histogram of a model's scores in training; None if none was registered.
-
-        Raises:
-            DeskError: the registry does not answer, is not set or has no such version, or the histogram is
-                damaged.
-        """
+        """Return the histogram of a model's scores in training; None if none was registered."""
         from models import registry
 
         with self._asking("training_scores"):

@@ -79,9 +79,6 @@ def archive(
     Args:
         until_now: end once the archive has what the topics have now.
         accept_loss: see `PartitionArchiver`.
-
-    Raises:
-        ArchiveTopicError, LostRecordsError, ArchiveError: see `PartitionArchiver`; or the storage has failed.
     """
     has_grown, records = True, 0
     with named_faults(storage.place):

@@ -110,7 +110,6 @@ def log_archive(settings: JobSettings) -> LogArchive | None:
 
     Raises:
         ArchiveError: there is none.
-        ArchiveTopicError: a topic is missing, or the brokers do not answer.
     """
     if not settings.log_archive:
         return None
@@ -192,7 +191,6 @@ class ArchivedFollower:
 
         Raises:
             ArchiveError: see `Archive.read`.
-            LogError, LogUnavailableError: see `LogFollower`.
         """
         taken: dict[PartitionId, pa.RecordBatch] = {}
         self._turn += 1  # each partition is the first in turn: its batch may be a whole mini-batch
@@ -253,7 +251,6 @@ def follow(
 
     Raises:
         ArchiveError: see `LogArchive.manifest`.
-        LibraryError: see `LogFollower`.
     """
     parts: list[ArchivedPartition] = []
     if archive is not None:

@@ -41,6 +41,11 @@ class LogRecord:
     key: bytes | None
     value: bytes | None
 
+    def dead_letter(self, reason: Reason, detail: str) -> "DeadLetter":
+        """Return the dead letter of the record."""
+        position = (self.topic, self.partition, self.offset)
+        return DeadLetter(*position, self.arrival, self.key, self.value, reason, detail)
+
 
 @dataclass(frozen=True)
 class DeadLetter(LogRecord):

@@ -46,10 +46,6 @@ def alert(
 
     Returns:
         Masks of the alerts, and of the suppressed ones among them, shape (n,) each.
-
-    Raises:
-        ModelError: the `reasons` of the champion's alerts cannot be computed because memory, a file or a
-            library is missing. If the model itself fails, nothing is raised.
     """
     alerted, suppressed = np.zeros(block.size, np.bool_), np.zeros(block.size, np.bool_)
     ruling_rows: dict[int, RulingRow] = {}

@@ -103,9 +103,6 @@ class Decider:
             batch: records of TRANSACTION in log order, shape (n,).
             quotes: the text fields that an alert copies from its transaction (`transactions.quote`), n rows.
             cards: indices of the transactions' cards in the state (`card_numbers`), shape (n,).
-
-        Raises:
-            NoRolloutError: no rollout has a champion that can decide.
         """
         n = batch.size
         decisions = Decisions(

@@ -116,11 +116,7 @@ class RolloutHistory:
         return self._in_force[-1][1] if self._in_force else None
 
     def fold(self, records: Sequence[RolloutRecord], topics: Topics, judge: Judge) -> list[DeadLetter]:
-        """Fold records in offset order, and return the refused ones as dead letters.
-
-        Raises:
-            ModelError: raised by `judge`.
-        """
+        """Fold records in offset order, and return the refused ones as dead letters."""
         refused = []
         for record in sorted(records, key=lambda record: record.offset):
             value = record.value or b""

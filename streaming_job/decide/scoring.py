@@ -43,9 +43,6 @@ def score_batch(scorer: Scorer, features: NDArray[np.float64]) -> Answer:
 
     Args:
         features: shape (n, f).
-
-    Raises:
-        ModelError: the machine, not the model, failed.
     """
     begun = time.perf_counter()
     scores, failures = guarded.score(scorer, features)
@@ -104,9 +101,6 @@ def explain(
         answer: the scores of the model that decided the rows.
         features: features of the rows, all of which have a score, shape (n, f).
         may_stop: whether a fault of the machine is raised, as for a champion.
-
-    Raises:
-        ModelError: the machine, not the model, failed, and `may_stop` is true.
     """
     assert answer.scorer is not None
     try:

@@ -70,12 +70,6 @@ class Label(LogRecord):
     event_time: int | None
     """See `Fields.event_time`."""
 
-    def dead_letter(self, reason: Reason, detail: str) -> DeadLetter:
-        """Return the dead letter of a label that cannot be used."""
-        return DeadLetter(
-            self.topic, self.partition, self.offset, self.arrival, self.key, self.value, reason, detail
-        )
-
 
 def contracts(topics: Topics) -> dict[str, Contract]:
     """Return the contract of each topic of labels, by the topic's name."""
@@ -100,11 +94,16 @@ def decode(
         try:
             fields = read(record.key, record.value, contract)
         except Rejected as fault:
-            decoded.append(DeadLetter(*record, fault.reason, fault.detail))
+            decoded.append(record.dead_letter(fault.reason, fault.detail))
         else:
             lo, hi = hash_string(fields.card_id)
             transaction = hash_string(fields.transaction_id)[0] & TRANSACTION_MASK
-            decoded.append(Label(*record, lo, hi, transaction, fields.fraud, fields.event_time))
+            decoded.append(
+                Label(
+                    **vars(record), lo=lo, hi=hi, transaction=transaction, fraud=fields.fraud,
+                    event_time=fields.event_time,
+                )
+            )  # fmt: skip
     return decoded
 
 

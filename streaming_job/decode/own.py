@@ -4,27 +4,15 @@ Every group reads all partitions of a table, so exactly one group handles each r
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
+from streaming_job.dead_letters.record import LogRecord
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.log.records import Records
 
 
-class OwnRecord(NamedTuple):
-    """One record of a table, with its position in the log."""
-
-    topic: str
-    partition: int
-    offset: int
-    arrival: int
-    """Kafka timestamp, ms."""
-    key: bytes | None
-    value: bytes | None
-
-
-def own_records(records: Records, key_groups: KeyGroups, group: int) -> Iterator[OwnRecord]:
+def own_records(records: Records, key_groups: KeyGroups, group: int) -> Iterator[LogRecord]:
     """Yield the records of one key group, in the records' order.
 
     Args:
@@ -40,4 +28,4 @@ def own_records(records: Records, key_groups: KeyGroups, group: int) -> Iterator
         selected.values.to_pylist(),
         strict=True,
     ):
-        yield OwnRecord(records.topic, *row)
+        yield LogRecord(records.topic, *row)

@@ -64,9 +64,6 @@ class GroupFacts:
         Args:
             state: state of the group's cards, which keeps the ids of transactions.
             extra: `Meta.extra`, persisted as JSON.
-
-        Raises:
-            StateDamagedError: a piece is missing or damaged.
         """
         self._group, self._rules, self._key_groups, self._state = group, rules, key_groups, state
         self._contracts = labels.contracts(topics)
@@ -93,9 +90,6 @@ class GroupFacts:
 
         Returns:
             Number of foreign records (see `facts.record`) from Q on.
-
-        Raises:
-            FactError: a newer release of the job wrote a fact.
         """
         contract = self._contracts.get(records.topic)
         if contract is None:

@@ -22,9 +22,6 @@ class OpenHours:
 
         Args:
             extra: `Meta.extra`, persisted as JSON.
-
-        Raises:
-            StateDamagedError: a piece is missing or damaged.
         """
         self._tiers = Tiers("mo", HOUR_COUNT, extra, "hour", added_up)
         self._counts = GrowingHours()

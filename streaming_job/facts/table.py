@@ -50,9 +50,6 @@ class FactTable:
 
         Args:
             extra: `Meta.extra`, persisted as JSON.
-
-        Raises:
-            StateDamagedError: a piece is missing or damaged.
         """
         self._rules, self._groups = rules, groups
         self._promises: dict[str, int] = extra.setdefault(PROMISES, {})

@@ -38,7 +38,6 @@ def confirmed(look: Callable[[], T]) -> T:
 
     Raises:
         LogError: as raised by the last look.
-        StoppedError: the job was told to stop.
     """
     deadline = time.monotonic() + CONFIRM_S
     while True:

@@ -34,11 +34,7 @@ class OwnPartitions:
         self._log.limit(ends)
 
     def ends(self) -> Offsets:
-        """Return the last stable offset of every partition of the topics, followed or not.
-
-        Raises:
-            LogError, LogUnavailableError: see `with_retries`.
-        """
+        """Return the last stable offset of every partition of the topics, followed or not."""
         return with_retries(partial(self._ends.last, self._topics))
 
     def close(self) -> None:

@@ -76,7 +76,6 @@ def inherit(opening: Opening, stores: Stores, former: Former, meta: Meta, store:
     Raises:
         CheckpointError: a group of the predecessor has no state yet, or has read other topics; or the cards
             move, and the predecessor is not drained.
-        StateDamagedError: its pieces are damaged.
     """
     rules, settings = opening.rules, opening.settings
     state = GroupState(MemoryArena(), settings.allowed_lateness_ms, keeps_ids=settings.merchant_facts)

@@ -16,7 +16,6 @@ def former(checkpoint: Checkpoint, settings: JobSettings) -> Former:
 
     Raises:
         StartUpError: there is no such checkpoint, or its state cannot be that of the successor.
-        CheckpointError: its `job.json` is damaged.
     """
     fixed, where = checkpoint.fixed(), settings.predecessor_checkpoint
     if fixed is None or not checkpoint.epochs("commits"):

@@ -62,9 +62,6 @@ class WarmGroup:
             meta: metadata of the persisted pieces; updated in place.
             store: the persisted pieces.
             watch: follows the predecessor.
-
-        Raises:
-            LogError, LogUnavailableError, StateDamagedError: see `OpenGroup`.
         """
         positions, snapshot_end = require_log(opening, connections, meta)
         self._watch, self._store, self._clock = watch, store, opening.clock

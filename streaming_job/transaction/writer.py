@@ -139,7 +139,6 @@ class GroupWriter:
 
         Raises:
             FencedError: the group belongs to another instance although `from_others` is False.
-            OtherQueryError: the output is of another query.
             SinkError: several attempts failed, the brokers do not answer, or a transaction stays open.
         """
         error: KafkaError | None = None

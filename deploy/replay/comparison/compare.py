@@ -24,7 +24,6 @@ def compare(live: JobSettings, replay: Replay, say: Callable[[str], object]) -> 
     The live side is what is on the live topics: after a switch the replay's own decisions, from the seam on.
 
     Raises:
-        FraudError: a topic cannot be read, or one of the jobs has decided nothing.
         KafkaException: the brokers do not answer.
     """
     other, topic = replay.settings(live), live.topics.transactions

@@ -24,7 +24,6 @@ def values(settings: JobSettings, topic: str) -> pa.ChunkedArray:
     """Return the values of all committed records of a topic up to its present end, large_binary.
 
     Raises:
-        TopicReadError, LogError: there is no such topic, or it cannot be read.
         ReplayError: nothing more arrives.
     """
     log = TopicLog(settings.bootstrap_servers, settings.kafka)
@@ -58,7 +57,6 @@ def decided(live: JobSettings, replay: JobSettings) -> Ranges:
 
     Raises:
         ReplayError: one of them has decided nothing.
-        TopicReadError: the brokers do not answer.
     """
     log, topic = TopicLog(live.bootstrap_servers, live.kafka), live.topics.transactions
     both = [log.committed(job.job_id, (topic,)) for job in (live, replay)]

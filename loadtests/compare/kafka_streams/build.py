@@ -12,11 +12,7 @@ SOURCES = Path(__file__).with_name("src")
 
 
 def compiler() -> Path | None:
-    """Return the `javac` beside the `java` in use; None if only a runtime is installed.
-
-    Raises:
-        StackError: there is no Java.
-    """
+    """Return the `javac` beside the `java` in use; None if only a runtime is installed."""
     javac = java.find().executable.resolve().with_name("javac")
     return javac if javac.exists() else None
 
@@ -26,9 +22,6 @@ def build(into: Path, progress: Progress = silent) -> str:
 
     Returns:
         The class path: classes and jars.
-
-    Raises:
-        FraudError: no compiler, no jars, or the sources do not compile.
     """
     javac = compiler()
     if javac is None:
