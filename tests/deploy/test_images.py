@@ -116,3 +116,21 @@ def test_a_command_that_an_image_is_not_for_says_what_is_missing() -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert "`fraud loadtest` needs " in done.stderr
     assert "FraudError" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("cpu", "status"), [("x86-64-v2", 0), ("x86-64-v4", 0), ("skylake", 1), ("native", 1), ("", 1)]
+)
+def test_an_image_is_built_only_for_a_processor_that_its_entrypoint_recognises(cpu: str, status: int) -> None:
+    dockerfile = (ROOT / "deploy" / "images" / "Dockerfile").read_text()
+    (check,) = re.findall(r"^RUN (case .* esac)$", dockerfile, re.MULTILINE)
+    done = subprocess.run(["sh", "-c", check], env={"CPU": cpu}, capture_output=True, check=False)
+    assert done.returncode == status
+
+
+def test_the_statuses_of_the_entrypoint_are_documented() -> None:
+    script = (ROOT / "deploy" / "images" / "entrypoint.sh").read_text()
+    codes = re.findall(r"\bexit (\d+)", script)
+    section = (ROOT / "docs" / "errors.md").read_text().partition("# Exit codes\n")[2].partition("\n#")[0]
+    assert codes
+    assert [code for code in codes if f"ends with {code} " not in section] == []

@@ -87,3 +87,13 @@ def test_systemd_accepts_the_units(unit: Path, tmp_path: Path) -> None:
     complaints = [line for line in done.stderr.splitlines() if unit.name in line]
     assert not complaints, done.stderr
     assert done.returncode == 0, done.stderr
+
+
+def test_the_documented_fetch_fills_the_cache_of_the_job() -> None:
+    (unit,) = [unit for unit in UNITS if unit.name == "fraud-job.service"]
+    service = sections(unit)["Service"]
+    program = service["ExecStart"].removesuffix(" job run")
+    command = (
+        f"runuser -u {service['User']} -- env {service['Environment']} {program} stack up --fetch-only\n"
+    )
+    assert command in (Path(deploy.__file__).parents[1] / "docs" / "operations.md").read_text()

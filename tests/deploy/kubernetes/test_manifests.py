@@ -1,5 +1,6 @@
 """The manifests fit the schemas of Kubernetes and the house rules; each broken rule is noticed."""
 
+import json
 import re
 import subprocess
 from collections.abc import Callable
@@ -142,6 +143,49 @@ def test_executors_have_the_image_of_the_driver() -> None:
     (container,) = job["spec"]["template"]["spec"]["containers"]
     (variable,) = [entry for entry in container["env"] if entry["name"] == "IMAGE"]
     assert variable["value"] == container["image"]
+
+
+@needs("kubectl")
+def test_the_driver_may_start_and_remove_pods_and_nothing_else() -> None:
+    """Spark asks for more with settings at their defaults, so each is turned off wherever a driver starts."""
+    objects = built(HOME / "overlays" / "executors")
+    (role,) = [item for item in objects if item["kind"] == "Role"]
+    verbs = ["create", "get", "list", "watch", "delete", "deletecollection"]
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": verbs}]
+    (job,) = [item for item in objects if item["kind"] == "StatefulSet"]
+    variables = {entry["name"]: entry.get("value") for entry in container_of(job)["env"]}
+    properties = (HOME / "overlays" / "spark-submit" / "job.properties").read_text()
+    submitted = dict(line.split(maxsplit=1) for line in properties.splitlines() if not line.startswith("#"))
+    for given in (json.loads(variables["FRAUD_SPARK"]), submitted):
+        assert given["spark.kubernetes.executor.disableConfigMap"] == "true"
+        assert given["spark.kubernetes.driver.ownPersistentVolumeClaim"] == "false"
+        assert given["spark.kubernetes.driver.service.deleteOnTermination"] == "false"
+
+
+@needs("kubectl")
+def test_the_api_server_is_reached_at_its_service_and_at_its_endpoints() -> None:
+    """Most networks apply policies after the service's address was replaced by an endpoint's."""
+    objects = built(HOME / "overlays" / "executors")
+    (policy,) = [item for item in objects if manifests.named(item) == "NetworkPolicy/api-server"]
+    allowed = {
+        port["port"]: peer["ipBlock"]["cidr"]
+        for rule in policy["spec"]["egress"]
+        for port in rule["ports"]
+        for peer in rule["to"]
+    }
+    assert {*allowed} == {443, 6443}
+    assert len({*allowed.values()}) == 2
+
+
+@needs("kubectl")
+def test_prometheus_and_the_ingress_reach_the_sidecar() -> None:
+    objects = built(HOME / "overlays" / "local")
+    (policy,) = [item for item in objects if manifests.named(item) == "NetworkPolicy/sidecar"]
+    (rule,) = policy["spec"]["ingress"]
+    namespaces = [
+        peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"] for peer in rule["from"]
+    ]
+    assert namespaces == ["monitoring", "ingress"]
 
 
 @needs("kubectl")
