@@ -1,15 +1,29 @@
 """The model of capacity against measured points, and its behaviour beyond them."""
 
+import re
+from pathlib import Path
+
 import pytest
+from harness.manifests import HOME, read
 from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 from typer.testing import CliRunner
 
 from deploy import cli
-from deploy.capacity import US_PER_TRANSACTION, UTILISATION, cores, need, walls
+from deploy.capacity import (
+    GROUP_BYTES,
+    PAGES_PER_CARD,
+    US_PER_TRANSACTION,
+    UTILISATION,
+    cores,
+    first_load_s,
+    need,
+    walls,
+)
 
 pytestmark = pytest.mark.unit
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(
@@ -23,6 +37,23 @@ def test_cores_agree_with_those_measured(rate: int, measured: float) -> None:
 def test_two_busy_cores_work_a_backlog_off_as_fast_as_measured() -> None:
     """Without alerts to wait for, a mini-batch is large, and only the time of each transaction counts."""
     assert pytest.approx(500_000, rel=0.2) == 2e6 / US_PER_TRANSACTION  # measured: 411,000 to 588,000
+
+
+def test_a_first_load_takes_as_long_as_measured_and_is_shared_by_the_groups() -> None:
+    measured = first_load_s(1e6, 2, 3)
+    assert 0.8 * 48 < measured < 48  # docs/measurements.md: 48 s with the start
+    assert first_load_s(1e6, 4, 3) == pytest.approx(measured / 2, rel=0.1)
+    # every group reads all profiles: so many groups wait for the brokers, and further ones make it slower
+    assert first_load_s(1e6, 200, 3) > first_load_s(1e6, 100, 3)
+
+
+def test_the_memory_of_one_pod_holds_the_cards_that_the_documentation_says() -> None:
+    (job, _, _) = read(HOME / "overlays" / "local" / "job.yaml")
+    limit = job["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"]
+    free = (int(limit.removesuffix("Gi")) << 30) - 2 * GROUP_BYTES - (640 << 20)
+    text = (ROOT / "docs" / "deployment.md").read_text()
+    (cards,) = re.findall(r"working copies of about ([\d,]+) cards", text)
+    assert int(cards.replace(",", "")) == pytest.approx(free / PAGES_PER_CARD, rel=0.1)
 
 
 @examples(100)
