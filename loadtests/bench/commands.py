@@ -249,6 +249,27 @@ def restart(
     run("restart", measured, to)
 
 
+@app.command()
+def chaos(
+    to: Report = None,
+    kills: Annotated[
+        int, typer.Option(min=0, help="SIGKILLs to workers, job, driver, JVM, broker, Postgres, Connect")
+    ] = 200,
+    faults: Annotated[int, typer.Option(min=0, help="Kafka requests and responses lost or delayed")] = 100,
+    seed: Annotated[int, typer.Option(help="Seed of the random kills, faults and moments")] = 1,
+    within: Annotated[str, typer.Option(help="Time after which no kill or fault begins: 30m")] = "24h",
+    data_dir: DataDir = DATA_DIR,
+) -> None:
+    """Kill processes, disturb the network, and audit everything at the end: 0 lost, 0 duplicated.
+
+    Example: fraud bench chaos --kills 50 --faults 30 --report chaos.json
+    """
+    from loadtests.bench import chaos as bench
+
+    extent = bench.ChaosExtent(data_dir.resolve(), kills, faults, seed, seconds(within))
+    bench.require_clean(run("chaos", lambda say: bench.measure(extent, say), to))
+
+
 def run(
     name: str,
     measured: Callable[[Say], Iterator[Result]],

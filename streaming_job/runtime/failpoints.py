@@ -41,6 +41,10 @@ class Failpoint(StrEnum):
     """On the driver of a takeover: the output is the successor's, and no group of it is open yet."""
 
 
+TAKEOVER = Failpoint.CLAIMED, Failpoint.SEAM
+"""The steps that only a takeover has."""
+
+
 def reach(step: StrEnum) -> None:
     """Block until the process is killed if the step is armed; otherwise return at once."""
     if _directory is not None:

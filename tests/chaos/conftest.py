@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-from harness.relay import Relay
 
 from deploy.local.stack import Endpoints
 from loadtests.faults.installation import Installation, world
+from loadtests.faults.relay import Relay
 from loadtests.simulator.profiles import ProfileLoader
 from streaming_job.contracts.topics import Topics
 

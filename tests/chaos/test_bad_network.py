@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from harness.proxy import HOST, Api, Fault, Kind, Proxy, draw
 from harness.writer_bench import WriterBench
 from thoroughness import THOROUGH
 
 from deploy.local.stack import Endpoints
+from loadtests.faults.proxy import HOST, Api, Fault, Kind, Proxy, draw
 from streaming_job.contracts.topics import Topics
 from streaming_job.runtime.failpoints import Failpoint
 from streaming_job.transaction import writer as writer_module

@@ -19,14 +19,14 @@ from typing import Any
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
-from harness import kills
 from harness.backup import back_up
-from harness.kills import KillTarget
-from harness.relay import Relay
 from thoroughness import THOROUGH, only_thorough
 
 from deploy.local import topics as broker
+from loadtests.faults import kills
 from loadtests.faults.installation import Installation
+from loadtests.faults.kills import KillTarget
+from loadtests.faults.relay import Relay
 from loadtests.oracle import Record
 from streaming_job.log.partitioner import Partitioner
 

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from harness.relay import Relay
 from thoroughness import only_thorough
 
 from deploy.local import stack as stack_of
@@ -18,6 +17,7 @@ from deploy.local.stack import Endpoints
 from feature_store.errors import ExitCode
 from loadtests.faults.errors import FaultError
 from loadtests.faults.installation import Installation
+from loadtests.faults.relay import Relay
 from streaming_job.contracts.topics import Topics
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]

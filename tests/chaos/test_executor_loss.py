@@ -5,13 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from harness.relay import Relay
 from harness.spark_cluster import SparkCluster
 from thoroughness import only_thorough
 
 from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
 from loadtests.faults.installation import Installation
+from loadtests.faults.relay import Relay
 from streaming_job.contracts.topics import Topics
 from streaming_job.runtime.failpoints import VARIABLE, Failpoint
 

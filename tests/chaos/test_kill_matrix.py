@@ -1,8 +1,8 @@
 """Kills at named steps and at random times: afterwards the alerts equal the oracle's.
 
 All kills hit one installation, and each hits a job that has recovered from the kill before. The audit covers
-everything since the beginning, including suspicious_count of every alert. `test_random_faults` kills 200
-times.
+everything since the beginning, including suspicious_count of every alert. `fraud bench chaos` kills 200 times
+by default.
 
 In an everyday run the log is an archive with labels, reversals and profile changes, and the job keeps
 merchant facts: the audit covers merchant label features, too, and each fact must be on its topic once. With
@@ -20,30 +20,30 @@ from pathlib import Path
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
-from harness import kills
 from harness.backup import back_up
 from harness.job_log import AGAIN
-from harness.kills import IN_WORKER, KillTarget
 from harness.labelled_installation import LabelledInstallation, payments
-from harness.relay import BURST, Relay
 from thoroughness import THOROUGH, only_thorough
 
 from deploy.local import stack as embedded
 from deploy.local.stack import Endpoints
 from deploy.local.state import Service
 from loadtests.audit.topic_log import TopicLog
+from loadtests.faults import kills
 from loadtests.faults.installation import Installation
+from loadtests.faults.kills import IN_WORKER, KillTarget
+from loadtests.faults.relay import BURST, Relay
 from streaming_job.contracts import Contract, validate
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.facts.clock import hour_of
 from streaming_job.labels import ledger
 from streaming_job.labels.ledger import Ledger, LedgerError
-from streaming_job.runtime.failpoints import Failpoint
+from streaming_job.runtime.failpoints import TAKEOVER, Failpoint
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
 
-OF_THE_JOB = kills.OF_THE_JOB if THOROUGH else (Failpoint.COMMITTED,)
+OF_THE_JOB = tuple(step for step in Failpoint if step not in TAKEOVER) if THOROUGH else (Failpoint.COMMITTED,)
 OF_A_WORKER = IN_WORKER if THOROUGH else (Failpoint.DECIDED,)
 """Everyday runs kill the job after a commit and a worker before one; thorough runs kill each at all of its
 steps."""

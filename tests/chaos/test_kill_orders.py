@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness.relay import Relay
 from harness.sidecar_process import SidecarProcess
 from thoroughness import only_thorough
 
 from deploy.local import stack as embedded
 from loadtests.faults.installation import Installation, trained
+from loadtests.faults.relay import Relay
 from loadtests.oracle import Kind
 from loadtests.oracle.membership import is_member, salt_of
 from loadtests.simulator.rollouts import publish

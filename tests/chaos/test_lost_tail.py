@@ -8,11 +8,11 @@ import re
 from pathlib import Path
 
 import pytest
-from harness.relay import Relay
 from thoroughness import only_thorough
 
 from deploy.local import stack
 from loadtests.faults.record_producer import RecordProducer
+from loadtests.faults.relay import Relay
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900), only_thorough]
 

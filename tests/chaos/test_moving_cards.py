@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
-from harness.relay import Relay
 from thoroughness import only_thorough
 from typer.testing import CliRunner
 
@@ -17,6 +16,7 @@ from deploy.local import topics as broker
 from loadtests.audit.verify import AuditResult
 from loadtests.faults.installation import query_of
 from loadtests.faults.job_process import JobProcess
+from loadtests.faults.relay import Relay
 from loadtests.faults.repeater import Repeater
 from streaming_job.log.partitioner import Partitioner
 from streaming_job.runtime.failpoints import Failpoint

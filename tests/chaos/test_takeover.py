@@ -9,11 +9,11 @@ import shutil
 from collections.abc import Callable
 
 import pytest
-from harness.relay import Relay
 from thoroughness import only_thorough
 
 from loadtests.faults.installation import query_of
 from loadtests.faults.job_process import JobProcess
+from loadtests.faults.relay import Relay
 from loadtests.faults.repeater import Repeater
 from streaming_job.runtime.failpoints import Failpoint
 

@@ -18,11 +18,11 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from harness.newcomer import A_FEATURE, ROOT
-from harness.relay import Relay
 from thoroughness import only_thorough
 
 from deploy.local.stack import Endpoints
 from loadtests.faults.installation import Installation, query_of, world
+from loadtests.faults.relay import Relay
 from loadtests.faults.repeater import Repeater
 from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.profiles import ProfileLoader

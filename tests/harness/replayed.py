@@ -12,10 +12,10 @@ from deploy.local.stack import Endpoints
 from deploy.local.waiting import Patience
 from deploy.replay import record
 from deploy.replay.record import Replay
-from harness.relay import Relay
 from loadtests.audit.commits import source_in
 from loadtests.audit.comparison import output_topics
 from loadtests.faults.installation import Installation, world
+from loadtests.faults.relay import Relay
 from loadtests.simulator.profiles import ProfileLoader
 from streaming_job.contracts.topics import Topics
 from streaming_job.runtime.failpoints import VARIABLE

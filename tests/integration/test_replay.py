@@ -9,7 +9,6 @@ import random
 import shutil
 
 import pytest
-from harness.relay import Relay
 from harness.replayed import Replayed
 from thoroughness import only_thorough
 
@@ -18,6 +17,7 @@ from deploy.replay import inputs
 from loadtests.audit.comparison import OUTPUTS
 from loadtests.audit.topic_log import TopicLog
 from loadtests.faults.installation import Installation, query_of
+from loadtests.faults.relay import Relay
 from loadtests.faults.repeater import Repeater
 from streaming_job.progress.last_record import positions
 from streaming_job.runtime.failpoints import Failpoint

@@ -8,14 +8,12 @@ from pathlib import Path
 from deploy.local import stack
 from deploy.local.processes import wait_until_gone
 from deploy.local.state import Service
-from harness.relay import Relay
 from loadtests.faults.errors import FaultError
 from loadtests.faults.job_process import PATIENCE_S
-from streaming_job.runtime.failpoints import Failpoint
+from loadtests.faults.relay import Relay
+from streaming_job.runtime.failpoints import TAKEOVER, Failpoint
 
-OF_THE_JOB = tuple(step for step in Failpoint if step not in (Failpoint.CLAIMED, Failpoint.SEAM))
-"""Steps of every job; the others are of a takeover only."""
-IN_WORKER = tuple(step for step in OF_THE_JOB if step is not Failpoint.EPOCH_ENDED)
+IN_WORKER = tuple(step for step in Failpoint if step not in (Failpoint.EPOCH_ENDED, *TAKEOVER))
 """Steps of a resident; the remaining step is the driver's."""
 
 
@@ -96,7 +94,7 @@ def server(service: Service) -> Callable[["KillTarget"], None]:
 
 KILLS: dict[str, Callable[["KillTarget"], None]] = {
     **{f"Python worker at step {step}": worker_at(step) for step in IN_WORKER},
-    **{f"job at step {step}": job_at(step) for step in OF_THE_JOB},
+    **{f"job at step {step}": job_at(step) for step in Failpoint},
     "driver only": driver_only,
     "JVM": jvm,
     "job at any time": job_any_time,
