@@ -11,9 +11,9 @@ from deploy.local.state import Service
 from loadtests.faults.errors import FaultError
 from loadtests.faults.job_process import PATIENCE_S
 from loadtests.faults.relay import Relay
-from streaming_job.runtime.failpoints import TAKEOVER, Failpoint
+from streaming_job.runtime.failpoints import OF_EVERY_JOB, Failpoint
 
-IN_WORKER = tuple(step for step in Failpoint if step not in (Failpoint.EPOCH_ENDED, *TAKEOVER))
+IN_WORKER = tuple(step for step in OF_EVERY_JOB if step is not Failpoint.EPOCH_ENDED)
 """Steps of a resident; the remaining step is the driver's."""
 
 
@@ -94,7 +94,7 @@ def server(service: Service) -> Callable[["KillTarget"], None]:
 
 KILLS: dict[str, Callable[["KillTarget"], None]] = {
     **{f"Python worker at step {step}": worker_at(step) for step in IN_WORKER},
-    **{f"job at step {step}": job_at(step) for step in Failpoint},
+    **{f"job at step {step}": job_at(step) for step in OF_EVERY_JOB},
     "driver only": driver_only,
     "JVM": jvm,
     "job at any time": job_any_time,

@@ -41,8 +41,8 @@ class Failpoint(StrEnum):
     """On the driver of a takeover: the output is the successor's, and no group of it is open yet."""
 
 
-TAKEOVER = Failpoint.CLAIMED, Failpoint.SEAM
-"""The steps that only a takeover has."""
+OF_EVERY_JOB = tuple(step for step in Failpoint if step not in (Failpoint.CLAIMED, Failpoint.SEAM))
+"""The steps of a job that takes over from no other."""
 
 
 def reach(step: StrEnum) -> None:

@@ -39,11 +39,11 @@ from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.facts.clock import hour_of
 from streaming_job.labels import ledger
 from streaming_job.labels.ledger import Ledger, LedgerError
-from streaming_job.runtime.failpoints import TAKEOVER, Failpoint
+from streaming_job.runtime.failpoints import OF_EVERY_JOB, Failpoint
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(1200)]
 
-OF_THE_JOB = tuple(step for step in Failpoint if step not in TAKEOVER) if THOROUGH else (Failpoint.COMMITTED,)
+OF_THE_JOB = OF_EVERY_JOB if THOROUGH else (Failpoint.COMMITTED,)
 OF_A_WORKER = IN_WORKER if THOROUGH else (Failpoint.DECIDED,)
 """Everyday runs kill the job after a commit and a worker before one; thorough runs kill each at all of its
 steps."""
