@@ -17,8 +17,7 @@ from feature_store.training.options import (
 from models.algorithms import Learner
 from models.errors import ModelError
 from models.evaluation.commands import evaluate_command
-from models.learner_options import USUAL, AlertBudget, takes_learner
-from models.tracking_option import TrackingUri
+from models.options import USUAL, AlertBudget, TrackingUri, takes_learner
 
 app = typer.Typer(
     help="Train, evaluate and list models; `fraud rollouts` rolls them out.", no_args_is_help=True

@@ -1,4 +1,4 @@
-"""The alerts of an engine's run."""
+"""The alerts of an engine's run, and how two engines' alerts differ."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -45,3 +45,39 @@ class Alerts:
     def duplicated(self) -> int:
         """Number of alerts beyond the first one of their transactions."""
         return sum(count - 1 for count in Counter(self.transaction_ids).values())
+
+
+TOLERANCE = 1.5e-9
+"""Tolerance of scores: one step of rounding. Exponentials differ in their last bits between languages, and
+half a step may lie between their results."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Differences of an engine's alerts from those of a reference."""
+
+    missing: int
+    """Number of transactions with an alert of the reference only."""
+    unexpected: int
+    """Number of transactions with an alert of this engine only."""
+    duplicated: int
+    """Number of this engine's alerts beyond the first of a transaction."""
+    greatest_difference: float
+    """Greatest difference between the two engines' scores of a transaction."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the alerts agree."""
+        return not self.missing + self.unexpected + self.duplicated and self.greatest_difference <= TOLERANCE
+
+
+def agreement(alerts: Alerts, reference: Alerts) -> Agreement:
+    """Compare an engine's alerts with those of a reference."""
+    scores, reference_scores = alerts.by_transaction, reference.by_transaction
+    both = scores.keys() & reference_scores.keys()
+    return Agreement(
+        missing=len(reference_scores.keys() - both),
+        unexpected=len(scores.keys() - both),
+        duplicated=alerts.duplicated,
+        greatest_difference=max((abs(scores[name] - reference_scores[name]) for name in both), default=0.0),
+    )

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from loadtests.bench.rig import Rig, RigOptions, rig
-from loadtests.compare import engines, plots, report
+from loadtests.compare import engines, report
 from loadtests.compare.engines import Deployment, Variant
 from loadtests.compare.errors import CompareError
 from loadtests.compare.exported import exported
@@ -112,8 +112,7 @@ def _deployment(variant: Variant, system: Rig, model: Path) -> Deployment:
 
 def _write(to: Path | None, results: dict[str, Any]) -> None:
     """Write the results so far; they remain if a later engine fails."""
-    drawn = {f"-{plot.__name__}.svg": plot(results["engines"]) for plot in (plots.latency, plots.throughput)}
-    reporting.write(to, results, {".md": report.markdown(results), **drawn})
+    reporting.write(to, results, {".md": report.markdown(results), **report.plots(results)})
 
 
 def _require_agreement(rows: list[dict[str, Any]]) -> None:

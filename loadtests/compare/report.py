@@ -1,12 +1,13 @@
-"""Results of several engines as JSON and as a Markdown table."""
+"""Results of several engines as JSON, as a Markdown table and as plots."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from loadtests.compare.agreement import agreement
+from loadtests.compare.alerts import agreement
 from loadtests.compare.measure import Run
-from loadtests.rig import histograms
+from loadtests.rig import histograms, plot
+from models.plots import BLUE, GREEN, GREY, RED, figure
 
 
 def rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
@@ -79,3 +80,40 @@ def markdown(results: dict[str, Any]) -> str:
             "",
         ]
     )
+
+
+COLOURS = {"ours": BLUE, "floor": GREY, "streams": RED, "quix": GREEN}
+STYLES = {"5": ":", "25": "-.", "default": "--"}
+"""Line of a variant, by the part of its name after the engine's."""
+
+
+def latency_plot(rows: Sequence[dict[str, Any]]) -> str:
+    """Plot latency by percentile of each engine; variants of one engine have one colour."""
+    lines = [(row["latency_curve"], {"label": row["title"], **_look(row)}) for row in rows]
+    return plot.latency_plot(lines, of="alerts")
+
+
+def throughput_plot(rows: Sequence[dict[str, Any]]) -> str:
+    """Plot transactions per second from a backlog."""
+    with figure("transactions/s", "") as (axes, svg):
+        reversed_rows = list(reversed(rows))
+        bars = axes.barh(
+            [row["title"] for row in reversed_rows],
+            [row["backlog_per_s"] for row in reversed_rows],
+            color=[_look(row)["color"] for row in reversed_rows],
+        )
+        axes.bar_label(bars, fmt="{:,.0f}", padding=3)
+        axes.set_xscale("log")
+        axes.margins(x=0.15)
+    return svg()
+
+
+def plots(results: dict[str, Any]) -> dict[str, str]:
+    """Return the plots as SVG, by the end of their files' names."""
+    drawn = {"latency": latency_plot, "throughput": throughput_plot}
+    return {f"-{name}.svg": draw(results["engines"]) for name, draw in drawn.items()}
+
+
+def _look(row: dict[str, Any]) -> dict[str, str]:
+    kind, _, variant = row["engine"].partition("-")
+    return {"color": COLOURS[kind], "linestyle": STYLES.get(variant, "-")}

@@ -2,17 +2,14 @@
 
 from loadtests.gamedays.day import Gameday
 from loadtests.gamedays.days import (
-    broker_down,
+    brokers,
     checkpoints,
-    disk_full,
     duplicates_seen,
     feed_dead,
     fenced,
     hanging,
     rollouts,
-    schema_change,
     senders,
-    transaction_hung,
 )
 
 DAYS: dict[str, Gameday] = {
@@ -22,20 +19,20 @@ DAYS: dict[str, Gameday] = {
         hanging.STUCK,
         hanging.PARTITION_BEHIND,
         fenced.DAY,
-        transaction_hung.DAY,
+        brokers.TRANSACTION_HUNG,
         feed_dead.DAY,
-        schema_change.DAY,
+        senders.SCHEMA_CHANGE,
         rollouts.CHALLENGER_FAILS,
         rollouts.CHAMPION_FAILS,
         rollouts.ALERT_STORM,
         checkpoints.CHECKPOINT_DELETED,
         checkpoints.CHECKPOINT_LOST,
-        disk_full.DAY,
+        checkpoints.DISK_FULL,
         senders.HOT_CARD,
         hanging.LONG_EPOCHS,
         senders.WATERMARK_STUCK,
         senders.OUT_OF_ORDER,
-        broker_down.DAY,
+        brokers.BROKER_DOWN,
         duplicates_seen.DAY,  # last, because its duplicate cannot be removed from the topic
     )
 }

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from feature_store.catalogue import DAY_MS
 from feature_store.training.options import DELAY_HELP, LabelFile, MerchantLabelFeatures, Transactions
 from models.algorithms import Learner
-from models.learner_options import USUAL, AlertBudget, takes_learner
+from models.options import USUAL, AlertBudget, takes_learner
 
 
 @takes_learner

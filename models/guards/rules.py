@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 from models.guards import psi
 from models.guards.betting import log_target, log_wealth
 from models.guards.counts import PairedCounts
-from models.guards.evidence import bets, ratio_of, text
-from models.guards.findings import Finding, GuardOutcome
+from models.guards.findings import Finding, GuardOutcome, bets, ratio_of, text
 from models.guards.parameters import HISTOGRAM, number
 from models.score_histogram import ScoreHistogram
 

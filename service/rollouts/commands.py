@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from models.tracking_option import TrackingUri
+from models.options import TrackingUri
 from service.rollouts.options import (
     At,
     Challenger,

@@ -14,10 +14,9 @@ from feature_store.archive.commit import manifest_of
 from feature_store.archive.layout import ArchiveError, partition_path
 from feature_store.archive.manifest import Manifest
 from feature_store.archive.reader import Archive
-from streaming_job.archive.records import records_of
 from streaming_job.archive.topics import look_up
 from streaming_job.log.follower import LogFollower, PartitionFollower
-from streaming_job.log.records import Offsets, PartitionId, Records, name_of
+from streaming_job.log.records import Offsets, PartitionId, Records, archived, name_of
 from streaming_job.settings import JobSettings
 
 COLUMNS = ["offset", "timestamp", "key", "value"]
@@ -214,7 +213,7 @@ class ArchivedFollower:
         topics: dict[str, dict[int, pa.RecordBatch]] = {}
         for (topic, partition), batch in taken.items():
             topics.setdefault(topic, {})[partition] = batch
-        return [records_of(topic, batches) for topic, batches in sorted(topics.items())]
+        return [archived(topic, batches) for topic, batches in sorted(topics.items())]
 
     def limit(self, ends: Offsets | None) -> None:
         """See `LogFollower`."""

@@ -7,9 +7,8 @@ import pyarrow as pa
 
 from feature_store.archive.manifest import Kind, Manifest, Span
 from feature_store.archive.reader import Archive
-from streaming_job.archive.records import records_of
 from streaming_job.backtest.log import Extent
-from streaming_job.log.records import Records
+from streaming_job.log.records import Records, archived
 
 
 class ArchiveLog:
@@ -96,4 +95,4 @@ class ArchiveLog:
         columns = ["offset", "timestamp", "value", *(["key"] if keys else [])]
         offsets = inside[0].first, inside[-1].end
         for batch in self._archive.read(field, partition, *offsets, columns=columns, allow_lost=True):
-            yield records_of(topic, {partition: batch})
+            yield archived(topic, {partition: batch})

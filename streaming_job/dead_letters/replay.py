@@ -28,7 +28,7 @@ from streaming_job.dead_letters.letter import Letter, LetterError
 from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.decode import card_numbers, labels, profiles, strict
 from streaming_job.decode.strict import Rejected
-from streaming_job.log import clients, follow, topic_reader, topic_writer
+from streaming_job.log import clients, follow, topic_reader
 from streaming_job.log.clients import Producer, describe
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 
@@ -186,7 +186,7 @@ def _send(producer: Producer, settings: LetterSettings, letters: Sequence[Letter
     counts = {topic: len(topic_reader.partitions(producer, topic, TIMEOUT_S)) for topic in topics}
     producer.begin_transaction()
     for letter in letters:
-        topic_writer.produce(
+        clients.produce(
             producer, target(letter, settings), letter.key, letter.value,
             partition=destination(letter, settings, counts[target(letter, settings)]),
             timestamp=letter.arrival,  # kept by a topic with CreateTime; others stamp the time of the replay
@@ -195,5 +195,5 @@ def _send(producer: Producer, settings: LetterSettings, letters: Sequence[Letter
         note = {"topic": letter.topic, "partition": letter.partition, "offset": letter.offset, "by": by}
         note["at"] = int(time.time() * 1000)
         value = json.dumps(note).encode()
-        topic_writer.produce(producer, settings.topics.dead_letter_replays, letter.name.encode(), value)
+        clients.produce(producer, settings.topics.dead_letter_replays, letter.name.encode(), value)
     producer.commit_transaction(TIMEOUT_S)

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from feature_store.errors import FraudError
 from streaming_job.contracts import Contract, ContractError, validate
 from streaming_job.dead_letters.settings import LetterSettings
-from streaming_job.log import clients, follow, topic_reader, topic_writer
+from streaming_job.log import clients, follow, topic_reader
 from streaming_job.log.clients import Address, Producer, describe
 
 TIMEOUT_S = 60.0
@@ -105,7 +105,7 @@ class Ledger:
                 producer.begin_transaction()
                 for record in records:
                     key, value = record["card_id"].encode(), json.dumps(record).encode()
-                    topic_writer.produce(producer, self._topic, key, value)
+                    clients.produce(producer, self._topic, key, value)
                 producer.commit_transaction(TIMEOUT_S)
             except KafkaException as fault:
                 self._give_up()

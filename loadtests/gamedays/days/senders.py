@@ -1,8 +1,12 @@
 """Game days: a sender of transactions misbehaves.
 
 One card pays far more often than any other. One sender is late, so the watermark is far behind although
-transactions are decided. A sender that sends in parallel changes the order of the transactions.
+transactions are decided. A sender that sends in parallel changes the order of the transactions. A
+producer's release renames a field, so its records become dead letters.
 """
+
+import json
+from pathlib import Path
 
 from loadtests.gamedays.day import Gameday
 from loadtests.gamedays.scene import Scene
@@ -100,4 +104,61 @@ OUT_OF_ORDER = Gameday(
     ),
     provoke=_send_out_of_order,
     mend=_send_in_order,
+)
+
+
+EACH = 10
+"""Records of the new release that follow each batch of 20 from the other senders."""
+OLD, NEW = "amount", "amount_value"
+
+
+def _rename_a_field(scene: Scene) -> None:
+    def new_release() -> None:
+        records = transactions(scene.installed.world, EACH)
+        renamed = [
+            {NEW if name == OLD else name: value for name, value in record.items()} for record in records
+        ]
+        scene.installed.send_raw(encoded(renamed))
+
+    scene.traffic.also = new_release
+
+
+def _repair_the_letters(scene: Scene) -> None:
+    scene.traffic.also = None
+    scene.caught_up()
+    file = scene.installed.directory / "letters"
+    scene.fraud("dead-letters", "list", "--raw", str(file))
+    count = _rename(file)
+    with scene.traffic.paused():
+        output = scene.fraud("dead-letters", "replay", str(file))
+        scene.installed.sent += count
+    scene.note(
+        f"the field is renamed back in {count} dead letters; `fraud dead-letters replay` says {output}"
+    )
+
+
+def _rename(file: Path) -> int:
+    """Repair the records in a file of `list --raw`; returns their number."""
+    letters = [json.loads(line) for line in file.read_text().splitlines()]
+    for letter in letters:
+        record = json.loads(letter["value"])
+        letter["value"] = json.dumps({OLD if name == NEW else name: value for name, value in record.items()})
+    file.write_text("".join(json.dumps(letter) + "\n" for letter in letters))
+    return len(letters)
+
+
+SCHEMA_CHANGE = Gameday(
+    name="schema_change",
+    entries=("dead_letters",),
+    symptom="Transactions become dead letters after a producer's release",
+    provoked_by=f"a third of the senders rename the field {OLD} to {NEW}",
+    mended_by="the senders roll the release back; their dead letters are repaired and replayed",
+    expected=Expected(
+        signs=(Sign("fraud_dead_letters_total", 500, {"reason": "missing_field"}, grows=True),),
+        rules=("FraudDeadLetters",),
+        firing=("FraudDeadLetterFlood",),
+    ),
+    provoke=_rename_a_field,
+    mend=_repair_the_letters,
+    patience_s=300,
 )

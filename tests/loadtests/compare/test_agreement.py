@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loadtests.compare import plots, report
-from loadtests.compare.agreement import agreement
-from loadtests.compare.alerts import Alerts
+from loadtests.compare import report
+from loadtests.compare.alerts import Alerts, agreement
 from loadtests.compare.engines import VARIANTS, chosen
 from loadtests.compare.errors import CompareError
 from loadtests.compare.measure import Run
@@ -69,8 +68,9 @@ def test_table_and_plots_name_every_engine_and_its_difference() -> None:
     # what decides nothing has no alerts to compare, but none may be doubled
     assert table[4].split(" | ")[-2] == "0 / 0 / 1"
     assert [row["agrees"] for row in rows] == [True, False, False]
-    for plot in (plots.latency, plots.throughput):
-        assert plot(rows).startswith("<svg")
+    plots = report.plots(content)
+    assert list(plots) == ["-latency.svg", "-throughput.svg"]
+    assert all(plot.startswith("<svg") for plot in plots.values())
 
 
 def test_engines_are_chosen_by_name() -> None:

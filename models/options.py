@@ -1,10 +1,11 @@
-"""Options of a learner on the command line, the same for every command that fits a model."""
+"""Options of several commands: of a learner, and of the model registry's address."""
 
 from typing import Annotated, Any
 
 import typer
 
 from feature_store.option_groups import takes
+from feature_store.secret_options import from_environment, in_address
 from models.algorithms import Algorithm, Learner
 
 USUAL = Learner()
@@ -35,3 +36,13 @@ AlertBudget = Annotated[
 ]
 takes_learner = takes("learner", Learner, OPTIONS)
 """Decorator that replaces the parameter `learner` of a command by the options of a learner."""
+
+
+TrackingUri = Annotated[
+    str,
+    typer.Option(
+        envvar="FRAUD_MLFLOW_TRACKING_URI",
+        help="MLflow, e.g. sqlite:////directory/mlflow.db",
+        callback=from_environment("FRAUD_MLFLOW_TRACKING_URI", in_address),
+    ),
+]

@@ -1,7 +1,11 @@
-"""Game day: a Kafka transaction on the input topic does not end; records after it are not decided."""
+"""Game days: the brokers do not answer, or a Kafka transaction on the input topic does not end.
+
+Records after an open transaction are not decided.
+"""
 
 import json
 
+from deploy.local import stack
 from loadtests.gamedays.day import Gameday
 from loadtests.gamedays.scene import Scene
 from loadtests.gamedays.sight import Expected, Sign
@@ -21,7 +25,7 @@ def _producer(scene: Scene) -> Producer:
     return producer
 
 
-def _provoke(scene: Scene) -> None:
+def _leave_a_transaction_open(scene: Scene) -> None:
     with scene.traffic.paused():
         producer = _producer(scene)
         producer.begin_transaction()
@@ -32,11 +36,11 @@ def _provoke(scene: Scene) -> None:
     scene.referenced.append(producer)
 
 
-def _mend(scene: Scene) -> None:
+def _abort_it(scene: Scene) -> None:
     _producer(scene)
 
 
-DAY = Gameday(
+TRANSACTION_HUNG = Gameday(
     name="transaction_hung",
     entries=("open_transaction",),
     symptom="A producer's transaction does not end",
@@ -50,6 +54,31 @@ DAY = Gameday(
         signs=(Sign("fraud_held_records", 1_000), Sign("fraud_lag_seconds", 60)),
         rules=("FraudPartitionBlocked", "FraudNotReady"),
     ),
-    provoke=_provoke,
-    mend=_mend,
+    provoke=_leave_a_transaction_open,
+    mend=_abort_it,
+)
+
+
+def _kill_the_broker(scene: Scene) -> None:
+    stack.kill(scene.stack_dir, "kafka")
+
+
+def _start_the_broker(scene: Scene) -> None:
+    stack.up(scene.stack_dir)
+    scene.caught_up()
+
+
+BROKER_DOWN = Gameday(
+    name="broker_down",
+    entries=("broker_unreachable",),
+    symptom="The brokers do not answer",
+    provoked_by="SIGKILL to Kafka",
+    mended_by="Kafka is started again; job and sidecar keep running",
+    expected=Expected(
+        codes=("broker_unreachable",),
+        checks=("broker",),
+        rules=("FraudBrokerUnreachable",),
+    ),
+    provoke=_kill_the_broker,
+    mend=_start_the_broker,
 )
