@@ -1,6 +1,7 @@
 """The manifests fit the schemas of Kubernetes and the house rules; each broken rule is noticed."""
 
 import json
+import os
 import re
 import subprocess
 from collections.abc import Callable
@@ -186,6 +187,37 @@ def test_prometheus_and_the_ingress_reach_the_sidecar() -> None:
         peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"] for peer in rule["from"]
     ]
     assert namespaces == ["monitoring", "ingress"]
+
+
+def documented(words: str) -> Manifest:
+    """The first block of docs/deployment.md after some words."""
+    text = (ROOT / "docs" / "deployment.md").read_text().partition(words)[2]
+    return yaml.safe_load(re.findall(r"(?:^    .*\n|^\n)+", text.partition(":\n\n")[2], re.MULTILINE)[0])
+
+
+@needs("kubectl")
+def test_the_documented_overlay_and_takeover_are_what_kustomize_takes(tmp_path: Path) -> None:
+    overlay, takeover = (
+        documented("Write an overlay of your own"),
+        documented("**Another number of key groups**"),
+    )
+    overlay["resources"] = [os.path.relpath(HOME / "overlays" / "local", tmp_path)]
+    digest = f"sha256:{1:064}"
+    overlay["images"] = [{**image, "digest": digest} for image in overlay["images"]]
+    (settings,), (changed,) = overlay["configMapGenerator"], takeover["configMapGenerator"]
+    settings["literals"] += changed["literals"]
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+    objects = built(tmp_path)
+    containers = [item["containers"][0] for item in map(manifests.pod_of, objects) if item]
+    assert [container["image"].partition("@")[2] for container in containers] == 3 * [digest]
+    (data,) = [item["data"] for item in objects if manifests.named(item) == "ConfigMap/settings"]
+    assert data["FRAUD_JOB_ID"] == "card-fraud"
+    (job,) = [item for item in objects if item["kind"] == "StatefulSet"]
+    (state,) = [mount for mount in container_of(job)["volumeMounts"] if mount["name"] == "state"]
+    for name in ("FRAUD_CHECKPOINT", "FRAUD_PREDECESSOR_CHECKPOINT"):
+        assert data[name].startswith(f"{state['mountPath']}/")
+    overridden = {entry["name"] for entry in container_of(job).get("env", [])}
+    assert not overridden & {line.partition("=")[0] for line in changed["literals"]}
 
 
 @needs("kubectl")
