@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka import KafkaException
 
 from feature_store.errors import FraudError
 from streaming_job.contracts.topics import TABLE, Topics
@@ -37,12 +37,9 @@ def look_up(brokers: Brokers, topics: Topics) -> list[ArchivedTopic]:
     wanted = {field: getattr(topics, field) for field, row in TABLE.items() if row.is_archived}
     found = []
     client = clients.admin(brokers)
-    answers = client.describe_topics(
-        TopicCollection(list(wanted.values())), request_timeout=topic_reader.TIMEOUT_S
-    )
     for field, name in wanted.items():
         try:
-            answer = answers[name].result()
+            topic_id = topic_reader.topic_id(client, name)
         except KafkaException as fault:
             if topic_reader.is_missing(fault) and TABLE[field].of_facts:
                 continue
@@ -50,5 +47,5 @@ def look_up(brokers: Brokers, topics: Topics) -> list[ArchivedTopic]:
                 f"topic {name} cannot be archived ({describe(fault)}); check the brokers and "
                 "FRAUD_TOPICS__..., or create it with `fraud job topics`"
             ) from fault
-        found.append(ArchivedTopic(field, name, str(answer.topic_id), TABLE[field].retention.is_compacted))
+        found.append(ArchivedTopic(field, name, topic_id, TABLE[field].retention.is_compacted))
     return found

@@ -9,6 +9,7 @@ from streaming_job.decode import snapshots
 from streaming_job.group import settings_in_force
 from streaming_job.group.committer import GroupCommitter
 from streaming_job.group.opening import Opening
+from streaming_job.log import clients, topic_reader
 from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.errors import PATIENCE_S, LogUnavailableError
 from streaming_job.log.follower import PartitionFollower
@@ -52,6 +53,12 @@ class KafkaConnections:
     def ends(self) -> Offsets:
         """Return the last stable offset of each partition of all inputs."""
         return with_retries(self._ends.last)
+
+    def topic_ids(self) -> dict[str, str]:
+        """Return Kafka's id of each input topic."""
+        admin = clients.admin(self._opening.settings)
+        topics = (self._opening.rules.topics.transactions, *self._opening.tables)
+        return with_retries(lambda: {topic: topic_reader.topic_id(admin, topic) for topic in topics})
 
     def snapshot_end(self, positions: Offsets, ends: Offsets) -> int | None:
         """See `_snapshot_end`."""

@@ -18,10 +18,10 @@ from streaming_job.group import settings_in_force
 from streaming_job.group.core import GroupCore
 from streaming_job.group.limited_tables import LimitedTables
 from streaming_job.group.loop import Committer, Follower, Pace, Tables, Transactions
-from streaming_job.group.positions import require_fit, require_output
+from streaming_job.group.positions import require_fit, require_output, require_same_topics
 from streaming_job.group.rules import Rules
 from streaming_job.group.silence import Silence
-from streaming_job.group.stored_positions import positions_of, save_positions
+from streaming_job.group.stored_positions import positions_of, save_positions, save_topic_ids, topic_ids_of
 from streaming_job.log.errors import LogError, confirmed
 from streaming_job.log.records import Offsets, PartitionId
 from streaming_job.progress import last_record
@@ -112,6 +112,9 @@ class Connections(Protocol):
 
     def ends(self) -> Offsets:
         """Return the last stable offset of each partition of all inputs."""
+
+    def topic_ids(self) -> dict[str, str]:
+        """Return Kafka's id of each input topic."""
 
     def snapshot_end(self, positions: Offsets, ends: Offsets) -> int | None:
         """Return the earliest arrival between P and the ends that ends a snapshot of the profiles, ms."""
@@ -245,7 +248,7 @@ def _checked(opening: Opening, connections: Connections, meta: Meta) -> tuple[Of
 def require_log(
     opening: Opening, connections: Connections, meta: Meta, output: Offsets | None = None
 ) -> tuple[Offsets, int | None]:
-    """Check that the log holds what the state needs next, and reaches P and Q.
+    """Check that the log holds what the state needs next, and reaches P and Q; store its topics' ids.
 
     Args:
         output: Q by partition; default: none is known.
@@ -254,7 +257,7 @@ def require_log(
         P by partition of all inputs, and the answer of `Connections.snapshot_end`.
 
     Raises:
-        CheckpointError, LogError: see `require_fit`.
+        CheckpointError, LogError: see `require_fit` and `require_same_topics`.
     """
 
     def fit() -> tuple[Offsets, Offsets]:
@@ -271,6 +274,9 @@ def require_log(
         read = {opening.rules.topics.transactions, *opening.tables}
         positions: Offsets = {**inputs, **{tp: offset for tp, offset in state.items() if tp[0] in read}}
         require_fit(positions, output or {}, first, ends)
+        ids = connections.topic_ids()
+        require_same_topics(topic_ids_of(meta), ids)
+        save_topic_ids(meta, ids)
         return positions, ends
 
     positions, ends = confirmed(fit)
@@ -287,6 +293,7 @@ def begin(opening: Opening, connections: Connections, meta: Meta, store: PieceSt
         LogUnavailableError, SinkError: the brokers do not answer.
         SinkError: an open transaction hides the group's records.
     """
+    save_topic_ids(meta, connections.topic_ids())
     first = _inputs(opening, connections.first())
     positions = {tp: offset for tp, offset in first.items() if tp[0] != opening.rules.retired}
     save_positions(meta, positions)

@@ -4,7 +4,7 @@ P are the offsets in the state, up to which the group has read the log. Q are th
 output. P may be any distance behind Q: the records between are decided again, in silence.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from streaming_job.log.errors import LogError
 from streaming_job.log.records import Offsets, PartitionId, name_of
@@ -61,6 +61,25 @@ def require_reach(read: Offsets, end: Offsets) -> None:
             raise LogError(
                 f"{name_of(tp)} was read up to offset {offset}, but ends at {end[tp]}: the topic was "
                 "recreated, or has lost records; restore it, or use another job id"
+            )
+
+
+def require_same_topics(stored: Mapping[str, str], now: Mapping[str, str]) -> None:
+    """Check that P counts in these topics: in one that was recreated, it would skip the first records.
+
+    Args:
+        stored: Kafka's ids of the topics that the state has read, by topic.
+        now: those of the topics to read.
+
+    Raises:
+        LogError: a topic was deleted and created again.
+    """
+    for topic, topic_id in sorted(now.items()):
+        if stored.get(topic, topic_id) != topic_id:
+            raise LogError(
+                f"{topic} was deleted and created again (its id was {stored[topic]}, and is {topic_id}), so "
+                "the state's offsets are not those of its records; restore the topic, or have an empty "
+                "checkpoint take over if it holds the same records at the same offsets, or use another job id"
             )
 
 

@@ -1,4 +1,4 @@
-"""P in the metadata of a group's state: the offsets up to which the state includes the log.
+"""P in the metadata of a group's state: offsets up to which it includes the log, and ids of the topics.
 
 A state that was put together from those of a predecessor includes the tables up to different positions,
 depending on the key group that a card came from; P is the least of them.
@@ -12,6 +12,7 @@ from streaming_job.log.records import Offsets
 
 POSITIONS = "positions"
 INHERITED = "inherited_positions"
+TOPIC_IDS = "topic_ids"
 """Names in `Meta.extra`."""
 
 
@@ -31,6 +32,17 @@ def positions_of(meta: Meta) -> Offsets:
         for topic, offsets in by_topic.items()
         for partition, offset in offsets.items()
     }
+
+
+def save_topic_ids(meta: Meta, ids: Mapping[str, str]) -> None:
+    """Store Kafka's ids of the topics in `meta`, beside those of topics that were read before."""
+    meta.extra[TOPIC_IDS] = {**topic_ids_of(meta), **ids}
+
+
+def topic_ids_of(meta: Meta) -> dict[str, str]:
+    """Return Kafka's ids of the topics in which P counts, by topic; empty before the first epoch."""
+    ids: dict[str, str] = meta.extra.get(TOPIC_IDS, {})
+    return ids
 
 
 def save_inherited(meta: Meta, by_home: Mapping[int, Offsets]) -> None:

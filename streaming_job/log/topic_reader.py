@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterable
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 
 from streaming_job.log.clients import AdminClient, Consumer, Producer
 
@@ -30,6 +30,16 @@ def partitions(
     if metadata.error is not None:
         raise KafkaException(metadata.error)
     return sorted(metadata.partitions)
+
+
+def topic_id(client: AdminClient, topic: str) -> str:
+    """Return Kafka's id of a topic: a topic that is deleted and created again has another one.
+
+    Raises:
+        KafkaException: no such topic, or no answer.
+    """
+    answers = client.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT_S)
+    return str(answers[topic].result().topic_id)
 
 
 def is_missing(fault: KafkaException) -> bool:

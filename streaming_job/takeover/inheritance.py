@@ -20,6 +20,8 @@ from streaming_job.group.stored_positions import (
     positions_of,
     save_inherited,
     save_positions,
+    save_topic_ids,
+    topic_ids_of,
 )
 from streaming_job.group.trial_pieces import APPLIED, FEATURES, UNITS
 from streaming_job.log.partitioner import KeyGroups, Layout
@@ -132,6 +134,7 @@ def inherit(opening: Opening, stores: Stores, former: Former, meta: Meta, store:
             for tp, offset in positions.items()
             if tp in opening.own_partitions or (tp[0] == rules.retired and rules.retired in opening.tables)
         }
+        save_topic_ids(meta, topic_ids_of(old))
         end = snapshots.first_end(meta.extra.get(SNAPSHOT_END), old.extra.get(SNAPSHOT_END))
         meta.extra |= {} if end is None else {SNAPSHOT_END: end}
     state.end_replay()

@@ -199,6 +199,10 @@ class MemoryConnections:
         rules = self._opening.rules
         return self._log.ends([rules.topics.transactions, *self._opening.tables])
 
+    def topic_ids(self) -> dict[str, str]:
+        """See `opening.Connections`."""
+        return {topic: f"id of {topic}" for topic, _ in self.ends()}
+
     def snapshot_end(self, positions: Offsets, ends: Offsets) -> int | None:
         """See `opening.Connections`."""
         profiles = self._opening.rules.topics.profiles

@@ -124,8 +124,8 @@ def test_other_settings_are_taken_over_only_where_all_output_is_in_the_state(
     connections.close()
 
 
-def lose_tail(bench: WriterBench, left: int) -> None:
-    """Replace the topic of transactions by one whose partitions have fewer records.
+def recreate(bench: WriterBench, left: int) -> None:
+    """Replace the topic of transactions by one with another number of records in each partition.
 
     Brokers delete the committed offsets of a deleted topic, so that only progress shows Q.
     """
@@ -169,7 +169,7 @@ def test_a_group_is_not_opened_on_a_log_that_has_lost_its_tail(
     running = bench.writer("first")
     bench.write(running, 1)
     bench.write(running, 2)
-    lose_tail(bench, left=15)
+    recreate(bench, left=15)
     opening = replace(opening, instance=instance)
     with (
         closing(KafkaConnections(opening)) as connections,
@@ -181,6 +181,23 @@ def test_a_group_is_not_opened_on_a_log_that_has_lost_its_tail(
     assert [record["commit_id"] for record in bench.progress()] == [1, 2]  # nothing was written
 
 
+def test_a_group_is_not_opened_on_a_recreated_topic_that_reaches_beyond_its_positions(
+    bench: WriterBench, opening: Opening, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P = 0, so neither first offsets nor ends tell; with a later P, the records before it would be lost."""
+    monkeypatch.setattr(errors, "CONFIRM_S", 1.0)
+    pieces = MemoryPieces()
+    with closing(KafkaConnections(opening)) as connections:
+        begin(opening, connections, load_meta(pieces), pieces)
+    recreate(bench, left=3 * RECORDS)
+    with (
+        closing(KafkaConnections(opening)) as connections,
+        pytest.raises(LogError, match=rf"{bench.topics.transactions} was deleted and created again"),
+    ):
+        OpenGroup(opening, connections, GroupState(MemoryArena()), load_meta(pieces), pieces, 0)
+    assert bench.progress() == []  # nothing was written
+
+
 class Recreating(KafkaConnections):
     """Connections to a log that loses its tail between the checks of the opening and the first fetch."""
 
@@ -189,7 +206,7 @@ class Recreating(KafkaConnections):
         self._bench = bench
 
     def transactions(self, positions: Offsets) -> OwnPartitions:
-        lose_tail(self._bench, left=15)
+        recreate(self._bench, left=15)
         return super().transactions(positions)
 
 
