@@ -119,7 +119,7 @@ def calibrate(
 
     Example: fraud bench calibrate --rounds 3
     """
-    from loadtests.bench.calibrate import calibrate as bench
+    from loadtests.bench.scoring import calibrate as bench
 
     def measured(say: Say) -> Iterator[Result]:
         yield bench(rounds)
@@ -149,8 +149,8 @@ def throughput(
     Example: fraud bench throughput --events 4000000 --warm-up 600000 --report throughput.json
     """
     from loadtests.bench import throughput as bench
-    from loadtests.bench.calibrate import calibrate
     from loadtests.bench.rig import RigOptions, rig
+    from loadtests.bench.scoring import calibrate
 
     backlog = bench.Backlog(warm_up, events, seconds(span))
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from loadtests.bench.calibrate import CALIBRATION
+from loadtests.bench.scoring import CALIBRATION
 from loadtests.bench.throughput import THROUGHPUT
 from loadtests.rig.plot import latency_plot, line_plot
 from models.plots import BLUE, GREEN, GREY, ORANGE, RED, figure

@@ -21,9 +21,8 @@ from service.health.lag import Lag, PartitionLag
 from service.health.monitor import Monitor
 from service.health.readiness import NAMES, Check
 from service.metrics.collector import of_view
-from service.metrics.of_event_time import of_event_time
 from service.metrics.of_groups import of_groups
-from service.metrics.of_lag import of_lag
+from service.metrics.of_inputs import of_event_time, of_lag
 from service.metrics.of_quality import of_quality
 from service.metrics.of_rollouts import of_guards, of_labelled, of_rollouts
 from service.metrics.of_totals import of_totals
