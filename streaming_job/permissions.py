@@ -8,7 +8,7 @@ from streaming_job.contracts.topic import Component, Operation
 from streaming_job.contracts.topics import Topics
 from streaming_job.settings import JobSettings
 
-_OF_RETIRED = (Component.JOB, Component.AUDIT, Component.DEAD_LETTERS)
+_OF_RETIRED = (Component.JOB, Component.AUDIT, Component.DEAD_LETTERS, Component.REPLAY)
 """Components that read the topic that the transactions have left."""
 
 
@@ -64,6 +64,8 @@ def needed(component: Component, settings: JobSettings) -> Iterator[Permission]:
             yield from _ids(describes=[job_id, "fraud-audit"])
         case Component.ARCHIVE:
             yield from _ids(describes=["end-offsets"])
+        case Component.REPLAY:
+            yield from _of_replays(settings)
 
 
 def _topics(component: Component, settings: JobSettings) -> Iterator[Permission]:
@@ -76,6 +78,26 @@ def _topics(component: Component, settings: JobSettings) -> Iterator[Permission]
             yield Permission(
                 Resource.TOPIC, name, tuple(operation for operation in Operation if operation in allowed)
             )
+
+
+def _of_replays(settings: JobSettings) -> Iterator[Permission]:
+    """Yield permissions on what replays have for themselves, under any name, and those of their clients."""
+    topics, job_id = settings.topics, settings.job_id
+    own = [name for name, row in topics.rows() if row.is_written]
+    operations = (
+        Operation.READ,
+        Operation.WRITE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.CREATE,
+        Operation.DELETE,
+    )
+    for name in sorted([*own, topics.model_rollouts]):
+        yield Permission(Resource.TOPIC, f"{name}-", operations, is_prefix=True)
+    second_jobs = f"{job_id}-replay-"
+    yield Permission(Resource.GROUP, second_jobs, (Operation.READ, Operation.DELETE), is_prefix=True)
+    yield Permission(Resource.TRANSACTIONAL_ID, second_jobs, (Operation.WRITE,), is_prefix=True)
+    clients = [job_id, f"{job_id}-rollouts", "end-offsets", "fraud-audit", "fraud-replay"]
+    yield from _ids(describes=clients)
 
 
 def _of_rollouts(job_id: str) -> Iterator[Permission]:

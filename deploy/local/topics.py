@@ -1,6 +1,6 @@
 """Creation of the project's topics with their settings; existing topics are altered, or only compared."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -41,6 +41,7 @@ def create(
     replication: int | None = None,
     alter: bool = True,
     kafka: Mapping[str, str] | None = None,
+    only: Collection[str] | None = None,
 ) -> list[str]:
     """Create missing topics, and either alter or compare existing ones; their partition counts never change.
 
@@ -51,6 +52,7 @@ def create(
         alter: whether to alter the settings of existing topics, as the embedded stack does with its own. A
             bank's topics must not be altered: a changed setting may delete their records.
         kafka: additional client settings (librdkafka names).
+        only: names of the topics that are created and compared; None: all.
 
     Returns:
         Without `alter`, the differences of existing topics with their remedies, one line for each.
@@ -65,6 +67,7 @@ def create(
         known, replication = cluster.topics, replication or min(MOST_REPLICAS, len(cluster.brokers))
         # the embedded stack's topics keep the broker's size limit (`retention.bytes`), for the disk's sake
         configs = topics.configs(replay=replay, replicas=replication, any_size=not alter)
+        configs = {name: config for name, config in configs.items() if only is None or name in only}
         wanted = {name: _settings(topics, name, config) for name, config in configs.items()}
         new = [_new(name, counts[name], replication, wanted[name]) for name in wanted if name not in known]
         creations = client.create_topics(new, request_timeout=REQUEST_S) if new else {}

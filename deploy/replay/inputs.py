@@ -28,6 +28,7 @@ def create(live: JobSettings, replay: Replay) -> None:
     broker.create(
         live.bootstrap_servers, settings.topics, replay=live.arrival is Arrival.CREATE,
         partitions=partitions, replication=replication, alter=False, kafka=live.kafka,
+        only=[getattr(settings.topics, field) for field in replay.own_fields],
     )  # fmt: skip
     rollout, topic = replay.rollout, settings.topics.model_rollouts
     if rollout is None or sum(TopicLog(live.bootstrap_servers, live.kafka).ends(topic).values()) >= 2:

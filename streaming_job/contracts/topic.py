@@ -29,12 +29,14 @@ class Role(StrEnum):
 
 
 class Operation(StrEnum):
-    """Operations, as `kafka-acls.sh` names them; READ and WRITE imply DESCRIBE."""
+    """Operations, as `kafka-acls.sh` names them; READ, WRITE and DELETE imply DESCRIBE."""
 
     READ = "Read"
     WRITE = "Write"
     DESCRIBE = "Describe"
     DESCRIBE_CONFIGS = "DescribeConfigs"
+    CREATE = "Create"
+    DELETE = "Delete"
 
 
 class Component(StrEnum):
@@ -51,6 +53,8 @@ class Component(StrEnum):
     """`fraud verify`."""
     ARCHIVE = "archive"
     """`fraud archive`."""
+    REPLAY = "replay"
+    """`fraud replay`. A switch and the way back need the job's permissions, too: they become the job."""
 
 
 Operations = frozenset[Operation]
@@ -61,7 +65,7 @@ COMPARE = frozenset({Operation.READ, Operation.DESCRIBE_CONFIGS})
 """Reads a topic, and how long it is kept."""
 _JOB_READS = READ | {Operation.DESCRIBE_CONFIGS}
 _JOB_WRITES = WRITE | {Operation.DESCRIBE_CONFIGS}
-_RECORDED = {Component.AUDIT: READ, Component.ARCHIVE: READ}
+_RECORDED = {Component.AUDIT: READ, Component.ARCHIVE: READ, Component.REPLAY: COMPARE}
 _BY_ROLE: Mapping[Role, Mapping[Component, Operations]] = {
     Role.INPUT: {Component.JOB: _JOB_READS, Component.DEAD_LETTERS: READ_WRITE, **_RECORDED},
     Role.TABLE: {Component.JOB: _JOB_READS, Component.DEAD_LETTERS: READ_WRITE, **_RECORDED},

@@ -15,6 +15,8 @@ from deploy.replay.running import STOPPED_S, TURN_S, Limits, Shown, Speed, Yield
 from models.policy import Policy
 from models.registry import ModelRef
 from service.replays.progress import State, read
+from streaming_job.contracts.topic import Component, Operation
+from streaming_job.permissions import Resource, needed
 from streaming_job.settings import JobSettings
 
 pytestmark = pytest.mark.unit
@@ -50,6 +52,30 @@ def test_a_replay_shares_the_inputs_and_has_all_outputs_for_itself(live: JobSett
     assert settings.checkpoint != live.checkpoint
     changed = replay_of(live, rollout=ROLLOUT).settings(live)
     assert changed.topics.model_rollouts == "model-rollouts-better"
+
+
+def test_the_permissions_of_replays_suffice_for_the_second_job_of_each(live: JobSettings) -> None:
+    def granted(resource: Resource, name: str) -> set[Operation]:
+        return {
+            operation
+            for permission in needed(Component.REPLAY, live)
+            if permission.resource is resource
+            and (name.startswith(permission.name) if permission.is_prefix else name == permission.name)
+            for operation in permission.operations
+        }
+
+    for replay in (replay_of(live), replay_of(live, rollout=ROLLOUT)):
+        second = replay.settings(live)
+        for permission in needed(Component.JOB, second):
+            allowed = granted(permission.resource, permission.name)
+            implied = {Operation.DESCRIBE} if allowed else set()
+            assert {*permission.operations} <= allowed | implied, permission
+        for field in replay.own_fields:
+            name = getattr(second.topics, field)
+            assert {Operation.CREATE, Operation.DELETE} <= granted(Resource.TOPIC, name)
+        assert Operation.DELETE in granted(Resource.GROUP, second.job_id)
+    for name in live.topics.model_dump().values():
+        assert Operation.WRITE not in granted(Resource.TOPIC, name)
 
 
 def test_the_record_is_read_as_it_was_saved_and_survives_the_settings_of_a_switch(live: JobSettings) -> None:

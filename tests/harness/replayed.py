@@ -14,10 +14,13 @@ from deploy.replay import record
 from deploy.replay.record import Replay
 from loadtests.audit.commits import source_in
 from loadtests.audit.comparison import output_topics
+from loadtests.faults.acls import grant
 from loadtests.faults.installation import Installation, world
 from loadtests.faults.relay import Relay
 from loadtests.simulator.profiles import ProfileLoader
+from streaming_job.contracts.topic import Component
 from streaming_job.contracts.topics import Topics
+from streaming_job.permissions import needed
 from streaming_job.runtime.failpoints import VARIABLE
 
 TOOK_OVER = "took over from query"
@@ -30,9 +33,30 @@ class Replayed:
         self.relay, self.installed = relay, relay.installed
         self.settings: dict[str, object] = {"max_records": 200, "epoch_s": 2.0}
         self.processes: list[Child] = []
+        assert self.installed.stack.guarded is not None
+        servers, kafka = self.installed.stack.guarded
+        grant(
+            self.installed.stack.bootstrap_servers,
+            Component.REPLAY,
+            needed(Component.REPLAY, self.installed.settings),
+        )
+        self.login: dict[str, object] = {
+            "bootstrap_servers": servers,
+            "kafka": {**kafka, "sasl.username": Component.REPLAY.value},
+        }
 
     def command(self, *arguments: str, group: str = "replay", **changes: object) -> Child:
-        """Start a command of a group with the settings of the live job, by default of `fraud replay`."""
+        """Start a command of a group with the settings of the live job, by default of `fraud replay`.
+
+        The latter has the permissions of replays; for a switch and the way back those of the job, too.
+        """
+        if group == "replay":
+            if arguments[0] in ("switch", "back"):
+                successor = self.record(arguments[1]).successor(self.installed.settings)
+                for settings in (self.installed.settings, successor):
+                    allowed = needed(Component.JOB, settings)
+                    grant(self.installed.stack.bootstrap_servers, Component.REPLAY, allowed)
+            changes = {**self.login, **changes}
         directory = self.installed.directory
         (directory / "crash-points").mkdir(exist_ok=True)
         number = len(self.processes)

@@ -1,22 +1,42 @@
-"""Missing permissions: what the brokers refuse is named."""
+"""Missing permissions: what the brokers refuse is named; those of replays suffice."""
 
+import json
 from collections.abc import Callable
-from dataclasses import replace
+from contextlib import closing
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from harness import settings_of_nowhere
 from harness.writer_bench import WriterBench
 
+from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
+from deploy.replay import inputs
+from deploy.replay.comparison import labelled
+from deploy.replay.dropping import drop
+from deploy.replay.plan import gather
+from deploy.replay.record import Replay, file_of
+from deploy.replay.rollout import live_line
+from deploy.replay.running import LiveJob
+from deploy.replay.switching import writers
+from loadtests.audit.topic_log import TopicLog
 from loadtests.faults.acls import grant
 from loadtests.faults.installation import Installation
+from models.policy import Policy
+from models.registry import ModelRef
 from streaming_job.contracts.topic import Component, Operation
 from streaming_job.contracts.topics import Topics
+from streaming_job.log import clients
+from streaming_job.log.clients import Address
 from streaming_job.permissions import Permission, Resource, needed
 from streaming_job.runtime.preconditions import require_inputs
+from streaming_job.takeover.handover import newest_records
 from streaming_job.transaction.producer import SinkError
 
 pytestmark = pytest.mark.integration
+
+MODEL = ModelRef("card-fraud", "2", "models:/card-fraud/2", "ab" * 32, ("amount:1",))
 
 
 @pytest.mark.parametrize(
@@ -72,3 +92,40 @@ def test_a_missing_permission_to_see_settings_of_topics_is_a_warning(
     grant(stack.bootstrap_servers, Component.JOB, permissions)
     require_inputs(settings)
     assert missing not in caplog.text
+
+
+def test_a_replay_needs_no_other_permissions_until_it_is_switched_to(
+    stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Path
+) -> None:
+    """All that its commands do on the brokers, but the second job (test_replay_parts has its permissions)."""
+    assert stack.guarded is not None
+    servers, kafka = stack.guarded
+    topics = topic_names()
+    broker.create(stack.bootstrap_servers, topics)
+    live = settings_of_nowhere.settings(
+        job_id=f"job-{topics.transactions}", topics=topics, work_dir=tmp_path,
+        bootstrap_servers=servers, kafka={**kafka, "sasl.username": Component.REPLAY.value},
+    )  # fmt: skip
+    grant(stack.bootstrap_servers, Component.REPLAY, needed(Component.REPLAY, live))
+    rollout = {"model": asdict(MODEL), "policy": asdict(Policy(0.5, 6)), "created_at": 5}
+    replay = Replay(
+        "better", live.job_id, str(tmp_path / "none"), 2, topics.model_rollouts, 1, {},
+        rollout=json.loads(json.dumps(rollout)), file=file_of(tmp_path, "better"),
+    ).saved()  # fmt: skip
+    own = [getattr(replay.topics(topics), field) for field in replay.own_fields]
+
+    assert gather(live, replay).ends == {0: 0, 1: 0}
+    inputs.create(live, replay)
+    inputs.create(live, replay)
+    assert inputs.foreign(live, replay) == {replay.topics(topics).model_rollouts: 2}
+    assert live_line(live).champions == ()
+    with closing(LiveJob(live, TopicLog(servers, live.kafka))) as watched:
+        assert (watched.behind, watched.p99_s(0.0)) == (0, 0.0)
+    assert labelled.read(live) == {}
+    assert newest_records(replay.settings(live)) == {}
+    assert writers(live) == ("", "")
+
+    deleted: list[str] = []
+    drop(live, replay, ends_way_back=False, wrote=deleted.append)
+    assert {f"topic {name}" for name in own} <= {*deleted}
+    assert topics.fraud_alerts in clients.admin(Address(stack.bootstrap_servers)).list_topics().topics
