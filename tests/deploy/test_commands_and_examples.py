@@ -27,6 +27,10 @@ def leaves(command: Any, names: tuple[str, ...]) -> Iterator[tuple[tuple[str, ..
 
 
 ALL = [leaf for name in cli.COMMANDS for leaf in leaves(cli._load(name), ("fraud", name))]
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+LINE = re.compile(r"^ {4,}(fraud .*)$", re.MULTILINE)
+IN_TEXT = re.compile(r"`(fraud [^`]+)`")
 
 
 def test_there_are_few_commands() -> None:
@@ -44,6 +48,38 @@ def test_each_commands_help_has_an_example_that_it_understands(
     for name in ("BOOTSTRAP_SERVERS", "MLFLOW_TRACKING_URI", "CHECKPOINT", "WORK_DIR"):
         monkeypatch.setenv(f"FRAUD_{name}", "none")
     assert command.make_context(words[-1], given[len(words) :]).params
+
+
+def command_of(words: list[str]) -> tuple[Any, list[str]]:
+    """(command, arguments) of a command line; `None` for the name of a group or an option of `fraud`."""
+    for names, command in ALL:
+        if tuple(words[: len(names)]) == names:
+            return command, words[len(names) :]
+    is_group = any(names[: len(words)] == tuple(words) for names, _ in ALL)
+    assert is_group or words[1].startswith("--"), "there is no such command"
+    return None, []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_each_command_of_the_pages_exists_with_its_options(
+    page: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line of its own is parsed as a whole; in running text only the options' names are checked."""
+    for name in ("BOOTSTRAP_SERVERS", "MLFLOW_TRACKING_URI", "CHECKPOINT", "WORK_DIR"):
+        monkeypatch.setenv(f"FRAUD_{name}", "none")
+    text = page.read_text()
+    for line in LINE.findall(text):
+        command, given = command_of(shlex.split(line.partition(" | ")[0], comments=True))
+        if command is not None:
+            assert command.make_context("fraud", given).params, line
+    for quoted in IN_TEXT.findall(text):
+        command, given = command_of(shlex.split(" ".join(quoted.split())))
+        if command is not None:
+            known = {
+                name for parameter in command.params for name in parameter.opts + parameter.secondary_opts
+            }
+            options = {word.partition("=")[0] for word in given if word.startswith("--")}
+            assert options <= known | {"--help"}, quoted
 
 
 def test_examples_that_need_no_servers_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
