@@ -91,7 +91,10 @@ def create(
         _wait_for_broker(client, wanted)
         return []
     except KafkaException as error:
-        raise StackError(f"the broker did not set up the topics ({error}): look into kafka's log") from error
+        raise StackError(
+            f"topics cannot be created or compared ({clients.describe(error)}): check the brokers, their "
+            "address and the permissions"
+        ) from error
 
 
 def _wait_for_broker(

@@ -3,11 +3,14 @@ import sys
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from typer.testing import CliRunner
 
 from deploy import cli
 from deploy.local import topics
+from deploy.local.errors import StackError
 from feature_store.errors import FraudError
+from streaming_job.contracts.topics import Topics
 from streaming_job.environment import SettingsError
 
 pytestmark = pytest.mark.unit
@@ -76,6 +79,17 @@ def test_client_settings_that_are_not_json_give_one_line_without_their_value(
     assert "FRAUD_KAFKA" in str(fault)
     assert "secret" not in str(fault)
     assert "\n" not in str(fault)
+
+
+def test_an_error_of_the_brokers_is_told_when_topics_are_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Client:
+        def list_topics(self, timeout: float) -> None:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT, "broker transport failure"))
+
+    monkeypatch.setattr(topics, "admin", lambda *_: Client())
+    expected = r"topics cannot be created or compared \(broker transport failure\): check the brokers, "
+    with pytest.raises(StackError, match=expected):
+        topics.create("nowhere", Topics(), alter=False)
 
 
 @pytest.mark.parametrize(("arrival", "replay"), [("log_append", False), ("create", True)])
