@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from feature_store.catalogue import DAY_MS, MINUTE_MS
+from feature_store.catalogue import DAY_MS, FORGET_AFTER_MS, MINUTE_MS, STRANGER_MARGIN_MS
 from streaming_job.contracts.topics import Topics
 from streaming_job.log.partitioner import Layout, Partitioner
 
@@ -114,13 +114,14 @@ class JobSettings(BaseSettings):
     processor time. Only a record that arrives sooner after a mini-batch waits, for the rest of that time."""
     commit_interval_ms: Annotated[int, Field(ge=1, le=60_000)] = 200
     """Interval of commits while there is no output; alerts, dead letters and promises do not wait for it."""
-    allowed_lateness_ms: Annotated[int, Field(ge=0)] = 7 * DAY_MS
+    allowed_lateness_ms: Annotated[int, Field(ge=0, le=FORGET_AFTER_MS - STRANGER_MARGIN_MS)] = 7 * DAY_MS
     """Transactions whose event time is more than this before their arrival become dead letters: too_late.
-    Stored with the state: a change is taken over at the next start after a clean stop, and refused after a
-    crash (see "When the job refuses to start" in operations)."""
-    allowed_skew_ms: Annotated[int, Field(ge=0)] = 5 * MINUTE_MS
+    At most 89 days: a card is forgotten after 90 days, and then its transactions would not be recognised when
+    they are repeated. Stored with the state: a change is taken over at the next start after a clean stop, and
+    refused after a crash (see "When the job refuses to start" in operations)."""
+    allowed_skew_ms: Annotated[int, Field(ge=0, le=STRANGER_MARGIN_MS)] = 5 * MINUTE_MS
     """Transactions whose event time is more than this after their arrival become dead letters:
-    future_event_time. Stored with the state, like allowed_lateness_ms."""
+    future_event_time. At most a day, for the reason given at allowed_lateness_ms, and stored like it."""
     refuse_card_numbers: bool = True
     """Whether transactions whose card_id has the form of a card number (13 to 19 digits, Luhn) become dead
     letters: card_number. Set it to false if the bank's card tokens have that form. Stored with the state,

@@ -24,7 +24,10 @@ class Group:
         self._number, self._rules = number, rules
         self.store = MemoryPieces()
         self._positions: Offsets = {}
-        self.core = self._core(GroupState(MemoryArena()), Meta())
+        self.core = self._core(self._state(), Meta())
+
+    def _state(self) -> GroupState:
+        return GroupState(MemoryArena(), self._rules.limits.lateness_ms)
 
     def _core(self, state: GroupState, meta: Meta) -> GroupCore:
         return GroupCore(self._number, self._rules, state, meta, self.store, Silence({}))
@@ -44,7 +47,7 @@ class Group:
 
     def rebuild(self) -> None:
         """Rebuild the state from its pieces; the outcome collected so far stays."""
-        state, meta = GroupState(MemoryArena()), load_meta(self.store)
+        state, meta = self._state(), load_meta(self.store)
         rebuild(self.store, meta, state)
         outcome, self.core = self.core.outcome, self._core(state, meta)
         self.core.outcome = outcome

@@ -7,11 +7,14 @@ from collections import Counter
 import numpy as np
 import orjson
 import pytest
+from harness import job_world
 from harness.job_world import World, dead_letters, expected_alerts, load, model_ref, place, scorer
 from harness.log_world import DAY, HOUR, MINUTE, SECOND, START, TOPICS
 from harness.random_world import random_world
+from harness.settings_of_nowhere import settings
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from thoroughness import examples
 
 from feature_store.catalogue import NAMES
@@ -20,6 +23,7 @@ from feature_store.release import RELEASE
 from models.feature_bins import SAMPLED
 from streaming_job.contracts import Contract, Reason, validate
 from streaming_job.decide.rollout_history import NoRolloutError
+from streaming_job.group.rules import limits_of
 from streaming_job.progress.outcome import Outcome
 
 pytestmark = pytest.mark.unit
@@ -239,6 +243,29 @@ def test_duplicate_is_no_alert_and_is_counted():
         outcomes = world.run(cuts)
         assert len(values(outcomes)) == 1
         assert sum(outcome.counts["duplicates"] for outcome in outcomes) == 2
+
+
+@pytest.mark.parametrize("is_stranger", [True, False])
+def test_a_repetition_is_recognised_with_the_greatest_lateness_and_skew(monkeypatch, is_stranger):
+    """The first record's event time is as far ahead as the settings allow, the second's as late.
+
+    With longer ones the card would be forgotten in between, and the repetition decided; they are refused.
+    """
+    lateness, skew = 89 * DAY, DAY
+    greatest = settings(allowed_lateness_ms=lateness, allowed_skew_ms=skew)
+    monkeypatch.setattr(job_world, "LIMITS", limits_of(greatest))
+    world = World(rollout=False)
+    world.rollout("r1", 0, threshold=0.0)
+    world.tx(skew, arrival=0, transaction_id="same")
+    if not is_stranger:
+        world.tx(skew, arrival=0)
+    world.tx(skew, arrival=skew + lateness, transaction_id="same")
+    outcomes = world.run()
+    assert not dead_letters(outcomes)
+    assert sum(outcome.counts["duplicates"] for outcome in outcomes) == 1
+    for longer in ({"allowed_lateness_ms": lateness + 1}, {"allowed_skew_ms": skew + 1}):
+        with pytest.raises(ValidationError, match="less than or equal to"):
+            settings(**longer)
 
 
 @pytest.mark.parametrize("cuts", [(), (1,), (1, 2, 3)], ids=str)
