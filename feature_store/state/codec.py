@@ -24,7 +24,7 @@ class StateDamagedError(FraudError):
     """A piece of the state is truncated, altered or missing, or in another format than the release's.
 
     If the message names a format, run the release that wrote it. Otherwise restore the whole checkpoint, or
-    start under a new job id, which reads the log from its beginning.
+    let an empty one take over ([operations](operations.md#changing-a-running-job)).
     """
 
 
