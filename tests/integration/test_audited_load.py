@@ -25,14 +25,13 @@ from loadtests.rig.send import INTENDED_AT
 from models import loading
 from streaming_job.contracts.topic import Component
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600), only_thorough]
 WaitFor = Callable[..., object]
 FOUND_WITHIN_S = 120.0
 DECIDED = 2_000
 """The least number of transactions that `warm_job` has decided."""
 
 
-@only_thorough
 def test_all_alerts_of_a_run_are_seen(installed: Installation, warm_job: JobProcess, tmp_path: Path) -> None:
     plan = light(tmp_path / "run")
     settings = without_login(installed)

@@ -9,7 +9,7 @@ from thoroughness import only_thorough
 from loadtests.faults.installation import Installation
 from streaming_job.runtime.failpoints import Failpoint
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(600), only_thorough]
 
 FEW_S = 40.0
 """Much less than the waits of a task, and than what supervisors allow; the tests share the machine."""
@@ -31,7 +31,6 @@ def test_a_stop_while_the_registry_is_down_takes_a_few_seconds(
         installed.audit()
 
 
-@only_thorough
 def test_a_task_that_does_not_look_at_the_stop_request_is_killed(
     installed: Installation, wait_for: Callable[..., object]
 ) -> None:
