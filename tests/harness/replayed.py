@@ -51,9 +51,10 @@ class Replayed:
         The latter has the permissions of replays; for a switch and the way back those of the job, too.
         """
         if group == "replay":
-            if arguments[0] in ("switch", "back"):
-                successor = self.record(arguments[1]).successor(self.installed.settings)
-                for settings in (self.installed.settings, successor):
+            live = self.installed.settings
+            becomes_live = arguments[0] in ("switch", "back")
+            if becomes_live and record.find(live.work_dir, arguments[1]) is not None:
+                for settings in (live, self.record(arguments[1]).successor(live)):
                     allowed = needed(Component.JOB, settings)
                     grant(self.installed.stack.bootstrap_servers, Component.REPLAY, allowed)
             changes = {**self.login, **changes}
