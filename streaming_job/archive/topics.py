@@ -36,10 +36,10 @@ def look_up(brokers: Brokers, topics: Topics) -> list[ArchivedTopic]:
     """
     wanted = {field: getattr(topics, field) for field, row in TABLE.items() if row.is_archived}
     found = []
-    client = clients.admin(brokers)
+    ids = topic_reader.topic_ids(clients.admin(brokers), wanted.values())
     for field, name in wanted.items():
         try:
-            topic_id = topic_reader.topic_id(client, name)
+            topic_id = ids[name]()
         except KafkaException as fault:
             if topic_reader.is_missing(fault) and TABLE[field].of_facts:
                 continue

@@ -30,9 +30,9 @@ class KafkaConnections:
 
     def __init__(self, opening: Opening) -> None:
         """Create the clients without writing anything."""
-        self._opening, topics = opening, opening.rules.topics
+        self._opening = opening
         self._archive = log_archive(opening.settings)
-        self._ends = EndOffsets(opening.client, (topics.transactions, *opening.tables))
+        self._ends = EndOffsets(opening.client, opening.inputs)
         own = opening.rules.key_groups.own(opening.group)
         self._writer = GroupWriter(opening.settings, opening.group, own, opening.query_id, opening.instance)
         self._followers: list[OwnPartitions | TableFollower] = []
@@ -56,9 +56,10 @@ class KafkaConnections:
 
     def topic_ids(self) -> dict[str, str]:
         """Return Kafka's id of each input topic."""
-        admin = clients.admin(self._opening.settings)
-        topics = (self._opening.rules.topics.transactions, *self._opening.tables)
-        return with_retries(lambda: {topic: topic_reader.topic_id(admin, topic) for topic in topics})
+        admin, inputs = clients.admin(self._opening.settings), self._opening.inputs
+        return with_retries(
+            lambda: {topic: answer() for topic, answer in topic_reader.topic_ids(admin, inputs).items()}
+        )
 
     def snapshot_end(self, positions: Offsets, ends: Offsets) -> int | None:
         """See `_snapshot_end`."""

@@ -69,6 +69,11 @@ class Opening:
         return (*self.rules.tables, *retired)
 
     @property
+    def inputs(self) -> tuple[str, ...]:
+        """All topics that the group reads."""
+        return (self.rules.topics.transactions, *self.tables)
+
+    @property
     def client(self) -> dict[str, str]:
         """Settings of Kafka clients."""
         return {**self.settings.kafka, "bootstrap.servers": self.settings.bootstrap_servers}
@@ -271,8 +276,8 @@ def require_log(
                 f"FRAUD_RETIRED_TRANSACTIONS={retired}, but this checkpoint has not taken over from a job on "
                 "that topic, so it is unknown which of its records are decided; remove the setting"
             )
-        read = {opening.rules.topics.transactions, *opening.tables}
-        positions: Offsets = {**inputs, **{tp: offset for tp, offset in state.items() if tp[0] in read}}
+        known = {tp: offset for tp, offset in state.items() if tp[0] in opening.inputs}
+        positions: Offsets = {**inputs, **known}
         require_fit(positions, output or {}, first, ends)
         ids = connections.topic_ids()
         require_same_topics(topic_ids_of(meta), ids)

@@ -1,9 +1,12 @@
-"""Functions that look up whether a topic exists, its partitions, and their first and end offsets."""
+"""Functions that look up whether a topic exists, its id, its partitions, and their first and end offsets."""
 
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import TopicDescription  # type: ignore[attr-defined]  # it is its documented name
 
 from streaming_job.log.clients import AdminClient, Consumer, Producer
 
@@ -32,14 +35,20 @@ def partitions(
     return sorted(metadata.partitions)
 
 
-def topic_id(client: AdminClient, topic: str) -> str:
-    """Return Kafka's id of a topic: a topic that is deleted and created again has another one.
+def topic_ids(client: AdminClient, topics: Iterable[str]) -> dict[str, Callable[[], str]]:
+    """Ask for Kafka's ids of topics in one request: a topic that is deleted and created again gets another.
 
-    Raises:
-        KafkaException: no such topic, or no answer.
+    Returns:
+        By topic, a function that returns the id. It raises a KafkaException if there is no such topic, or no
+        answer.
     """
-    answers = client.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT_S)
-    return str(answers[topic].result().topic_id)
+    answers = client.describe_topics(TopicCollection(list(topics)), request_timeout=TIMEOUT_S)
+    return {topic: partial(_id_in, answer, client) for topic, answer in answers.items()}
+
+
+def _id_in(answer: Future[TopicDescription], _client: AdminClient) -> str:
+    # the client is held until then: its requests end with it
+    return str(answer.result().topic_id)
 
 
 def is_missing(fault: KafkaException) -> bool:

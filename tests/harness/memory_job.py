@@ -196,8 +196,7 @@ class MemoryConnections:
 
     def ends(self) -> Offsets:
         """See `opening.Connections`."""
-        rules = self._opening.rules
-        return self._log.ends([rules.topics.transactions, *self._opening.tables])
+        return self._log.ends(self._opening.inputs)
 
     def topic_ids(self) -> dict[str, str]:
         """See `opening.Connections`."""
