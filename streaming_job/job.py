@@ -5,7 +5,6 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Iterable
 from contextlib import suppress
 
 from py4j.protocol import Py4JError
@@ -36,7 +35,7 @@ from streaming_job.runtime.session import Launch
 from streaming_job.runtime.slots import Slots
 from streaming_job.runtime.wait_for_snapshot import wait_for_snapshot
 from streaming_job.settings import JobSettings
-from streaming_job.takeover.handover import Handover
+from streaming_job.takeover.handover import Handover, least
 from streaming_job.takeover.inheritance import Former
 from streaming_job.takeover.initial_state import former, initial_state
 
@@ -85,8 +84,8 @@ class Job:
             )
         self._until = drain.ends(settings, self._key_groups.partitions) if settings.drain else None
         """Offsets of all inputs at which a draining job ends."""
-        self._positions: dict[str, int] = {}
-        """P by "topic-partition" after the last epoch, while a takeover is to be made."""
+        self._positions: dict[int, dict[str, int]] = {}
+        """P of each key group by "topic-partition" after the last epoch, while a takeover is to be made."""
         self._speed = 0.0
         """Offsets per second by which P has advanced in the last epoch."""
         self._is_short = True
@@ -137,7 +136,7 @@ class Job:
     def _take_over(self) -> None:
         """Take the predecessor's output over, once the state has come near its end."""
         handover = self._handover
-        if handover is not None and self._positions and handover.is_near(self._positions, self._speed):
+        if handover is not None and handover.is_near(self._positions, self._speed):
             handover.run()
             self._handover = None
         takes_over = "true" if self._handover is not None else None
@@ -178,8 +177,8 @@ class Job:
         if not location or self._checkpoint.epochs("commits"):
             return None, None
         checkpoint = Checkpoint(self._spark, location)
-        predecessor = former(checkpoint, self._settings)
         layout = self._settings.layout(self._key_groups.partitions)
+        predecessor = former(checkpoint, self._settings, layout)
         pieces = initial_state(
             self._spark, checkpoint, location, predecessor, layout, self._settings.key_groups
         )
@@ -212,8 +211,8 @@ class Job:
             raise
         self._ended += 1
         if self._handover is not None:
-            positions = _least(row["positions"] for row in rows)
-            advance = sum(positions.values()) - sum(self._positions.values())
+            positions = {row["key_group"]: json.loads(row["positions"]) for row in rows}
+            advance = sum(least(positions).values()) - sum(least(self._positions).values())
             self._positions, self._speed = positions, advance / (ended - begun)
         elif self._until is not None and drain.is_over(self._until, [row["positions"] for row in rows]):
             log.info("drained: all is decided up to %s", text_of(self._until))
@@ -319,13 +318,3 @@ class Job:
                 self._is_cut = not is_idle
                 query.stop()
             time.sleep(STOP_POLL_S)
-
-
-def _least(positions: Iterable[str]) -> dict[str, int]:
-    """Return the least offset of each partition in the summaries of the groups; empty if one has none."""
-    least: dict[str, int] = {}
-    for offsets in map(json.loads, positions):
-        if not offsets:
-            return {}
-        least |= {name: min(offset, least.get(name, offset)) for name, offset in offsets.items()}
-    return least

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deploy.replay.errors import ReplayError
+from feature_store.catalogue import DAY_MS
 from service.rollouts.options import PolicyFile, SimplePolicy, takes_simple_policy
 from streaming_job import environment
 from streaming_job.settings import JobSettings
@@ -36,6 +37,12 @@ ArchivePlace = Annotated[
     str, typer.Option("--archive", help="Archive in which the log begins; default: it begins with the topics")
 ]
 Groups = Annotated[int, typer.Option(min=0, help="Key groups; 0: as the live job")]
+LabelDelay = Annotated[
+    float | None,
+    typer.Option(
+        min=0, help="Keep merchant facts, with this label delay in days, instead of what the live job keeps"
+    ),
+]
 Partial = Annotated[bool, typer.Option("--partial", help="Accept that the log has lost its beginning")]
 
 
@@ -44,13 +51,16 @@ Partial = Annotated[bool, typer.Option("--partial", help="Accept that the log ha
 def plan_command(
     name: Name, simple_policy: SimplePolicy, model: Model = "", policy: PolicyFile = None,
     release: Release = "", start_from: From = "", archive: ArchivePlace = "", key_groups: Groups = 0,
-    partial: Partial = False,
+    label_delay_days: LabelDelay = None, partial: Partial = False,
 ) -> None:  # fmt: skip
     """Show what `start` with the same options would do, without writing anything; exit status 1 if it cannot.
 
     Example: fraud replay plan better --model card-fraud/2
     """
-    _planned(name, simple_policy, model, policy, release, start_from, archive, key_groups, partial=partial)
+    _planned(
+        name, simple_policy, model, policy, release, start_from, archive, key_groups, label_delay_days,
+        partial=partial,
+    )  # fmt: skip
 
 
 @app.command("start")
@@ -58,7 +68,7 @@ def plan_command(
 def start_command(
     name: Name, simple_policy: SimplePolicy, model: Model = "", policy: PolicyFile = None,
     release: Release = "", start_from: From = "", archive: ArchivePlace = "", key_groups: Groups = 0,
-    partial: Partial = False,
+    label_delay_days: LabelDelay = None, partial: Partial = False,
     most_behind: Annotated[
         int, typer.Option(min=1, help="Wait while the live job is behind by more transactions than this")
     ] = 5_000,
@@ -82,12 +92,16 @@ def start_command(
     found = record.find(live.work_dir, name)
     if found is None:
         found = _planned(
-            name, simple_policy, model, policy, release, start_from, archive, key_groups, partial=partial
-        ).saved()
+            name, simple_policy, model, policy, release, start_from, archive, key_groups, label_delay_days,
+            partial=partial,
+        ).saved()  # fmt: skip
     else:
         found, live = record.load(live, name)
-        if model or policy or simple_policy.is_given or release or start_from or archive or key_groups:
+        options = (model, policy, simple_policy.is_given, release, start_from, archive, key_groups)
+        if any(options) or label_delay_days is not None:
             raise ReplayError(f"{name} was started with other options, which stay; drop it, or omit them")
+        if found.is_switched and found.settings(live).merchant_facts:
+            raise ReplayError(f"the live job continues the facts of {name}; begin another replay")
     stop = threading.Event()
     with saying(f"replay {name}") as say:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -200,7 +214,7 @@ def drop_command(
 
 def _planned(
     name: str, simple_policy: SimplePolicy, model: str, policy_file: Path | None, release: str,
-    start_from: str, archive: str, key_groups: int, *, partial: bool,
+    start_from: str, archive: str, key_groups: int, label_delay_days: float | None, *, partial: bool,
 ) -> "Replay":  # fmt: skip
     """Print the plan of a new replay, and return its record.
 
@@ -222,8 +236,14 @@ def _planned(
         name, live.job_id, live.checkpoint, live.key_groups, live.topics.model_rollouts,
         key_groups or live.key_groups, {}, start_from, archive, release, file=file,
     )  # fmt: skip
+    new = replace(
+        new,
+        label_delay_ms=None if label_delay_days is None else round(label_delay_days * DAY_MS),
+        facts=live.topics.merchant_facts,
+        live_label_delay_ms=live.merchant_delay_ms,
+    )
     if model or policy:
-        new = replace(new, rollout=rollout.replaced(live, model, policy, release))
+        new = replace(new, rollout=rollout.replaced(new.changed_facts(live), model, policy, release))
     facts = plan.gather(live, new)
     made = plan.made(live, new, facts, partial=partial)
     for line in made.lines:

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from deploy.local import topics as broker
 from deploy.replay.errors import ReplayError
-from deploy.replay.record import OWN, Replay
+from deploy.replay.record import Replay
 from deploy.replay.running import end_leftover
 from deploy.replay.switching import writers
 from streaming_job.log.clients import describe
@@ -22,7 +22,8 @@ REQUEST_S = 30.0
 def drop(live: JobSettings, replay: Replay, *, ends_way_back: bool, wrote: Callable[[str], object]) -> None:
     """Delete topics, consumer group, checkpoint and files of a replay; may be repeated after it was killed.
 
-    After a switch without a way back, the rollout topic and the successor's checkpoint are live: they stay.
+    After a switch without a way back, the topics of rollouts and merchant facts, and the successor's
+    checkpoint, are live: they stay.
 
     Args:
         ends_way_back: whether to give up the way back.
@@ -44,7 +45,10 @@ def drop(live: JobSettings, replay: Replay, *, ends_way_back: bool, wrote: Calla
         )
     end_leftover(replay)
     settings, after = replay.settings(live), replay.successor(live)
-    fields = OWN if is_live else replay.own_fields
+    fields: Iterable[str] = replay.own_fields
+    live_fields = ("model_rollouts", "merchant_facts") if settings.merchant_facts else ("model_rollouts",)
+    if is_live:
+        fields = [field for field in fields if field not in live_fields]
     client = broker.admin(live.bootstrap_servers, live.kafka)
     topics = [getattr(settings.topics, field) for field in fields]
     _delete("topic", client.delete_topics(topics, operation_timeout=REQUEST_S), wrote)
@@ -52,7 +56,8 @@ def drop(live: JobSettings, replay: Replay, *, ends_way_back: bool, wrote: Calla
     wrote(f"transactional ids {settings.job_id}-0 and following: the brokers forget them by themselves")
     _remove([settings.checkpoint, *([after.checkpoint] if replay.live_query and not is_live else [])], wrote)
     if is_live:
-        wrote(f"left, because they are live: {after.topics.model_rollouts}, {after.checkpoint}")
+        kept = [getattr(after.topics, field) for field in live_fields]
+        wrote(f"left, because they are live: {', '.join(kept)}, {after.checkpoint}")
         wrote(f"left, and not used any more: {replay.checkpoint}")
     shutil.rmtree(replay.file.parent)
     wrote(f"directory {replay.file.parent}")

@@ -71,7 +71,7 @@ def gather(live: JobSettings, replay: Replay) -> Facts:
     """Look up what a plan depends on, without writing anything."""
     log, topic = TopicLog(live.bootstrap_servers, live.kafka), live.topics.transactions
     # those that the replay has for itself do not exist yet
-    shared = {*live.tables, topic} & {*replay.settings(live).tables, topic}
+    shared = {*replay.changed_facts(live).tables, topic} & {*replay.settings(live).tables, topic}
     begun = {(name, part): first for name in shared for part, first in log.beginnings(name).items()}
     archive = log_archive(live.model_copy(update={"log_archive": replay.archive}))
     gaps: list[str] = []
@@ -137,8 +137,8 @@ def made(live: JobSettings, replay: Replay, facts: Facts, *, partial: bool) -> R
         + ("measured by a replay here)" if facts.is_measured else "measured on two free cores elsewhere)"),
         *_differences(cut, facts),
     ]
-    if live.merchant_facts:
-        lines.append("cannot be switched to: jobs with merchant facts cannot take over from one another")
+    if settings.merchant_facts:
+        lines.append(_merchants(live, replay))
     refusals = []
     if replay.archive and not any(facts.archived.values()):
         refusals.append(f"{replay.archive} has nothing of {live.topics.transactions}; give another --archive")
@@ -147,7 +147,7 @@ def made(live: JobSettings, replay: Replay, facts: Facts, *, partial: bool) -> R
             f"the log is not whole: {'; '.join(facts.gaps)}; restore the archive from a copy, or leave "
             "--archive out"
         )
-    if live.merchant_facts and replay.start_from:
+    if settings.merchant_facts and replay.start_from:
         refusals.append("the state of a job with merchant facts cannot be inherited; omit --from")
     if cut and not partial:
         refusals.append(
@@ -177,6 +177,17 @@ def made(live: JobSettings, replay: Replay, facts: Facts, *, partial: bool) -> R
             "replay on another machine"
         )
     return ReplayPlan(tuple(lines), tuple(refusals))
+
+
+def _merchants(live: JobSettings, replay: Replay) -> str:
+    """Tell what a switch to a replay with merchant facts means."""
+    begins = "labels before a switch that match no transaction are dead letters of the replay only"
+    if live.merchant_facts:
+        return f"merchant facts: a switch to it has no way back but by another replay; {begins}"
+    return (
+        f"merchant facts: kept by the replay, not by the live job; {begins}; rollouts that the live job has "
+        "refused because it does not compute features of merchants decide in the replay"
+    )
 
 
 def _archived(replay: Replay, facts: Facts) -> list[str]:

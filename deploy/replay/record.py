@@ -45,6 +45,12 @@ class Replay:
     """Archive in which the log begins; empty: it begins where the topics do."""
     release: str = ""
     """Program `fraud` of another release; empty: this one."""
+    label_delay_ms: int | None = None
+    """Label delay of its merchant facts, instead of the live job's, which may keep none; None: as live."""
+    facts: str = ""
+    """Topic of the live merchant facts; set as `checkpoint` is."""
+    live_label_delay_ms: int | None = None
+    """Label delay of the live merchant facts, None: the job keeps none; set as `checkpoint` is."""
     rollout: Mapping[str, Any] | None = None
     """Model and policy that decide instead of the live rollouts: `model`, `policy` and `created_at`."""
     process: tuple[int, float] | None = None
@@ -73,13 +79,24 @@ class Replay:
         """Return the settings of the live job before any switch."""
         return live.model_copy(
             update={
-                "topics": live.topics.model_copy(update={"model_rollouts": self.rollouts}),
+                "topics": live.topics.model_copy(
+                    update={
+                        "model_rollouts": self.rollouts,
+                        "merchant_facts": self.facts or live.topics.merchant_facts,
+                    }
+                ),
+                **(_facts(self.live_label_delay_ms) if self.label_delay_ms is not None else {}),
                 "checkpoint": self.checkpoint,
                 "key_groups": self.live_key_groups,
                 "predecessor": "",
                 "predecessor_checkpoint": "",
             }
         )
+
+    def changed_facts(self, live: JobSettings) -> JobSettings:
+        """Return the settings of the live job with the merchant facts of the replay."""
+        change = {} if self.label_delay_ms is None else _facts(self.label_delay_ms)
+        return live.model_copy(update=change)
 
     @property
     def own_fields(self) -> tuple[str, ...]:
@@ -92,7 +109,7 @@ class Replay:
 
     def settings(self, live: JobSettings) -> JobSettings:
         """Return the settings of the second job."""
-        return live.model_copy(
+        return self.changed_facts(live).model_copy(
             update={
                 "job_id": f"{live.job_id}-replay-{self.name}",
                 "topics": self.topics(live.topics),
@@ -112,10 +129,13 @@ class Replay:
 
     def successor(self, live: JobSettings) -> JobSettings:
         """Return the settings of the job that takes the live output over with the state of the replay."""
-        rollouts = self.topics(live.topics).model_rollouts
-        return live.model_copy(
+        own, changed = self.topics(live.topics), self.changed_facts(live)
+        topics = {"model_rollouts": own.model_rollouts}
+        if changed.merchant_facts:  # its facts continue those of the replay
+            topics["merchant_facts"] = own.merchant_facts
+        return changed.model_copy(
             update={
-                "topics": live.topics.model_copy(update={"model_rollouts": rollouts}),
+                "topics": live.topics.model_copy(update=topics),
                 "checkpoint": f"{self.checkpoint}-{self.name}",
                 "key_groups": self.key_groups,
                 "predecessor": self.live_query,
@@ -131,6 +151,13 @@ class Replay:
         self.file.parent.mkdir(parents=True, exist_ok=True)
         replace_json(self.file, content)
         return changed
+
+
+def _facts(label_delay_ms: int | None) -> dict[str, Any]:
+    """Return the settings of merchant facts."""
+    if label_delay_ms is None:
+        return {"merchant_facts": False}
+    return {"merchant_facts": True, "label_delay_ms": label_delay_ms}
 
 
 def file_of(work_dir: Path, name: str) -> Path:

@@ -42,8 +42,6 @@ def require_switchable(live: JobSettings, replay: Replay) -> None:
     Raises:
         ReplayError: it cannot.
     """
-    if live.merchant_facts:
-        raise ReplayError("jobs with merchant facts cannot take over from one another; see decision 199")
     if replay.has_own_rollouts and live_line(live).demands.four_eyes:
         raise ReplayError(
             "a switch to another model or policy is a promotion, which needs two people here: promote it by "
@@ -79,6 +77,10 @@ def begin_back(live: JobSettings, replay: Replay) -> JobSettings:
     """
     if not replay.live_query:
         raise ReplayError(f"there was no switch to {replay.name}, so there is no way back")
+    if live.merchant_facts:
+        raise ReplayError(
+            "the former job kept merchant facts, which others have continued; only a new replay can take over"
+        )
     query, successor = writers(live)
     # the switch may have been killed after its claims, and before its seam
     other = query if query != replay.live_query else successor

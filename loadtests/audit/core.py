@@ -169,9 +169,12 @@ class AuditCore:
     def judge(self, parts: Sequence[Stretch]) -> Iterator[Judged]:
         """Judge the transactions of some stretches, by the tables that were read, in chunks."""
         assert self._oracle is not None
-        for number, part in enumerate(parts):
-            if number or part.layout != self.layout:
-                self._oracle.move(rules_of(self._settings, part.layout))
+        layout = self.layout
+        for part in parts:
+            if part.layout != layout:
+                layout = part.layout
+                self._oracle.move(rules_of(self._settings, layout))
+            self._oracle.has_facts = part.has_facts
             topic = part.layout.topic
             ends = {(topic, partition): end for partition, end in part.ends.items()}
             records = self._until(topic, ends, part.starts)

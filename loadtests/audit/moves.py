@@ -29,6 +29,18 @@ class Stretch(NamedTuple):
     """First offset, by partition; without an entry: the first."""
     ends: dict[int, int]
     """First offset that is not part of it, by partition; a partition without one is not audited."""
+    has_facts: bool = True
+    """Whether a job that keeps merchant facts now has kept them."""
+
+
+class FactsBegun(NamedTuple):
+    """The takeover that has turned merchant facts on."""
+
+    commit_id: int
+    transactions: dict[int, int]
+    """Offset of the first transaction decided with facts, by partition."""
+    labels: dict[PartitionId, dict[int, int]]
+    """Where the key groups began to fold labels: by partition of their topics the offset by key group."""
 
 
 def drained_by(row: Mapping[str, Any]) -> Drained | None:
@@ -69,6 +81,17 @@ def stretches(moves: Sequence[Drained], layout: Layout, ends: Mapping[int, int])
         before = found[-1] if found and found[-1].layout.topic == place.topic else None
         found.append(Stretch(place, dict(before.ends) if before else {}, place_ends))
     return found
+
+
+def split(parts: Sequence[Stretch], moves: Sequence[Drained], begun: FactsBegun | None) -> list[Stretch]:
+    """Split the stretch in which merchant facts were turned on, if they were."""
+    if begun is None:
+        return list(parts)
+    at = sum(move.commit_id <= begun.commit_id for move in moves)
+    before = [part._replace(has_facts=False) for part in parts[: at + 1]]
+    firsts = {part: first for part, first in begun.transactions.items() if part in parts[at].ends}
+    before[at] = before[at]._replace(ends={p: min(first, parts[at].ends[p]) for p, first in firsts.items()})
+    return [*before, parts[at]._replace(starts={**parts[at].starts, **firsts}), *parts[at + 1 :]]
 
 
 def retired(moves: Sequence[Drained], layout: Layout) -> dict[PartitionId, int]:

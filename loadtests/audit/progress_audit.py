@@ -17,7 +17,7 @@ from loadtests.audit.commits import (
     release_of,
     source_of,
 )
-from loadtests.audit.moves import Drained, drained_by
+from loadtests.audit.moves import Drained, FactsBegun, drained_by
 from loadtests.audit.trial_audit import CommitTrials, TrialAudit, TrialCounts, trial_counts
 from loadtests.oracle import Kind, Record
 from streaming_job.contracts.topics import COUNTED, DIGESTED, Topics
@@ -59,6 +59,7 @@ class ProgressAudit:
 
     def __init__(self, topics: Topics, ends: Mapping[PartitionId, int]) -> None:
         self._transactions, self._ends = topics.transactions, ends
+        self._labels = {topics.labels, topics.chargebacks}
         self._progress: dict[Commit, _Progress] = {}
         self._moves: set[Drained] = set()
         self._records: dict[tuple[Commit, str], list[tuple[Source, bytes]]] = defaultdict(list)
@@ -110,6 +111,27 @@ class ProgressAudit:
                 if partition[0] in left:
                     ends[partition] = max(end, ends.get(partition, 0))
         return ends
+
+    @property
+    def facts_begun(self) -> FactsBegun | None:
+        """The takeover that has turned merchant facts on; None if none has."""
+        with_labels = [
+            commit
+            for commit, progress in self._progress.items()
+            if any(topic in self._labels for (topic, _), _, _ in progress.spans)
+        ]
+        first = min((commit.commit_id for commit in with_labels), default=0)
+        seams = {commit: self._progress[commit] for commit in with_labels if commit.commit_id == first}
+        if not seams or any(progress.predecessor is None for progress in seams.values()):
+            return None
+        begun = FactsBegun(first, {}, defaultdict(dict))
+        for commit, progress in seams.items():
+            for (topic, partition), _, end in progress.spans:
+                if topic in self._labels:
+                    begun.labels[topic, partition][commit.key_group] = end
+                elif self._is_of_transactions(topic):
+                    begun.transactions[partition] = end
+        return begun
 
     def _is_of_transactions(self, topic: str) -> bool:
         return topic == self._transactions or any(topic == move.layout.topic for move in self._moves)

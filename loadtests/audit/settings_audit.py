@@ -14,7 +14,7 @@ JUDGED = ("allowed_lateness_ms", "allowed_skew_ms", "refuse_card_numbers")
 
 
 class OtherSettingsError(FraudError):
-    """The job decided with another lateness, skew or `FRAUD_REFUSE_CARD_NUMBERS` than the audit judges by.
+    """The job decided with another lateness, skew or label delay, or other refused card numbers.
 
     Set the job's value. A log that was decided with both cannot be audited across the change.
     """
@@ -33,6 +33,12 @@ def require_settings(record: Record, settings: JobSettings) -> None:
             return
     except (ValueError, KeyError, TypeError):
         return
+    if "label_delay_ms" in row and (delay := row["label_delay_ms"]) != settings.merchant_delay_ms:
+        raise OtherSettingsError(
+            f"the job decided with merchant facts, FRAUD_LABEL_DELAY_MS={delay} (job-progress offset "
+            f"{record.offset}), this audit judges by {settings.merchant_delay_ms}: give the job's value; a "
+            "log that was decided with both cannot be audited across it, see docs/operations.md, Audit"
+        )
     current = settings.decisive
     for name in JUDGED:
         if used.get(name) != current[name]:

@@ -22,12 +22,13 @@ from loadtests.audit.core import AuditCore, Ends, Load, partition_ends, rules_of
 from loadtests.audit.findings import Findings
 from loadtests.audit.judging import Judge, JudgeError
 from loadtests.audit.memory import Memory
-from loadtests.audit.moves import Drained, retired, stretches
+from loadtests.audit.moves import Drained, FactsBegun, retired, split, stretches
 from loadtests.audit.progress_audit import ProgressAudit
 from loadtests.audit.topic_log import Log
 from loadtests.audit.trial_audit import nested
 from loadtests.oracle import ExpectedOutcome, Kind, Pair, Record
 from loadtests.oracle.decode import RefusedError, read_transaction
+from loadtests.oracle.partitions import partition_of_key
 from loadtests.oracle.tables import dead_letter
 from streaming_job.contracts import Reason
 from streaming_job.contracts.topics import Topics
@@ -147,9 +148,14 @@ def verify(
     if core.rollouts.plan() is None:
         raise JudgeError(f"there is no champion on {topics.model_rollouts}; nothing can have been decided")
     refused += too_late(log, settings, audit.moves, core.layout, left)
-    refused = [letter for letter in refused if letter.offset < settled[letter.topic, letter.partition]]
+    earlier = before_facts(log, audit.facts_begun, core.layout)
+    refused = [
+        letter
+        for letter in refused
+        if letter.offset < settled[letter.topic, letter.partition] and not earlier(letter)
+    ]
     _compare(refused, core, verdict)
-    parts = stretches(audit.moves, core.layout, transactions)
+    parts = split(stretches(audit.moves, core.layout, transactions), audit.moves, audit.facts_begun)
     for judged in core.judge(parts) if judge is None else judge(core.memory.unavailable, ends, parts):
         verdict.kinds += judged.kinds
         for pair, counts in judged.trials.items():
@@ -219,6 +225,31 @@ def too_late(
             for record in log.read(topic, last, first)
         ]
     return letters
+
+
+def before_facts(log: Log, begun: FactsBegun | None, layout: Layout) -> Callable[[ExpectedOutcome], bool]:
+    """Return whether a dead letter's label is from before a takeover that has turned merchant facts on.
+
+    Args:
+        begun: that takeover; None: there was none.
+    """
+    labels = {} if begun is None else begun.labels
+    unread = {
+        (topic, partition, record.offset)
+        for (topic, partition), by_group in labels.items()
+        for record in log.read(
+            topic, {partition: max(by_group.values())}, {partition: min(by_group.values())}
+        )
+        if by_group[
+            partition_of_key(record.key or b"", layout.partitions, layout.partitioner.value) % len(by_group)
+        ]
+        > record.offset
+    }
+    first = {tp: min(by_group.values()) for tp, by_group in labels.items()}
+    return lambda letter: (
+        letter.offset < first.get((letter.topic, letter.partition), 0)
+        or (letter.topic, letter.partition, letter.offset) in unread
+    )
 
 
 def _late_reason(record: Record, settings: JobSettings, layout: Layout) -> Reason:

@@ -56,6 +56,8 @@ class Oracle:
         self._models: dict[ModelRef, Model] = {}
         self._rules = rules
         self._merchants = merchants
+        self.has_facts = True
+        """Whether the job has merchant facts yet, of the transactions that follow."""
         self._cards: dict[str, Card] = {} if cards is None else cards
 
     def judge(self, records: Iterable[Record]) -> Iterator[ExpectedOutcome]:
@@ -101,7 +103,7 @@ class Oracle:
         status = self._profiles.status(tx.card_id, seen_at)
         view = View(tx, card, profile)
         features = compute(view)
-        if self._merchants is not None:
+        if self._merchants is not None and self.has_facts:
             features |= self._merchants.features(tx.merchant_id, tx.arrival)
         return Pending(
             record.topic, tx, card, profile, status, plan, run, features, view.late, view.conflicting

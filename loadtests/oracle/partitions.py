@@ -19,7 +19,11 @@ def partition_of(card_id: str, partitions: int, partitioner: str) -> int:
     Args:
         partitioner: "murmur2" or "crc32".
     """
-    key = card_id.encode()
+    return partition_of_key(card_id.encode(), partitions, partitioner)
+
+
+def partition_of_key(key: bytes, partitions: int, partitioner: str) -> int:
+    """Return the partition of the records with a key; see `partition_of`."""
     if partitioner == "murmur2":
         return (murmur2(key) & 0x7FFFFFFF) % partitions
     assert partitioner == "crc32"

@@ -45,6 +45,10 @@ from streaming_job.progress.outcome import Outcome, OutputRecord
 
 log = logging.getLogger(__name__)
 
+AUTHOR = "facts_author"
+"""Name in `Meta.extra`: id of the job under which the groups write their facts. It stays when another job
+continues with the state: its facts continue those on the topic."""
+
 
 class GroupFacts:
     """The facts of a key group: the table of all groups' facts, and its own facts to be written."""
@@ -68,7 +72,7 @@ class GroupFacts:
         self._group, self._rules, self._key_groups, self._state = group, rules, key_groups, state
         self._contracts = labels.contracts(topics)
         self._key = str(group).encode()
-        self._author = Author(rules.job_id, group)
+        self._author = Author(extra.setdefault(AUTHOR, rules.job_id), group)
         self.table = FactTable(rules, key_groups.groups, store, extra)
         self._hours = OpenHours(store, extra)
         self._labels = LabelQueue()
@@ -93,7 +97,7 @@ class GroupFacts:
         """
         contract = self._contracts.get(records.topic)
         if contract is None:
-            facts = read(records, self._rules.job_id, self._key_groups.groups)
+            facts = read(records, self._author.job_id, self._key_groups.groups)
             self.table.fold(facts)
             return self._new_foreign(records.topic, facts.foreign, silent_before)
         decoded = labels.decode(records, contract, self._key_groups, self._group)

@@ -12,6 +12,8 @@ from feature_store.state.journal import PieceSink, PieceStore
 from streaming_job.facts.tiers import Tiers
 
 FIRST_HOUR = 0
+OPEN = "mo"
+"""Prefix of the pieces."""
 
 
 class OpenHours:
@@ -23,7 +25,7 @@ class OpenHours:
         Args:
             extra: `Meta.extra`, persisted as JSON.
         """
-        self._tiers = Tiers("mo", HOUR_COUNT, extra, "hour", added_up)
+        self._tiers = Tiers(OPEN, HOUR_COUNT, extra, "hour", added_up)
         self._counts = GrowingHours()
         for part in self._tiers.parts(store):
             self._counts.add(part, FIRST_HOUR)

@@ -23,6 +23,8 @@ from streaming_job.facts.tiers import Tiers
 NEVER_PROMISED = -NEVER
 PROMISES = "promises"
 """Name in `Meta.extra`."""
+COUNTED, REPORTED = "mc", "mr"
+"""Prefixes of the pieces."""
 KEPT_LONGER_H = 8 * 24
 """Hours for which facts are kept beyond the longest lookback from the horizon: if a broker's clock is set
 back, new transactions arrive long before the horizon."""
@@ -53,8 +55,8 @@ class FactTable:
         """
         self._rules, self._groups = rules, groups
         self._promises: dict[str, int] = extra.setdefault(PROMISES, {})
-        self._counted = Tiers("mc", HOUR_COUNT, extra, "hour")
-        self._reported = Tiers("mr", REPORT, extra, "arrival")
+        self._counted = Tiers(COUNTED, HOUR_COUNT, extra, "hour")
+        self._reported = Tiers(REPORTED, REPORT, extra, "arrival")
         self._hours = GrowingHours()
         for part in self._counted.parts(store):
             self._hours.add(part, self._oldest_hour)

@@ -11,6 +11,7 @@ from itertools import repeat
 
 import numpy as np
 import orjson
+import pyarrow as pa
 
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import Meta, PieceSink, PieceStore, append, seal
@@ -272,7 +273,14 @@ class GroupCore:
     def settle(self, time: int, seen: int) -> None:
         """Write the merchant facts that are due; see `GroupFacts.settle`."""
         if self.facts is not None:
+            letters = self.outcome.dead_letters
+            before = len(letters)
             self.facts.settle(time, seen, self.outcome)
+            refused = letters[before:]
+            del letters[before:]
+            # the first labels were reported by a predecessor that had facts of its own
+            keys = pa.array([letter.key for letter in refused], pa.binary())
+            self._add_dead_letters(refused, self._rules.key_groups.partitions_of(keys).tolist())
             self.watch.lap("facts")
 
     def folded_positions(self, positions: Offsets) -> Offsets:

@@ -25,7 +25,7 @@ from streaming_job.group.stored_positions import positions_of, save_positions, s
 from streaming_job.log.errors import LogError, confirmed
 from streaming_job.log.records import Offsets, PartitionId
 from streaming_job.progress import last_record
-from streaming_job.progress.last_record import COMMIT_ID, LAST, Record
+from streaming_job.progress.last_record import COMMIT_ID, FACTS_COMMIT, LAST, Record
 from streaming_job.runtime.checkpoint_errors import CheckpointError
 from streaming_job.settings import JobSettings
 from streaming_job.transaction.written import GroupOutput
@@ -201,6 +201,7 @@ class OpenGroup:
         core.note_snapshot_end(snapshot_end)
         next_starts = {tp: max(offset, silent_before.get(tp, 0)) for tp, offset in positions.items()}
         meta.extra[COMMIT_ID] = written.commit_id
+        meta.extra.pop(FACTS_COMMIT, None)
         self.committer = connections.committer(written, record, next_starts, rebuilds, meta.extra)
         last_written_s = record["written_at"] / 1000 if record else 0.0
         silent_s = min(max(time.time() - last_written_s, 0.0), HEARTBEAT_S)

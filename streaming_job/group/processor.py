@@ -45,6 +45,7 @@ from streaming_job.runtime.workers import residents
 from streaming_job.runtime.workers.warm_up import freeze
 from streaming_job.settings import JobSettings
 from streaming_job.takeover.inheritance import Former, inherit
+from streaming_job.takeover.inherited_facts import require_stopped
 from streaming_job.takeover.predecessor_watch import PredecessorWatch
 from streaming_job.takeover.warm import WarmGroup
 from streaming_job.transaction.writer import FencedError
@@ -258,6 +259,10 @@ class GroupProcessor(StatefulProcessor):
             with closing(KafkaConnections(opening)) as connections:
                 change_settings(opening, connections, meta, pieces)
             return NOTHING
+        if opening.takes_over and opening.rules.merchants is not None:
+            # facts are written aloud, so the group does not warm up
+            require_stopped(opening, meta)
+            return {**NOTHING, "positions": _text(positions_of(meta))}
         if opening.takes_over:
             return {**NOTHING, "positions": _text(self._warm(opening, meta, pieces, epoch))}
         if served is None:

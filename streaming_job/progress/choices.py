@@ -9,7 +9,8 @@ from streaming_job.settings import DECISIVE, JobSettings, as_text
 START = "fraud job run"
 RESTART = f"stop the job with SIGTERM; {START} with the new value"
 MOVE = "the cards move; the steps: fraud job status --move-to <topic> [--partitioner <partitioner>]"
-NEW_JOB = "only by a new FRAUD_JOB_ID with topics of its own, which begins with the log"
+REPLAY = "fraud replay start <name> --label-delay-days <n> --follow, then fraud replay switch <name>"
+OFF = "off, with the log read anew: {} FRAUD_MERCHANT_FACTS=false {}"
 
 
 @dataclass(frozen=True)
@@ -61,14 +62,14 @@ def choices(records: Mapping[int, Mapping[str, Any]], settings: JobSettings) -> 
         "FRAUD_MERCHANT_FACTS",
         as_text(delay is not None) if is_described else "",
         as_text(settings.merchant_facts),
-        NEW_JOB,
+        f"{REPLAY}; {OFF.format(successor, START)}",
     )
     if delay is not None or settings.merchant_facts:
         yield Choice(
             "FRAUD_LABEL_DELAY_MS",
             "" if delay is None else str(delay),
             str(settings.label_delay_ms),
-            NEW_JOB,
+            REPLAY,
         )
     for name in DECISIVE:
         value = record["settings"].get(name)

@@ -15,6 +15,9 @@ from streaming_job.runtime.checkpoint_errors import CheckpointError
 Record = Mapping[str, Any]
 COMMIT_ID = "commit_id"
 """Name in `Meta.extra`: the number of the group's last Kafka transaction."""
+FACTS_COMMIT = "facts_commit"
+"""Name in `Meta.extra`, until a group that takes over has its output: number of the Kafka transaction, of the
+replay whose state it has, with which the facts in the state end."""
 LAST = "progress"
 """Name in `Meta.extra`: the progress record of that transaction, JSON."""
 

@@ -23,12 +23,12 @@ from typing import Any
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from feature_store.catalogue import IDENTITIES
+from feature_store.merchants.catalogue import computed
 from streaming_job.group.positions import require_output
 from streaming_job.log import clients
 from streaming_job.log.clients import Consumer, describe
 from streaming_job.log.partitioner import KeyGroups, Layout
-from streaming_job.log.records import Offsets, name_of, text_of
+from streaming_job.log.records import Offsets, PartitionId, name_of, text_of
 from streaming_job.progress import last_record
 from streaming_job.progress.reader import newest_by_group
 from streaming_job.runtime.checkpoint_errors import CheckpointError
@@ -49,6 +49,8 @@ NEAR = 2_000
 """Offsets of all inputs by which the successor may be behind in any case when the predecessor is fenced."""
 NEAR_S = 0.5
 """Seconds for which the successor may have to decide to the end of the output, by its speed so far."""
+MOST_WITHOUT_WARMING = 1_000_000
+"""Offsets of all inputs by which a successor with merchant facts may be behind, which does not warm up."""
 
 
 def newest_records(settings: JobSettings, reader: Consumer | None = None) -> dict[int, dict[str, Any]]:
@@ -88,6 +90,8 @@ class Handover:
         self._layout = settings.layout(key_groups.partitions)
         self._near: Mapping[str, int] = {}
         """P when the state had come near the output."""
+        self._groups: Mapping[int, Mapping[str, int]] = {}
+        """The same by key group."""
 
     def is_due(self) -> bool:
         """Return whether the output is still the predecessor's.
@@ -130,17 +134,19 @@ class Handover:
         self._require_takeable(records)
         return records
 
-    def is_near(self, positions: Mapping[str, int], speed: float) -> bool:
+    def is_near(self, groups: Mapping[int, Mapping[str, int]], speed: float) -> bool:
         """Return whether the successor's state has come near the end of the output.
 
         Args:
-            positions: P by "topic-partition", over all key groups; of the tables the least.
+            groups: P of each key group, by "topic-partition"; empty before it is known.
             speed: offsets per second by which the positions have advanced in the last epoch.
 
         Raises:
             CheckpointError: the state is ahead of the output.
             StartUpError, OtherQueryError, SinkError: see `is_due`.
         """
+        if not (positions := least(groups)):
+            return False
         records = self._due()
         layout = layout_of(records)
         # a successor with other rollouts does not read those of its predecessor
@@ -156,7 +162,15 @@ class Handover:
                 f"the checkpoint is ahead of the output that it takes over, in {', '.join(ahead)}; use an "
                 "older copy of it, or an empty one"
             )
-        self._near = positions
+        self._near, self._groups = positions, groups
+        if self._settings.merchant_facts:
+            if (distance := behind(output, positions)) > MOST_WITHOUT_WARMING:  # type: ignore[arg-type]
+                raise StartUpError(
+                    f"the state is {distance:,} records behind the output, which would be decided without "
+                    "a pause while nobody speaks: let the replay follow (fraud replay start <name> "
+                    "--follow), and begin with an empty checkpoint soon after it is stopped"
+                )
+            return True
         if layout != self._layout:
             ends = {tp: end for each in records.values() for tp, end in last_record.positions(each).items()}
             self._require_drained(records, {tp: end for tp, end in ends.items() if tp[0] == layout.topic})
@@ -259,7 +273,8 @@ class Handover:
         settings, topics = self._settings, self._settings.topics
         after = Successor(
             settings.job_id, self._query_id, self._key_groups, self._layout, settings.tables,
-            topics.model_rollouts, IDENTITIES, settings.retired_transactions,
+            topics.model_rollouts, computed(merchants=settings.merchant_facts), settings.retired_transactions,
+            settings.merchant_delay_ms, self._facts_from(),
         )  # fmt: skip
         commit_id = before.commit_id + 1
         mark = Mark(self._query_id, f"{self._instance}/{secrets.token_hex(8)}", commit_id).to_metadata()
@@ -290,13 +305,42 @@ class Handover:
 
     def _require_takeable(self, records: Mapping[int, Mapping[str, Any]]) -> None:
         settings = self._settings
-        if settings.merchant_facts or "label_delay_ms" in records[0]:
-            raise StartUpError(
-                "a job that keeps merchant facts cannot be taken over, and cannot take over: its facts name "
-                "the key groups that wrote them; unset FRAUD_PREDECESSOR"
-            )
-        if (former := layout_of(records)) != self._layout:
+        former = layout_of(records)
+        if settings.merchant_facts:
+            self._require_facts(former, records)
+        if former != self._layout:
             self._require_movable(former, records)
+
+    def _facts_from(self) -> dict[int, Offsets]:
+        """Return for each group from where on it folds labels and facts; empty without merchant facts."""
+        topics = self._settings.topics
+        with_facts = (topics.labels, topics.chargebacks, topics.merchant_facts)
+        if not self._settings.merchant_facts:
+            return {}
+        return {
+            group: {tp: end for tp, end in map(_place, positions.items()) if tp[0] in with_facts}
+            for group, positions in self._groups.items()
+        }
+
+    def _require_facts(self, former: Layout, records: Mapping[int, Mapping[str, Any]]) -> None:
+        """Check that the successor has facts of its own, which are written while the log is decided."""
+        settings, topic = self._settings, self._settings.topics.merchant_facts
+        if not settings.predecessor_checkpoint:
+            raise StartUpError(
+                "a job that keeps merchant facts takes over with a replay's state: the facts are written "
+                'while the log is decided (docs/operations.md, "Merchant facts, and the label delay"); or '
+                "unset FRAUD_PREDECESSOR"
+            )
+        if former != self._layout:
+            raise StartUpError(
+                f"the transactions have been decided by {former}, and cards of a job that keeps merchant "
+                f"facts do not move to {self._layout}; first move them without merchant facts"
+            )
+        if any(tp[0] == topic for record in records.values() for tp in last_record.positions(record)):
+            raise StartUpError(
+                f"{topic} has the facts of the predecessor, those of the state are on another topic: set "
+                "FRAUD_TOPICS__MERCHANT_FACTS to that of the replay"
+            )
 
     def _require_movable(self, former: Layout, records: Mapping[int, Mapping[str, Any]]) -> None:
         settings, topic = self._settings, self._layout.topic
@@ -320,6 +364,22 @@ class Handover:
                 f"the cards move from {former} to {self._layout}, whose log does not begin with their "
                 "history: set FRAUD_PREDECESSOR_CHECKPOINT to the predecessor's checkpoint"
             )
+
+
+def least(groups: Mapping[int, Mapping[str, int]]) -> dict[str, int]:
+    """Return the least offset of each partition; empty if a group has none."""
+    found: dict[str, int] = {}
+    for offsets in groups.values():
+        if not offsets:
+            return {}
+        found |= {name: min(offset, found.get(name, offset)) for name, offset in offsets.items()}
+    return found
+
+
+def _place(named: tuple[str, int]) -> tuple[PartitionId, int]:
+    """Parse "topic-partition" in a pair with an offset."""
+    topic, _, partition = named[0].rpartition("-")
+    return (topic, int(partition)), named[1]
 
 
 def _require_all(records: Mapping[int, Mapping[str, Any]]) -> None:

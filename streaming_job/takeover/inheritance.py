@@ -27,6 +27,7 @@ from streaming_job.group.trial_pieces import APPLIED, FEATURES, UNITS
 from streaming_job.log.partitioner import KeyGroups, Layout
 from streaming_job.log.records import Offsets
 from streaming_job.runtime.checkpoint_errors import CheckpointError
+from streaming_job.takeover.inherited_facts import copy_facts
 
 Stores = Mapping[int, PieceStore]
 """The pieces of the predecessor's key groups, by group."""
@@ -80,7 +81,7 @@ def inherit(opening: Opening, stores: Stores, former: Former, meta: Meta, store:
             move, and the predecessor is not drained.
     """
     rules, settings = opening.rules, opening.settings
-    state = GroupState(MemoryArena(), settings.allowed_lateness_ms, keeps_ids=settings.merchant_facts)
+    state = GroupState(MemoryArena(), settings.allowed_lateness_ms, keeps_ids=rules.merchants is not None)
     homes = rules.key_groups.own(opening.group)
     takers = receivers(former, rules.layout, rules.key_groups.groups)
     moves = former.layout != rules.layout
@@ -102,11 +103,13 @@ def inherit(opening: Opening, stores: Stores, former: Former, meta: Meta, store:
         others = {rules.topics.model_rollouts} if not is_same_line and not opening.takes_over else set()
         _require_same_inputs(positions, inputs - others)
         mine = homes if moves else [home for home in homes if home % former.groups == group]
-        part = GroupState(MemoryArena(), settings.allowed_lateness_ms, keeps_ids=settings.merchant_facts)
+        part = GroupState(MemoryArena(), settings.allowed_lateness_ms, keeps_ids=rules.merchants is not None)
         rebuild(pieces, old, part)
         merge(state, part, mine, former.key_groups.homes_of, rules.key_groups.homes_of)
         # in other partitions a trial's units begin anew, and events apply from other offsets on
         kept = [] if moves else mine
+        if rules.merchants is not None:  # the group has this one predecessor (`initial_state.former`)
+            copy_facts(old, pieces, meta, store)
         if is_same_line:
             if takers[group][0] == opening.group and (blob := pieces.get(FEATURES)):
                 features.include(FeatureCounts.decode(blob))

@@ -11,7 +11,7 @@ from streaming_job.settings import JobSettings
 from streaming_job.takeover.inheritance import Former, receivers
 
 
-def former(checkpoint: Checkpoint, settings: JobSettings) -> Former:
+def former(checkpoint: Checkpoint, settings: JobSettings, layout: Layout) -> Former:
     """Return the predecessor as its checkpoint describes it.
 
     Raises:
@@ -23,19 +23,24 @@ def former(checkpoint: Checkpoint, settings: JobSettings) -> Former:
             f"FRAUD_PREDECESSOR_CHECKPOINT={where} has no saved state; correct the setting, or remove it to "
             "read the log from its beginning"
         )
-    if settings.merchant_facts:
-        raise StartUpError(
-            "the state of a job that keeps merchant facts cannot be inherited: its facts name the key groups "
-            "that wrote them; remove FRAUD_PREDECESSOR_CHECKPOINT"
-        )
     # not the job's id: the state may be a replay's, which is that of another job over the same log. The
     # tables are compared with the state (`inheritance`)
-    if fixed.label_delay_ms is not None:
+    if fixed.label_delay_ms != settings.merchant_delay_ms:
         raise StartUpError(
-            f"the checkpoint {where} is of a job that keeps merchant facts; its state cannot be used: remove "
-            "FRAUD_PREDECESSOR_CHECKPOINT to read the log from its beginning"
+            f"the state in {where} has other merchant facts (label delay {_text(fixed.label_delay_ms)}, here "
+            f"{_text(settings.merchant_delay_ms)}): give the checkpoint of a replay that decided with the "
+            'settings here (docs/operations.md, "Merchant facts, and the label delay")'
+        )
+    if settings.merchant_facts and (fixed.layout, fixed.key_groups) != (layout, settings.key_groups):
+        raise StartUpError(
+            f"the merchant facts of the state in {where} name the {fixed.key_groups} key groups that wrote "
+            f"them, of {fixed.layout}; set FRAUD_KEY_GROUPS={fixed.key_groups}"
         )
     return Former(fixed.layout, fixed.key_groups)
+
+
+def _text(label_delay_ms: int | None) -> str:
+    return "none" if label_delay_ms is None else f"{label_delay_ms} ms"
 
 
 def initial_state(

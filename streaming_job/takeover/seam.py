@@ -7,7 +7,7 @@ by group g modulo the number of the successor's groups.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -70,6 +70,10 @@ class Successor:
     """Features that models may use, name:version."""
     retired: str = ""
     """Topic whose records its group 0 refuses; empty: none."""
+    label_delay_ms: int | None = None
+    """Label delay of its merchant facts; None: it keeps none."""
+    facts_from: Mapping[int, Offsets] = field(default_factory=dict)
+    """With merchant facts, by group: where its state ends in the topics of labels and facts."""
 
 
 def first_records(before: Predecessor, after: Successor, asked_by: str, now: int) -> dict[int, bytes]:
@@ -117,6 +121,8 @@ def _record(
     ]
     topic = after.layout.topic
     ends |= {(topic, home): before.offsets.get((topic, home), 0) for home in homes}
+    # what the predecessor, if it keeps facts, has made of labels are facts of another topic
+    ends |= after.facts_from.get(group, {})
     if group == 0 and after.retired:
         known = last_record.positions(before.records[0]) | before.offsets
         ends |= {tp: end for tp, end in known.items() if tp[0] == after.retired}
@@ -141,9 +147,10 @@ def _record(
         "silent_before": silent_before,
         "takeover": takeover,
     }
+    facts = {} if after.label_delay_ms is None else {"label_delay_ms": after.label_delay_ms}
     progress = GroupProgress(
         after.job_id, after.query_id, group, after.key_groups.groups, last, computed=after.computed,
-        fixed={"layout": after.layout.to_json()},
+        fixed={"layout": after.layout.to_json(), **facts},
     )  # fmt: skip
     return progress.record(
         Outcome(),

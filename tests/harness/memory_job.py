@@ -51,6 +51,7 @@ def settings_of(rules: Rules) -> JobSettings:
         retired_transactions=rules.retired,
         allowed_lateness_ms=rules.limits.lateness_ms,
         allowed_skew_ms=rules.limits.skew_ms,
+        merchant_facts=rules.merchants is not None,
     )
 
 
@@ -503,6 +504,13 @@ class MemoryJob:
     def positions(self) -> Offsets:
         """P as persisted."""
         return positions_of(load_meta(self.pieces))
+
+    def stop(self) -> None:
+        """Run a last epoch, after whose cut the loop does not go on; the next has a new process."""
+        self._goes_on, goes_on = False, self._goes_on
+        self.epoch(0)
+        self._goes_on = goes_on
+        self.lose_process()
 
     def drain(self, until: Offsets) -> None:
         """Continue in a new process that ends at these offsets of all inputs."""

@@ -152,6 +152,15 @@ class Generation:
         kept = {name: output.progress[name] for name in KEPT if name in output.progress}
         return {**orjson.loads(record), **kept}
 
+    def _facts_from(self) -> dict[int, Offsets]:
+        """Where the inherited states end in the topics of labels and facts; see `Handover`."""
+        topics = {*self.rules.tables} - {*TOPICS.tables}
+        return {
+            group: {tp: end for tp, end in job.positions.items() if tp[0] in topics}
+            for group, job in enumerate(self.jobs)
+            if topics
+        }
+
     def take_over(self, predecessor: "Generation") -> None:
         """Continue the output of a generation, which is not run any more; each group loses its process."""
         offsets: Offsets = {}
@@ -165,10 +174,12 @@ class Generation:
             self.query_id,
             self.rules.key_groups,
             self.rules.layout,
-            TOPICS.tables,
+            self.rules.tables,
             TOPICS.model_rollouts,
             IDENTITIES,
             self.rules.retired,
+            None if self.rules.merchants is None else self.rules.merchants.delay_ms,
+            self._facts_from(),
         )
         for group, record in first_records(before, after, "test", 0).items():
             own = {(self.rules.topics.transactions, part) for part in self.rules.key_groups.own(group)}

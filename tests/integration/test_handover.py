@@ -162,13 +162,13 @@ def test_a_successor_is_near_once_it_needs_little_time_for_the_rest(
     takeover = of(bench)
     topic, rollouts = bench.topics.transactions, f"{bench.topics.model_rollouts}-0"
     at_the_end = {f"{topic}-{part}": 20 if part % 2 == 0 else 10 for part in range(PARTITIONS)}
-    assert takeover.is_near({**at_the_end, rollouts: 1000}, 0.0)
-    assert takeover.is_near({rollouts: 0}, 0.0)  # 1,060 offsets behind
+    assert takeover.is_near({0: {**at_the_end, rollouts: 1000}}, 0.0)
+    assert takeover.is_near({0: {rollouts: 0}}, 0.0)  # 1,060 offsets behind
     monkeypatch.setattr(module, "NEAR", 100)
-    assert not takeover.is_near({rollouts: 0}, 2_000.0)
-    assert takeover.is_near({rollouts: 0}, 2_200.0)
+    assert not takeover.is_near({0: {rollouts: 0}}, 2_000.0)
+    assert takeover.is_near({0: {rollouts: 0}}, 2_200.0)
     with pytest.raises(CheckpointError, match=rf"ahead of the output .* in {topic}-0"):
-        takeover.is_near({**at_the_end, f"{topic}-0": 21, rollouts: 1000}, 0.0)
+        takeover.is_near({0: {**at_the_end, f"{topic}-0": 21, rollouts: 1000}}, 0.0)
 
 
 def test_the_status_of_a_job_names_its_takeover_and_what_is_fixed(
@@ -221,8 +221,8 @@ def test_cards_move_at_the_end_of_a_drained_job(bench: WriterBench, written: lis
     at_the_end = {f"{old}-{part}": 20 if part % 2 == 0 else 10 for part in range(PARTITIONS)}
     for behind in ({f"{old}-1": 9}, {f"{rollouts}-0": 999}):
         with pytest.raises(StartUpError, match=r"decided more than the state .* drain the predecessor"):
-            takeover.is_near({**at_the_end, f"{rollouts}-0": 1000, **behind}, 0.0)
-    assert takeover.is_near({**at_the_end, f"{rollouts}-0": 1000}, 0.0)
+            takeover.is_near({0: {**at_the_end, f"{rollouts}-0": 1000, **behind}}, 0.0)
+    assert takeover.is_near({0: {**at_the_end, f"{rollouts}-0": 1000}}, 0.0)
     takeover.run()
     assert not takeover.is_due()
     first, *others = (
@@ -255,7 +255,7 @@ def test_cards_do_not_move_while_their_old_topic_still_grows(
     with pytest.raises(
         StartUpError, match=f"2 records were written to {old} after the predecessor was drained"
     ):
-        takeover.is_near({**at_the_end, f"{bench.topics.model_rollouts}-0": 1000}, 0.0)
+        takeover.is_near({0: {**at_the_end, f"{bench.topics.model_rollouts}-0": 1000}}, 0.0)
 
 
 def test_the_status_names_the_steps_of_a_move(
@@ -273,7 +273,7 @@ def test_the_status_names_the_steps_of_a_move(
     assert again[1].startswith("1. [done] create ")
     takeover, old = of(bench, **settings), bench.topics.transactions
     at_the_end = {f"{old}-{part}": 20 if part % 2 == 0 else 10 for part in range(PARTITIONS)}
-    assert takeover.is_near({**at_the_end, f"{bench.topics.model_rollouts}-0": 1000}, 0.0)
+    assert takeover.is_near({0: {**at_the_end, f"{bench.topics.model_rollouts}-0": 1000}}, 0.0)
     takeover.run()
     after = json.loads(CliRunner().invoke(cli.app, [*asked, "--json"]).stdout)
     assert [step["is_done"] for step in after] == [True, False, False]

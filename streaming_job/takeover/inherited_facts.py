@@ -1,0 +1,51 @@
+"""The merchant facts of a first state that comes from a replay's checkpoint.
+
+The successor's groups continue the facts of the replay's: on its topic, under its id, from where it was
+stopped. So the replay's last Kafka transactions must be in the state: later facts would be written twice.
+"""
+
+from contextlib import closing
+
+from feature_store.state.codec import StateDamagedError
+from feature_store.state.journal import Meta, PieceSink, PieceStore
+from streaming_job.facts.group_facts import AUTHOR
+from streaming_job.facts.hours import OPEN
+from streaming_job.facts.table import COUNTED, PROMISES, REPORTED
+from streaming_job.group.opening import Opening
+from streaming_job.progress.last_record import COMMIT_ID, FACTS_COMMIT
+from streaming_job.runtime.checkpoint_errors import CheckpointError
+from streaming_job.transaction.written import WrittenReader
+
+
+def copy_facts(old: Meta, pieces: PieceStore, new: Meta, store: PieceSink) -> None:
+    """Copy the facts of a key group to the group of the same number.
+
+    Raises:
+        StateDamagedError: a piece is missing.
+    """
+    for prefix in (COUNTED, REPORTED, OPEN):
+        new.extra[prefix] = old.extra[prefix]
+        for number, _ in old.extra[prefix]:
+            if (blob := pieces.get(name := f"{prefix}{number}")) is None:
+                raise StateDamagedError(f"state piece {name} is missing; restore the checkpoint")
+            store.put(name, blob)
+    new.extra |= {name: old.extra[name] for name in (PROMISES, AUTHOR)}
+    new.extra[FACTS_COMMIT] = old.extra[COMMIT_ID]
+
+
+def require_stopped(opening: Opening, meta: Meta) -> None:
+    """Check that the replay of which the state is has written no facts since.
+
+    Raises:
+        CheckpointError: it has, or it runs; or this job has written facts itself since.
+        SinkError: the brokers do not answer.
+    """
+    replay = opening.settings.model_copy(update={"job_id": meta.extra.get(AUTHOR, opening.settings.job_id)})
+    with closing(WrittenReader(replay, opening.group, sorted(opening.own_partitions))) as reader:
+        last = max((mark.commit_id for mark in reader.marks()), default=0)
+    if meta.extra.get(FACTS_COMMIT) != last:
+        raise CheckpointError(
+            f"the facts of job {replay.job_id} do not end where this state does: stop the replay with Ctrl-C "
+            "or SIGTERM, and begin with an empty checkpoint; a job that has kept merchant facts itself "
+            "cannot take its output back, only a replay of it can take over"
+        )
