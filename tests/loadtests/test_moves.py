@@ -14,7 +14,16 @@ from harness.random_world import random_world
 
 from loadtests.audit.core import AuditCore
 from loadtests.audit.memory import Memory
-from loadtests.audit.moves import Drained, Stretch, classes, moves_in, retired, stretches
+from loadtests.audit.moves import (
+    Drained,
+    FactsBegun,
+    Stretch,
+    classes,
+    moves_in,
+    retired,
+    split,
+    stretches,
+)
 from loadtests.audit.verify import too_late
 from loadtests.oracle import Model, Record, Scorer
 from streaming_job.contracts import Reason
@@ -120,3 +129,16 @@ def test_moves_are_read_from_the_seams_of_the_job() -> None:
         for key, value in ((b"job", seam), (b"job", later), (b"job", seam), (b"other", seam))
     ]
     assert moves_in(records, "job") == [Drained(7, FIRST, (1, 2, 3, 4))]
+
+
+def test_the_stretch_in_which_merchant_facts_were_turned_on_is_split() -> None:
+    layouts = [Layout(topic, Partitioner.MURMUR2, 2) for topic in ("a", "b")]
+    moves = [Drained(5, layouts[0], (10, 20))]
+    parts = stretches(moves, layouts[1], {0: 7, 1: 9})
+    assert split(parts, moves, None) == parts
+    late = split(parts, moves, FactsBegun(8, {0: 3, 1: 4}, {}))
+    assert [(part.layout.topic, part.has_facts) for part in late] == [("a", False), ("b", False), ("b", True)]
+    assert (late[1].starts, late[1].ends) == ({}, {0: 3, 1: 4})
+    assert (late[2].starts, late[2].ends) == ({0: 3, 1: 4}, {0: 7, 1: 9})
+    early = split(parts, moves, FactsBegun(2, {0: 3, 1: 4}, {}))
+    assert [(part.layout.topic, part.has_facts) for part in early] == [("a", False), ("a", True), ("b", True)]
