@@ -97,7 +97,8 @@ class JobSettings(BaseSettings):
     the switch to a replay (see "Changing a running job" in operations)."""
     label_delay_ms: Annotated[int, Field(ge=0)] = 7 * DAY_MS
     """With merchant facts: a transaction that has not been reported as fraud for that long counts as genuine;
-    fixed by the first start, and changed by the switch to a replay. Models with merchant label features must be trained with the same delay."""
+    fixed by the first start, and changed by the switch to a replay. Models with merchant label features must
+    be trained with the same delay."""
     epoch_s: Annotated[float, Field(gt=0, le=600)] = 5.0
     """Seconds between two checkpoints of the state; no alert waits for them. After a crash the log is decided
     again, in silence, from the last checkpoint."""
