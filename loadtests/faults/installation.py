@@ -201,7 +201,7 @@ class Installation:
         ends = {(name, part): end for name in names for part, end in self._log.ends(name).items()}
         lags = {partition: end - committed.get(partition, 0) for partition, end in ends.items()}
         if not any(lag > 0 for lag in lags.values()):
-            read = self._progress.tables_read()
+            read = self._progress.tables_read(tables)
             lags = {
                 partition: end - read.get(partition, 0)
                 for partition, end in ends.items()

@@ -1,6 +1,7 @@
 """Reader of each key group's newest progress record; every call reads the records that are new."""
 
 import json
+from collections.abc import Collection
 from contextlib import closing
 from typing import Any
 
@@ -33,8 +34,8 @@ class ProgressFollower:
         self._read()
         return self._commits
 
-    def tables_read(self) -> dict[PartitionId, int]:
-        """Return (topic, partition) -> offset up to which all key groups have read a table.
+    def tables_read(self, tables: Collection[str]) -> dict[PartitionId, int]:
+        """Return (topic, partition) -> offset up to which all key groups have read one of these tables.
 
         Empty until each key group has committed.
 
@@ -46,7 +47,7 @@ class ProgressFollower:
         if not newest or len(newest) < max(record["key_groups"] for record in newest.values()):
             return {}
         ends = [positions(record) for record in newest.values()]
-        partitions = {partition for end in ends for partition in end if partition[0] in self._settings.tables}
+        partitions = {partition for end in ends for partition in end if partition[0] in tables}
         return {partition: min(end.get(partition, 0) for end in ends) for partition in partitions}
 
     def _read(self) -> None:

@@ -24,6 +24,9 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from feature_store.state.journal import PieceSink
 from streaming_job.group.core import GroupCore
 from streaming_job.group.gate import Gate
@@ -192,7 +195,7 @@ class Follower:
         if batches:
             self._taken = self._clock()
             reach(Failpoint.TAKEN)
-        elif self._silent:
+        if self._silent and not any(self._before_q(records).any() for records in batches):
             # nothing new may get an offset below Q: it would be decided in silence
             confirmed(lambda: require_reach(self._output_offsets, self._transactions.ends()))
         # Step 2: tables
@@ -202,16 +205,36 @@ class Follower:
         core.watch.lap("tables")
         # Step 3: decide
         for records in batches if self._gate is None else self._gate.release(batches):
-            core.decide(records, silent=self._silent)
+            for part, silent in self._by_silence(records):
+                core.decide(part, silent=silent)
         if self._gate is not None:
             self._gate.settle(tables.read_to_ends)
         self._silent = self._stays_silent or (self._silent and self._behind_q())
         self._set_limit()
 
+    def _by_silence(self, records: Records) -> Iterator[tuple[Records, bool]]:
+        """Yield the transactions before Q and the others, and whether they are decided in silence.
+
+        A partition goes on beyond its Q while another one is behind: what the latter waits for (`Gate`) may
+        depend on it, if its Q is that of a predecessor.
+        """
+        if not self._silent:
+            yield records, False
+            return
+        before = self._before_q(records)
+        for silent in (True, False):
+            if (rows := np.flatnonzero(before == silent)).size:
+                yield records if rows.size == len(records) else records.take(rows), silent
+
+    def _before_q(self, records: Records) -> NDArray[np.bool_]:
+        partitions, inverse = np.unique(records.partitions, return_inverse=True)
+        ends = [self._output_offsets[records.topic, partition] for partition in partitions.tolist()]
+        return records.offsets < np.array(ends, np.int64)[inverse]
+
     def _set_limit(self) -> None:
-        """Limit reading to Q while silent, and stop reading partitions with waiting transactions."""
+        """Limit reading while the group stays silent; stop reading partitions with waiting transactions."""
         limit = dict(self._until)
-        for tp, offset in self._output_offsets.items() if self._silent else ():
+        for tp, offset in self._output_offsets.items() if self._stays_silent else ():
             limit[tp] = min(offset, limit.get(tp, offset))
         for tp, position in self._gate.held().items() if self._gate is not None else ():
             limit[tp] = min(position, limit.get(tp, position))

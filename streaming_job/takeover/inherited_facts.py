@@ -6,13 +6,17 @@ stopped. So the replay's last Kafka transactions must be in the state: later fac
 
 from contextlib import closing
 
+import orjson
+
 from feature_store.state.codec import StateDamagedError
 from feature_store.state.journal import Meta, PieceSink, PieceStore
 from streaming_job.facts.group_facts import AUTHOR
 from streaming_job.facts.hours import OPEN
 from streaming_job.facts.table import COUNTED, PROMISES, REPORTED
 from streaming_job.group.opening import Opening
-from streaming_job.progress.last_record import COMMIT_ID, FACTS_COMMIT
+from streaming_job.group.stored_positions import positions_of
+from streaming_job.progress import last_record
+from streaming_job.progress.last_record import FACTS_COMMIT, LAST
 from streaming_job.runtime.checkpoint_errors import CheckpointError
 from streaming_job.transaction.written import WrittenReader
 
@@ -21,8 +25,16 @@ def copy_facts(old: Meta, pieces: PieceStore, new: Meta, store: PieceSink) -> No
     """Copy the facts of a key group to the group of the same number.
 
     Raises:
+        CheckpointError: the replay was stopped while it was behind its own output.
         StateDamagedError: a piece is missing.
     """
+    last = orjson.loads(old.extra.get(LAST, "null"))
+    if positions_of(old) != last_record.positions(last):
+        raise CheckpointError(
+            "the state of the replay is behind the merchant facts that it has written: it was stopped soon "
+            "after a crash; let it catch up (fraud replay start <name> --follow), and begin with an empty "
+            "checkpoint"
+        )
     for prefix in (COUNTED, REPORTED, OPEN):
         new.extra[prefix] = old.extra[prefix]
         for number, _ in old.extra[prefix]:
@@ -30,7 +42,7 @@ def copy_facts(old: Meta, pieces: PieceStore, new: Meta, store: PieceSink) -> No
                 raise StateDamagedError(f"state piece {name} is missing; restore the checkpoint")
             store.put(name, blob)
     new.extra |= {name: old.extra[name] for name in (PROMISES, AUTHOR)}
-    new.extra[FACTS_COMMIT] = old.extra[COMMIT_ID]
+    new.extra[FACTS_COMMIT] = last["commit_id"]
 
 
 def require_stopped(opening: Opening, meta: Meta) -> None:

@@ -97,9 +97,10 @@ class MemoryLog:
             self._by_place.setdefault(place, [])
 
     def lose_tail(self, place: PartitionId, end: int) -> None:
-        """Lose the records from an offset on, as in an unclean election; nothing more is written."""
+        """Lose the records from an offset on, as in an unclean election; nothing more is written there."""
         self._by_place[place] = [record for record in self._by_place[place] if record.offset < end]
-        self._records = self._records[: self._written]
+        later = [r for r in self._records[self._written :] if (r.topic, r.partition) != place]
+        self._records = [*self._records[: self._written], *later]
 
     def grow(self, most: int) -> None:
         """Write the next records."""

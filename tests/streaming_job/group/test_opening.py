@@ -128,3 +128,27 @@ def test_an_end_that_is_too_low_for_a_moment_does_not_end_a_group(
     run(job)
     assert job.is_done
     assert len(job.output.values("fraud_alerts")) == written
+
+
+def test_a_partition_that_ends_below_q_is_noticed_while_another_one_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """New transactions of a partition beyond its Q are decided although another one is still behind."""
+    world = World(rollout=False, partitions=2)
+    world.rollout("r1", -3_600_000, threshold=0.0)
+    cards = {world.partition_of(card): card for card in "abcdefgh"}
+    for number in range(4 * COUNT):
+        world.tx(1000 * (number + 1), card_id=cards[int(number >= COUNT)], transaction_id=f"t{number}")
+    job = MemoryJob(0, world.rules(), as_written(world), Fate(7))
+    while job.output.committed.get(TX, 0) < COUNT:
+        job.epoch(looks=1)
+    read = [positions_of(load_meta(pieces)).get(TX, 0) for pieces in job.checkpoints]
+    job.restore(next(number for number, offset in enumerate(read) if offset))
+    p, q = p_and_q(job)
+    job.epoch(looks=0)
+    job.log.lose_tail(TX, p + 1)
+    monkeypatch.setattr(Fate, "up_to", lambda _, most: most)  # each call returns records
+    with pytest.raises(LogError, match=rf"transactions-0 was read up to offset {q}, but ends at "):
+        run(job)
+    assert p_and_q(job)[1] == q
+    assert not job.log.is_complete
