@@ -127,7 +127,10 @@ def status_command(
     from deploy.replay import record, status
 
     live = environment.settings(JobSettings)
-    for each in [name] if name else record.names(live.work_dir):
+    names = [name] if name else record.names(live.work_dir)
+    if not names and not as_json:
+        typer.echo(f"no replays in {live.work_dir}")
+    for each in names:
         seen = status.look(*record.load(live, each))
         typer.echo(json.dumps(seen) if as_json else status.line(seen))
 
@@ -166,7 +169,12 @@ def compare_command(
 
 
 @app.command("switch")
-def switch_command(name: Name) -> None:
+def switch_command(
+    name: Name,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Accept a state without the beginning of the log")
+    ] = False,
+) -> None:
     """Let the replay's decisions continue the live output; this process becomes the job.
 
     The live job ends with status 3 once it is fenced. Run the command in the place of `fraud job run`; it may
@@ -177,7 +185,7 @@ def switch_command(name: Name) -> None:
     from deploy.replay import record, switching
 
     replay, live = record.load(environment.settings(JobSettings), name)
-    settings = switching.begin_switch(live, replay)
+    settings = switching.begin_switch(live, replay, takes_partial=partial)
     for variable, value in switching.to_keep(settings, live).items():
         typer.echo(f"export {variable}={value}")
     switching.become(replay.release, settings)
@@ -250,4 +258,5 @@ def _planned(
         typer.echo(line)
     if made.refusals:
         raise ReplayError("; ".join(made.refusals))
-    return replace(new, ends={str(part): end for part, end in facts.ends.items()})
+    ends = {str(part): end for part, end in facts.ends.items()}
+    return replace(new, ends=ends, is_partial=made.is_partial)

@@ -65,6 +65,8 @@ class ReplayPlan:
 
     lines: tuple[str, ...]
     refusals: tuple[str, ...]
+    is_partial: bool
+    """Whether the range has lost its beginning."""
 
 
 def gather(live: JobSettings, replay: Replay) -> Facts:
@@ -176,7 +178,7 @@ def made(live: JobSettings, replay: Replay, facts: Facts, *, partial: bool) -> R
             f"{facts.free_memory / 1e6:,.0f} MB of memory are free, {memory / 1e6:,.0f} are needed; run the "
             "replay on another machine"
         )
-    return ReplayPlan(tuple(lines), tuple(refusals))
+    return ReplayPlan(tuple(lines), tuple(refusals), bool(cut))
 
 
 def _merchants(live: JobSettings, replay: Replay) -> str:

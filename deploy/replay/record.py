@@ -51,6 +51,8 @@ class Replay:
     """Topic of the live merchant facts; set as `checkpoint` is."""
     live_label_delay_ms: int | None = None
     """Label delay of the live merchant facts, None: the job keeps none; set as `checkpoint` is."""
+    is_partial: bool = False
+    """Whether the log had lost its beginning, which was accepted."""
     rollout: Mapping[str, Any] | None = None
     """Model and policy that decide instead of the live rollouts: `model`, `policy` and `created_at`."""
     process: tuple[int, float] | None = None

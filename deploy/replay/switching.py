@@ -36,12 +36,21 @@ def writers(live: JobSettings) -> tuple[str, str]:
     return query, min(successors, default="")
 
 
-def require_switchable(live: JobSettings, replay: Replay) -> None:
+def require_switchable(live: JobSettings, replay: Replay, *, takes_partial: bool) -> None:
     """Check that the replay's state can continue the live output.
+
+    Args:
+        takes_partial: whether a state without the beginning of the log is accepted.
 
     Raises:
         ReplayError: it cannot.
     """
+    if replay.is_partial and not takes_partial:
+        raise ReplayError(
+            "the log had lost its beginning when the replay was started, so the live output would be decided "
+            "without the cards' earlier transactions; replay from an archive (--archive), or from a copy of "
+            "the live checkpoint (--from), or accept that with --partial"
+        )
     if replay.has_own_rollouts and live_line(live).demands.four_eyes:
         raise ReplayError(
             "a switch to another model or policy is a promotion, which needs two people here: promote it by "
@@ -57,14 +66,17 @@ def require_switchable(live: JobSettings, replay: Replay) -> None:
         )
 
 
-def begin_switch(live: JobSettings, replay: Replay) -> JobSettings:
+def begin_switch(live: JobSettings, replay: Replay, *, takes_partial: bool) -> JobSettings:
     """Note the switch in the record; return the settings of the job to run.
+
+    Args:
+        takes_partial: see `require_switchable`.
 
     Raises:
         ReplayError: the state cannot continue the live output.
     """
     if not replay.is_switched:
-        require_switchable(live, replay)
+        require_switchable(live, replay, takes_partial=takes_partial)
         replay = replay.saved(live_query=replay.live_query or writers(live)[0], is_switched=True)
     return replay.successor(live)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from harness import settings_of_nowhere
 
-from deploy.replay import dropping, record
+from deploy.replay import dropping, record, switching
 from deploy.replay.errors import ReplayError
 from deploy.replay.plan import Facts, made
 from deploy.replay.record import OWN, Replay
@@ -150,7 +150,7 @@ def test_from_a_kept_checkpoint_a_log_without_beginning_is_no_reason(live: JobSe
 def test_a_plan_says_what_may_differ(live: JobSettings) -> None:
     cut = replace(FACTS, first={0: 3, 1: 0}, oldest_profile_offset=9)
     plan = made(live, replay_of(live, rollout=ROLLOUT), cut, partial=True)
-    assert not plan.refusals
+    assert (plan.refusals, plan.is_partial) == ((), True)
     text = "\n".join(plan.lines)
     for part in (
         "997 transactions",
@@ -161,6 +161,12 @@ def test_a_plan_says_what_may_differ(live: JobSettings) -> None:
     ):
         assert part in text, text
     assert "nothing differs" in "\n".join(made(live, replay_of(live), FACTS, partial=False).lines)
+
+
+def test_a_switch_to_a_state_without_the_beginning_of_the_log_is_accepted_anew(live: JobSettings) -> None:
+    cut = made(live, replay_of(live), replace(FACTS, first={0: 3, 1: 0}), partial=True)
+    with pytest.raises(ReplayError, match="accept that with --partial"):
+        switching.begin_switch(live, replay_of(live, is_partial=cut.is_partial), takes_partial=False)
 
 
 def test_the_speed_is_that_since_the_first_decision() -> None:
