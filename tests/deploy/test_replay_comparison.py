@@ -184,7 +184,9 @@ def test_the_page_stands_alone_and_escapes_what_records_say() -> None:
         made = report.of(joined, constant(0), constant(0), (RELEASE, RELEASE), {})
     finally:
         CHANGES.pop()
-    text = page.page({**made, "name": "better", "range": RANGES}, ["differences.only_live is 3"])
+    of_replay = {"name": "better", "range": RANGES, "not_kept": 7}
+    text = page.page({**made, **of_replay}, ["differences.only_live is 3"])
+    assert "without 7 whose live alerts" in text
     assert "<script" not in text
     assert "&lt;script&gt;" in text
     assert "http" not in text

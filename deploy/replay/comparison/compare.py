@@ -21,13 +21,16 @@ OTHERS: Mapping[str, pa.Schema] = {"dead_letters": columns.LETTER, "shadow_alert
 def compare(live: JobSettings, replay: Replay, say: Callable[[str], object]) -> dict[str, Any]:
     """Compare the alerts for the transactions that both jobs have decided.
 
-    The live side is what is on the live topics: after a switch the replay's own decisions, from the seam on.
+    The live side is what is on the live topics, and in the archive in which the replay begins: after a switch
+    the replay's own decisions, from the seam on.
 
     Raises:
         KafkaException: the brokers do not answer.
     """
     other, topic = replay.settings(live), live.topics.transactions
-    ranges = reading.decided(live, other)
+    live = live.model_copy(update={"log_archive": replay.archive})
+    both = reading.decided(live, other)
+    ranges = reading.kept(live, [live.topics.fraud_alerts, live.topics.suppressed_alerts], both)
     sides: list[Side] = []
     for name, job in (("live", live), ("replayed", other)):
         say(f"reading the {name} alerts")
@@ -44,12 +47,20 @@ def compare(live: JobSettings, replay: Replay, say: Callable[[str], object]) -> 
     result = report.of(join(*sides), live_deciding, replay_deciding, releases, labelled.read(live))
     others = {field: _differing(live, other, field, ranges) for field in OTHERS}
     remaining = inputs.remaining({part: end for part, (_, end) in ranges.items()}, replay.range)
-    return {"name": replay.name, "range": ranges, "remaining": remaining, **result, "others": others}
+    return {
+        "name": replay.name,
+        "range": ranges,
+        "remaining": remaining,
+        "not_kept": sum(start - both[part][0] for part, (start, _) in ranges.items()),
+        **result,
+        "others": others,
+    }
 
 
 def _differing(live: JobSettings, other: JobSettings, field: str, ranges: columns.Ranges) -> dict[str, int]:
     """Compare all records of an output for transactions in the ranges, as bytes."""
     found = []
+    ranges = reading.kept(live, [getattr(live.topics, field)], ranges)
     for job in (live, other):
         table = columns.parse(reading.values(job, getattr(job.topics, field)), OTHERS[field])
         table = columns.within(table, columns.source_of(table), ranges, live.topics.transactions)

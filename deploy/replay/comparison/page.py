@@ -28,7 +28,8 @@ def page(report: Mapping[str, Any], faults: Sequence[str]) -> str:
     parts = [
         f"<h1>Replay {_text(report['name'])}</h1>",
         f"<p>{_text(report['equal'])} alerts are equal, byte for byte. Offsets by partition: "
-        f"{_text(json.dumps(report['range']))}</p>",
+        f"{_text(json.dumps(report['range']))}, without {_text(report['not_kept'])} whose live "
+        "alerts retention has deleted.</p>",
         *(f'<p class="bad">{_text(fault)}</p>' for fault in faults),
         _table(("", "live", "replay"), sides),
         "<h2>Differences, by their first causes</h2>",

@@ -1,15 +1,21 @@
-"""Reading of whole topics into Arrow columns, without an object for each record."""
+"""Reading of whole topics into Arrow columns, without an object for each record.
+
+A topic begins in the archive of the settings (`log_archive`), if they name one that has it.
+"""
 
 import time
+from collections.abc import Collection
 
 import orjson
 import pyarrow as pa
 
 from deploy.replay.comparison.columns import Ranges
 from deploy.replay.errors import ReplayError
+from loadtests.audit.commits import source_of
 from loadtests.audit.topic_log import TopicLog
+from streaming_job.archive.followers import follow, log_archive
 from streaming_job.log.errors import PATIENCE_S
-from streaming_job.log.follower import LogFollower
+from streaming_job.log.records import Offsets
 from streaming_job.settings import JobSettings
 
 MOST, MOST_BYTES, WAIT_S = 200_000, 64 << 20, 0.2
@@ -24,16 +30,19 @@ def values(settings: JobSettings, topic: str) -> pa.ChunkedArray:
     """Return the values of all committed records of a topic up to its present end, large_binary.
 
     Raises:
+        ArchiveError: the archive cannot be read.
         ReplayError: nothing more arrives.
     """
-    log = TopicLog(settings.bootstrap_servers, settings.kafka)
-    first, ends = log.beginnings(topic), log.ends(topic)
-    remaining = {(topic, part): end for part, end in ends.items() if first[part] < end}
+    first, ends = (
+        _beginnings(settings, topic),
+        TopicLog(settings.bootstrap_servers, settings.kafka).ends(topic),
+    )
+    remaining = {(topic, part): end for part, end in ends.items() if first[topic, part] < end}
     chunks: list[pa.Array] = []
     if not remaining:
         return pa.chunked_array(chunks, pa.large_binary())
     client = {**settings.kafka, "bootstrap.servers": settings.bootstrap_servers, **TUNING}
-    follower = LogFollower(client, {tp: first[tp[1]] for tp in remaining})
+    follower = follow(log_archive(settings), client, {tp: first[tp] for tp in remaining}, ())
     arrived = time.monotonic()
     try:
         follower.limit(remaining)
@@ -50,6 +59,39 @@ def values(settings: JobSettings, topic: str) -> pa.ChunkedArray:
     finally:
         follower.close()
     return pa.chunked_array(chunks, pa.large_binary())
+
+
+def _beginnings(settings: JobSettings, topic: str) -> Offsets:
+    """Return the offset of each partition from which on archive and topic have all records."""
+    log, archive = TopicLog(settings.bootstrap_servers, settings.kafka), log_archive(settings)
+    first = {(topic, part): offset for part, offset in log.beginnings(topic).items()}
+    return first if archive is None else archive.first(first)
+
+
+def kept(settings: JobSettings, outputs: Collection[str], ranges: Ranges) -> Ranges:
+    """Return the ranges without the transactions about which outputs may have lost records to retention.
+
+    A partition of an output has records about transactions of several partitions, of each in their order.
+
+    Args:
+        outputs: topics.
+    """
+    log, topic = TopicLog(settings.bootstrap_servers, settings.kafka), settings.topics.transactions
+    starts = {part: start for part, (start, _) in ranges.items()}
+    for output in outputs:
+        ends = log.ends(output)
+        for (_, part), first in _beginnings(settings, output).items():
+            if first == 0:
+                continue
+            unknown = set(starts)
+            for name, of, offset in map(source_of, log.read(output, {part: ends[part]}, {part: first})):
+                if name == topic and of in unknown:
+                    unknown.remove(of)
+                    starts[of] = max(starts[of], offset + 1)  # other records about it may be lost
+                if not unknown:
+                    break
+            starts |= {of: ranges[of][1] for of in unknown}
+    return {part: (min(starts[part], end), end) for part, (_, end) in ranges.items()}
 
 
 def decided(live: JobSettings, replay: JobSettings) -> Ranges:

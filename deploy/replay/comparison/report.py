@@ -196,6 +196,14 @@ def lines(report: Mapping[str, Any], faults: Sequence[str]) -> list[str]:
     compared = sum(end - start for start, end in report["range"].values())
     text = [
         f"compared: {compared:,} offsets; {report['remaining']:,} of the range are not decided by both yet",
+        *(
+            [
+                f"not compared: {lost:,} offsets, whose live alerts retention has deleted; begin the replay "
+                "in an archive (--archive) to compare them"
+            ]
+            if (lost := report["not_kept"])
+            else []
+        ),
         f"alerts: {live['alerts']:,} live, {replay['alerts']:,} in the replay; {report['equal']:,} are "
         "equal, byte for byte",
         *(
