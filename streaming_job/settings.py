@@ -12,6 +12,8 @@ from feature_store.catalogue import DAY_MS, FORGET_AFTER_MS, MINUTE_MS, STRANGER
 from streaming_job.contracts.topics import Topics
 from streaming_job.log.partitioner import Layout, Partitioner
 
+MOST_LABEL_DELAY_MS = 120 * DAY_MS
+"""The longest time in which cardholders may dispute a payment; counts of merchants are kept for so long."""
 DECISIVE = ("allowed_lateness_ms", "allowed_skew_ms", "refuse_card_numbers", "arrival")
 """The settings that decisions depend on and that may change between two starts. The state keeps the values
 with which it was made; other values are taken over only while P = Q (`group.settings_in_force`)."""
@@ -95,10 +97,10 @@ class JobSettings(BaseSettings):
     labels, chargebacks and merchant-facts, and a larger state; fixed by the first start, because a label
     finds its transaction only if the state has kept the ids of transactions from the beginning; changed by
     the switch to a replay (see "Changing a running job" in operations)."""
-    label_delay_ms: Annotated[int, Field(ge=0)] = 7 * DAY_MS
-    """With merchant facts: a transaction that has not been reported as fraud for that long counts as genuine;
-    fixed by the first start, and changed by the switch to a replay. Models with merchant label features must
-    be trained with the same delay."""
+    label_delay_ms: Annotated[int, Field(ge=0, le=MOST_LABEL_DELAY_MS)] = 7 * DAY_MS
+    """With merchant facts: a transaction that has not been reported as fraud for that long, at most 120 d,
+    counts as genuine; fixed by the first start, and changed by the switch to a replay. Models with merchant
+    label features must be trained with the same delay."""
     epoch_s: Annotated[float, Field(gt=0, le=600)] = 5.0
     """Seconds between two checkpoints of the state; no alert waits for them. After a crash the log is decided
     again, in silence, from the last checkpoint."""

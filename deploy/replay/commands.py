@@ -13,7 +13,7 @@ from deploy.replay.errors import ReplayError
 from feature_store.catalogue import DAY_MS
 from service.rollouts.options import PolicyFile, SimplePolicy, takes_simple_policy
 from streaming_job import environment
-from streaming_job.settings import JobSettings
+from streaming_job.settings import MOST_LABEL_DELAY_MS, JobSettings
 
 if TYPE_CHECKING:
     from deploy.replay.record import Replay
@@ -40,7 +40,9 @@ Groups = Annotated[int, typer.Option(min=0, help="Key groups; 0: as the live job
 LabelDelay = Annotated[
     float | None,
     typer.Option(
-        min=0, help="Keep merchant facts, with this label delay in days, instead of what the live job keeps"
+        min=0,
+        max=MOST_LABEL_DELAY_MS / DAY_MS,
+        help="Keep merchant facts, with this label delay in days, instead of what the live job keeps",
     ),
 ]
 Partial = Annotated[bool, typer.Option("--partial", help="Accept that the log has lost its beginning")]
