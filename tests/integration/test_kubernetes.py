@@ -17,6 +17,10 @@ from harness.kubernetes.images import BUILT, NEXT, Image, image
 from harness.kubernetes.surroundings import NAMESPACE, registry
 from harness.manifests import HOME, OVERLAYS
 
+from deploy.local.waiting import Patience
+from loadtests.faults.job_process import PATIENCE_S
+from streaming_job.takeover.handover import newest_records
+
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.without_stack,
@@ -161,6 +165,23 @@ def test_the_node_is_drained(deployed: Deployed, cluster: Cluster) -> None:
         cluster.kubectl("uncordon", NODE)
         deployed.until_alerts(watch)
         deployed.until_rolled_out("deployment/sidecar")
+    deployed.audit()
+
+
+@local
+def test_a_successor_takes_over_on_the_same_volume(deployed: Deployed, cluster: Cluster) -> None:
+    before = newest_records(deployed.installed.settings)
+    assert len(before) == 2
+    with deployed.load(RATE) as watch:
+        query = str(before[0]["query_id"])
+        deployed.job = deployed.apply_successor(FRAUD_PREDECESSOR=query, FRAUD_KEY_GROUPS="1")
+        deployed.until_rolled_out("statefulset/job-next")
+        patience = Patience(PATIENCE_S, 1.0)
+        while f"took over from query {query}" not in deployed.job.log:
+            patience.wait(lambda: AssertionError(deployed.job.log))
+        deployed.until_alerts(watch)
+        cluster.kubectl("--namespace", NAMESPACE, "scale", "statefulset/job", "--replicas", "0")
+    assert len(newest_records(deployed.installed.settings)) == 1
     deployed.audit()
 
 

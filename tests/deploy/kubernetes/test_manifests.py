@@ -26,7 +26,7 @@ FILES = sorted(
     path
     for path in HOME.rglob("*.yaml")
     if path.name not in ("kustomization.yaml", "image-field.yaml")
-    and path != HOME / "overlays/executors/driver.yaml"
+    and path not in (HOME / "overlays/executors/driver.yaml", HOME / "successor/successor.yaml")
 )
 """All manifests, without kustomize's own files and patches."""
 
@@ -103,7 +103,9 @@ def test_the_dashboards_are_config_maps() -> None:
 
 
 @needs("kubectl")
-@pytest.mark.parametrize("overlay", [*OVERLAYS, HOME / "monitoring"], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "overlay", [*OVERLAYS, HOME / "monitoring", HOME / "successor"], ids=lambda path: path.name
+)
 def test_an_overlay_fits_the_schemas(overlay: Path) -> None:
     assert [fault for item in built(overlay) for fault in schema_faults(item)] == []
 
@@ -218,6 +220,26 @@ def test_the_documented_overlay_and_takeover_are_what_kustomize_takes(tmp_path: 
         assert data[name].startswith(f"{state['mountPath']}/")
     overridden = {entry["name"] for entry in container_of(job).get("env", [])}
     assert not overridden & {line.partition("=")[0] for line in changed["literals"]}
+
+
+@needs("kubectl")
+def test_the_documented_successor_is_the_job_on_the_same_volume(tmp_path: Path) -> None:
+    overlay = documented("**Without that pause**")
+    overlay["resources"] = [os.path.relpath(HOME / "successor", tmp_path)]
+    overlay["images"] = [{**image, "digest": f"sha256:{1:064}"} for image in overlay["images"]]
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(overlay))
+    settings, successor = sorted(built(tmp_path), key=lambda item: item["kind"])
+    (job,) = [item for item in built(HOME / "overlays" / "local") if item["kind"] == "StatefulSet"]
+    refuse_unknown(settings["data"])
+    assert faults([successor]) == faults([])
+    pods = [manifests.pod_of(item) or {} for item in (job, successor)]
+    for pod in pods:
+        (container,) = pod["containers"]
+        del container["image"]
+    pods[0]["volumes"].insert(0, {"name": "state", "persistentVolumeClaim": {"claimName": "state-job-0"}})
+    pods[0]["containers"][0]["envFrom"].append({"configMapRef": {"name": settings["metadata"]["name"]}})
+    del pods[1]["affinity"]
+    assert pods[0] == pods[1]
 
 
 @needs("kubectl")

@@ -60,27 +60,46 @@ class Deployed(UnderLoad):
 
     def apply(self, images: Mapping[str, str] = {}) -> None:
         """Apply the overlay, with other images than the own if given."""
-        self._versions += 1
-        directory = self.directory / f"{self.overlay}-{self._versions}"
-        directory.mkdir(parents=True)
+        patches = [_share("Deployment", "sidecar"), _share("CronJob", "topics")]
         pinned = {**self.images, **images}
+        self._apply(HOME / "overlays" / self.overlay, "settings", SETTINGS, patches, pinned, self.further)
+
+    def apply_successor(self, **settings: str) -> Pod:
+        """Start a second job that takes over from the deployed one; return its pod."""
+        patches = [_share("StatefulSet", "job-next")]
+        self._apply(HOME / "successor", "successor", settings, patches, self.images, {})
+        return Pod(self.cluster, "job-next-0")
+
+    def _apply(
+        self, base: Path, config: str, settings: Mapping[str, str], patches: list[Object],
+        images: Mapping[str, str], further: Object,
+    ) -> None:  # fmt: skip
+        """Apply an overlay over a directory of the project.
+
+        Args:
+            config: the ConfigMap that gets the settings.
+            further: see `Deployed`.
+        """
+        self._versions += 1
+        directory = self.directory / f"{base.name}-{self._versions}"
+        directory.mkdir(parents=True)
         kustomization: Object = {
             "apiVersion": "kustomize.config.k8s.io/v1beta1",
             "kind": "Kustomization",
             "namespace": NAMESPACE,
-            "resources": [os.path.relpath(HOME / "overlays" / self.overlay, directory)],
+            "resources": [os.path.relpath(base, directory)],
             "images": [
                 {"name": f"registry.bank.example/{name}", "newName": image.partition("@")[0],
                  "digest": image.partition("@")[2]}
-                for name, image in pinned.items()
+                for name, image in images.items()
             ],
             "configMapGenerator": [
-                {"name": "settings", "behavior": "merge", "options": {"disableNameSuffixHash": True},
-                 "literals": [f"{name}={value}" for name, value in SETTINGS.items()]}
+                {"name": config, "behavior": "merge", "options": {"disableNameSuffixHash": True},
+                 "literals": [f"{name}={value}" for name, value in settings.items()]}
             ],
-            "patches": [_share("Deployment", "sidecar"), _share("CronJob", "topics")],
+            "patches": patches,
         }  # fmt: skip
-        for name, value in self.further.items():
+        for name, value in further.items():
             kustomization[name] = [*kustomization.get(name, []), *value]
         (directory / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
         self.cluster.kubectl("apply", "--kustomize", str(directory))
