@@ -138,8 +138,8 @@ class Reason(StrEnum):
     """The release does not compute the model's features, or not in these versions; the detail names them.
 
     Promote a model without them; or start a release that computes them and promote again, because the refusal
-    is final. Merchant label features need a job that began with `FRAUD_MERCHANT_FACTS=true`, on an empty
-    checkpoint and with a job id of its own.
+    is final. Merchant label features need a job that keeps merchant facts; [a
+    replay](operations.md#merchant-facts-and-the-label-delay) gives it them.
     """
     MODEL_UNAVAILABLE = "model_unavailable"
     """The registry has no such version; or registry or files could not be reached for a minute, and another

@@ -29,7 +29,8 @@ def require_fit(state: Offsets, output: Offsets, first: Offsets, end: Offsets) -
             raise CheckpointError(
                 f"the checkpoint is ahead of the topics: its state holds {name_of(tp)} up to {offset}, "
                 f"output and progress reach {output[tp]}; restore the topics and the consumer group that "
-                "belong to it, or an older copy of the checkpoint, or use another job id"
+                "belong to it, or an older copy of the checkpoint, or have an empty one take over "
+                "(docs/operations.md)"
             )
         if tp not in end:
             raise _gone(tp)
@@ -37,7 +38,8 @@ def require_fit(state: Offsets, output: Offsets, first: Offsets, end: Offsets) -
             raise LogError(
                 f"{name_of(tp)} has to be read from offset {offset}, but begins at {first[tp]}: "
                 "retention has deleted the records, or the topic was recreated; restore a younger copy of "
-                "the checkpoint, or use another job id"
+                "the checkpoint, or have an empty one take over, if the records are decided "
+                "(docs/operations.md), or use another job id"
             )
     require_reach({tp: max(offset, output.get(tp, 0)) for tp, offset in state.items()}, end)
 

@@ -76,7 +76,8 @@ def require_same(meta: Meta, state: Offsets, output: Offsets, record: last_recor
         changes = ", ".join(_changes(stored, record[SETTINGS])) or "undone since"
         raise CheckpointError(
             f"the checkpoint is older than a change of settings ({changes}), so it cannot decide again what "
-            "was decided since; restore a copy made after the change, or use another job id"
+            "was decided since; restore a copy made after the change, or have an empty one take over "
+            "(docs/operations.md)"
         )
 
 

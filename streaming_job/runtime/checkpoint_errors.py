@@ -14,16 +14,17 @@ class CheckpointError(FraudError):
     172](decisions/172-settings-that-decide-change-at-a-clean-stop.md)).
 
     Restore the checkpoint, or the topics and the consumer group that belong to it; an older copy of the
-    checkpoint is fine. For a changed setting: start once with the former value, which the message names, stop
-    the job with SIGTERM when it has caught up, then change the setting.
+    checkpoint is fine, and where progress records remain, an empty one can take over
+    ([operations](operations.md#changing-a-running-job)). For a changed setting: start once with the former
+    value, which the message names, stop the job with SIGTERM when it has caught up, then change the setting.
     """
 
 
 class DamagedCheckpointError(CheckpointError):
     """Files of the checkpoint are damaged or missing, and going back by some epochs did not help.
 
-    Restore a copy of the checkpoint. It may be old, as long as the log still has all records from the copy's
-    positions on.
+    Restore a copy of the checkpoint, which may be old, as long as the log still has all records from the
+    copy's positions on; or let an empty one take over ([operations](operations.md#changing-a-running-job)).
     """
 
 

@@ -80,7 +80,7 @@ def of_topic(
         topics.merchant_facts: "create it anew: promises hold only for facts in the same partition",
         topics.model_rollouts: "create it anew: rollout events are ordered only within one partition",
     }
-    remedy = f"give --partitions {actual.partitions}; another number needs a new topic and job id"
+    remedy = f"give --partitions {actual.partitions}; another number needs a drain and a takeover"
     wanted_partitions = partitions if name == topics.transactions else None
     if name in single:
         wanted_partitions, remedy = 1, single[name]

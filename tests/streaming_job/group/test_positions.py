@@ -31,17 +31,17 @@ def test_a_state_behind_or_at_the_output_is_accepted(state: Offsets, said: Offse
 @pytest.mark.parametrize(
     ("changed", "kind", "words"),
     [
-        ({T1: 6}, CheckpointError, "transactions-1 up to 6, output and progress reach 5"),
-        ({T0: 9}, LogError, "transactions-0 has to be read from offset 9, but begins at 10"),
-        ({PROFILES: 31}, LogError, "profiles-0 was read up to offset 31, but ends at 30"),
-        ({("profiles", 1): 0}, LogError, "profiles-1 is gone"),
+        ({T1: 6}, CheckpointError, "transactions-1 up to 6, output and progress reach 5.*take over"),
+        ({T0: 9}, LogError, "transactions-0 has to be read from offset 9, but begins at 10.*take over"),
+        ({PROFILES: 31}, LogError, "profiles-0 was read up to offset 31, but ends at 30.*another job id"),
+        ({("profiles", 1): 0}, LogError, "profiles-1 is gone.*another job id"),
     ],
 )
 def test_a_mismatch_is_refused_with_its_partition_and_a_remedy(
     changed: Offsets, kind: type[FraudError], words: str
 ) -> None:
     state = {T0: 20, T1: 5, PROFILES: 3, **changed}
-    with pytest.raises(kind, match=rf"{words}.*another job id"):
+    with pytest.raises(kind, match=words):
         require_fit(state, {T0: 60, T1: 5}, FIRST, END)
 
 
