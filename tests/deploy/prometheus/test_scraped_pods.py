@@ -47,7 +47,8 @@ def test_an_alert_that_compares_with_yesterday_fires_after_the_pod_was_replaced(
         (OLD, [*records[:REPLACED_AT], *["_"] * gone]),
         (NEW, [*["_"] * REPLACED_AT, *records[REPLACED_AT:]]),
     ):
-        name = "fraud_records_total{" + ",".join(f'{key}="{value}"' for key, value in labels.items()) + "}"
+        matchers = (f'{key}="{value}"' for key, value in {**labels, "input": "transactions"}.items())
+        name = "fraud_input_records_total{" + ",".join(matchers) + "}"
         both = zip(series.get(name, ["_"] * END), of_pod, strict=True)
         series[name] = [old if new == "_" else new for old, new in both]
     test = {

@@ -56,6 +56,7 @@ def of_input(name: str, *, records: float, dead: float) -> Mapping[str, Slope]:
 
 
 LOST = 'fraud_partition_lost_records{topic="transactions",partition="1"}'
+COME, CEASE = (of_input("transactions", records=number, dead=0) for number in (600, 0))
 PROFILE_LETTERS = 'fraud_input_dead_letters_total{input="profiles"}'
 
 CASES = (
@@ -96,11 +97,12 @@ CASES = (
     ),
     Case(
         "FraudInputQuiet",
-        {**counts(records=600), "fraud_lag_records": 0},
-        counts(records=0),
+        {**COME, "fraud_lag_seconds": 0},
+        {**CEASE, **of_input("profiles", records=5, dead=0), "fraud_lag_seconds": 2},
         fires_after=7,
         quiet_after=0,
-        almost=[{**counts(records=0), "fraud_lag_records": 1}, counts(records=1)],
+        labels={"input": "transactions"},
+        almost=[{**CEASE, "fraud_lag_seconds": 100}, of_input("transactions", records=1, dead=0)],
         before=300,
         during=30,
         after=10,
@@ -108,10 +110,11 @@ CASES = (
     ),
     Case(  # it also fires if only few records arrived the day before
         "FraudInputQuiet",
-        {**counts(records=1), "fraud_lag_records": 0},
-        counts(records=0),
+        {**of_input("transactions", records=1, dead=0), "fraud_lag_seconds": 0},
+        CEASE,
         fires_after=7,
         quiet_after=0,
+        labels={"input": "transactions"},
         before=300,
         during=30,
         after=10,
