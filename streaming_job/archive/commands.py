@@ -20,7 +20,7 @@ from feature_store.catalogue import DAY_MS
 from feature_store.spark_surroundings import LOOPBACK
 from streaming_job import environment, metric_families
 from streaming_job.archive.archiver import Report, Timing, archive
-from streaming_job.archive.metrics import ArchiveMetrics
+from streaming_job.archive.metrics import ArchiveMetrics, listed_until_s
 from streaming_job.archive.verify import Proof, verify_files, verify_topics
 from streaming_job.contracts.topics import TABLE
 from streaming_job.dead_letters.settings import LetterSettings
@@ -64,7 +64,9 @@ def run(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     os.nice(NICE)
-    timing, metrics = Timing(tail_every, report_every), ArchiveMetrics()
+    timing, storage = Timing(tail_every, report_every), Storage(place)
+    with named_faults(place):
+        metrics = ArchiveMetrics(listed_until_s(storage))
 
     def tell(report: Report) -> None:
         metrics.export(report)
@@ -80,7 +82,7 @@ def run(
             port, end = metric_families.serve(metrics.registry, metrics_port)
             stack.callback(end)
             typer.echo(f"metrics: http://{LOOPBACK}:{port}/metrics")
-        archive(settings, Storage(place), timing, stop, tell, until_now=until_now, accept_loss=accept_loss)
+        archive(settings, storage, timing, stop, tell, until_now=until_now, accept_loss=accept_loss)
 
 
 @app.command()
