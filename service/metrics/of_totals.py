@@ -11,6 +11,18 @@ from streaming_job.contracts import Reason
 from streaming_job.contracts.topics import Topics
 from streaming_job.progress.totals import Totals
 
+ALARMING = (
+    Reason.RETIRED_TOPIC,
+    Reason.INCOMPATIBLE_FEATURES,
+    Reason.MODEL_UNAVAILABLE,
+    Reason.MODEL_REFUSED,
+    Reason.UNKNOWN_ROLLOUT,
+    Reason.LAST_ROLLOUT,
+    Reason.ROLLOUT_CONFLICT,
+    Reason.SECOND_PERSON_MISSING,
+)
+"""Reasons of which one dead letter alerts: `increase` sees the first one only if 0 was exported before it."""
+
 
 def of_totals(totals: Totals, topics: Topics) -> list[Metric]:
     """Return counters and histograms."""
@@ -21,7 +33,7 @@ def of_totals(totals: Totals, topics: Topics) -> list[Metric]:
     return [
         *(sample(name, value) for name, value in others.items()),
         *(sample(name, totals.counts[name.removeprefix("fraud_")]) for name in counts),
-        _by("fraud_dead_letters", {Reason.RETIRED_TOPIC.value: 0, **totals.dead_letters}),
+        _by("fraud_dead_letters", {**dict.fromkeys(ALARMING, 0), **totals.dead_letters}),
         _by("fraud_input_records", {name: count.records for name, count in inputs.items()}),
         _by("fraud_input_dead_letters", {name: count.dead_letters for name, count in inputs.items()}),
         _by("fraud_alert_rules", totals.rules),
