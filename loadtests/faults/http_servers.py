@@ -30,15 +30,15 @@ def get(url: str) -> str:
 
 @contextmanager
 def running(command: Sequence[str], log: Path, environment: Mapping[str, str], ready: str) -> Iterator[None]:
-    """Run a process that serves HTTP; enter the context at its first answer, stop it at the end.
+    """Run a process that serves HTTP; enter the context once it is ready, stop it at the end.
 
     Args:
         environment: additional variables.
-        ready: URL that answers once the process is ready.
+        ready: URL that answers without an error once the process is ready.
     """
     server = Child(f"the server at {ready}", command, log, environment)
     try:
-        server.wait_until(lambda: _answers(ready), START_S)
+        server.wait_until(lambda: _is_ready(ready), START_S)
         yield
     finally:
         stop([server], END_S)
@@ -58,9 +58,9 @@ def sidecar(log: Path, environment: Mapping[str, str]) -> Iterator[str]:
         yield url
 
 
-def _answers(url: str) -> bool:
+def _is_ready(url: str) -> bool:
     try:
-        get(url)
-    except OSError:
+        urllib.request.urlopen(url, timeout=TIMEOUT_S).close()
+    except OSError:  # an HTTPError is one, too
         return False
     return True
