@@ -87,7 +87,7 @@ def start_command(
 
     Example: fraud replay start better --model card-fraud/2
     """
-    from deploy.replay import inputs, record, running
+    from deploy.replay import inputs, record, running, switching
     from loadtests.rig.report import saying
 
     live = environment.settings(JobSettings)
@@ -102,8 +102,7 @@ def start_command(
         options = (model, policy, simple_policy.is_given, release, start_from, archive, key_groups)
         if any(options) or label_delay_days is not None:
             raise ReplayError(f"{name} was started with other options, which stay; drop it, or omit them")
-        if found.is_switched and found.settings(live).merchant_facts:
-            raise ReplayError(f"the live job continues the facts of {name}; begin another replay")
+        found = switching.call_off(live, found)
     stop = threading.Event()
     with saying(f"replay {name}") as say:
         for number in (signal.SIGTERM, signal.SIGINT):

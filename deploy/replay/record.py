@@ -65,6 +65,8 @@ class Replay:
     """Query of the live job's checkpoint; set by the first switch."""
     is_switched: bool = False
     """Whether the last act was a switch, and not the way back."""
+    is_spent: bool = False
+    """Whether a successor had continued its facts when the way back was begun."""
     file: Path = field(default=Path(), compare=False)
 
     @property

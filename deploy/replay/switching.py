@@ -5,11 +5,14 @@ job continues if the output is its own already. So a supervisor may run them in 
 """
 
 import os
+import shutil
 from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
 from typing import Any
 
+from deploy.local.processes import Server
+from deploy.local.processes import running as is_running
 from deploy.local.waiting import Patience
 from deploy.replay import running
 from deploy.replay.errors import ReplayError
@@ -56,7 +59,16 @@ def require_switchable(live: JobSettings, replay: Replay, *, takes_partial: bool
             "a switch to another model or policy is a promotion, which needs two people here: promote it by "
             "`fraud rollouts` instead"
         )
-    state = _positions(newest_records(replay.settings(live)))
+    settings = replay.settings(live)
+    if settings.merchant_facts:
+        if replay.is_spent and writers(live)[0] == replay.live_query:
+            raise _spent(replay)
+        # an idle one may write nothing while the successor looks at its output, and go on afterwards
+        if replay.process is not None and is_running(Server(*replay.process, marker="run")):
+            raise ReplayError(
+                f"{replay.name} runs, and its facts are to be continued: stop it with Ctrl-C or SIGTERM"
+            )
+    state = _positions(newest_records(settings))
     if not state:
         raise ReplayError(f"the replay has decided nothing; run `fraud replay start {replay.name}`")
     patience = Patience(BEHIND_S, LOOK_S)
@@ -81,6 +93,30 @@ def begin_switch(live: JobSettings, replay: Replay, *, takes_partial: bool) -> J
     return replay.successor(live)
 
 
+def call_off(live: JobSettings, replay: Replay) -> Replay:
+    """Take a switch back that has not taken over, so that the replay may go on writing facts.
+
+    Raises:
+        ReplayError: a successor has continued its facts, or has begun to take over.
+    """
+    if not replay.live_query or not replay.settings(live).merchant_facts:
+        return replay
+    query, successor = writers(live)
+    if replay.is_spent or query != replay.live_query:
+        raise _spent(replay)
+    if successor:
+        raise ReplayError(f"the switch to {replay.name}, or the way back, was not finished; repeat it")
+    # the next switch begins with the newer state
+    if "://" not in (checkpoint := replay.successor(live).checkpoint):
+        shutil.rmtree(checkpoint, ignore_errors=True)
+    return replay.saved(is_switched=False)
+
+
+def _spent(replay: Replay) -> ReplayError:
+    # the replay, or a successor that begins where it was stopped, would write those facts again
+    return ReplayError(f"another job has continued the facts of {replay.name}; begin another replay")
+
+
 def begin_back(live: JobSettings, replay: Replay) -> JobSettings:
     """Note the way back in the record; return the settings of the job to run.
 
@@ -96,7 +132,7 @@ def begin_back(live: JobSettings, replay: Replay) -> JobSettings:
     query, successor = writers(live)
     # the switch may have been killed after its claims, and before its seam
     other = query if query != replay.live_query else successor
-    replay.saved(is_switched=False)
+    replay.saved(is_switched=False, is_spent=replay.is_spent or query != replay.live_query)
     return live.model_copy(update={"predecessor": other})
 
 

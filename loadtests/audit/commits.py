@@ -65,7 +65,12 @@ def source_in(content: Any) -> Source:
 
 def source_of(record: Record) -> Source:
     """Return the input record of an output record; ("", -1, -1) if it names none."""
+    return source_of_value(record.value)
+
+
+def source_of_value(value: bytes | None) -> Source:
+    """Return the input record of an output record's value; ("", -1, -1) if it names none."""
     try:
-        return source_in(json.loads(record.value or b""))
+        return source_in(json.loads(value or b""))
     except (ValueError, KeyError, TypeError):
         return "", -1, -1

@@ -277,6 +277,12 @@ def require_log(
                 f"FRAUD_RETIRED_TRANSACTIONS={retired}, but this checkpoint has not taken over from a job on "
                 "that topic, so it is unknown which of its records are decided; remove the setting"
             )
+        facts = opening.rules.topics.merchant_facts
+        if opening.rules.merchants is not None and not any(topic == facts for topic, _ in state):
+            raise CheckpointError(
+                f"FRAUD_TOPICS__MERCHANT_FACTS={facts}, but this checkpoint continues the facts of another "
+                "topic, as that of a replay to which the job was switched; correct the setting"
+            )
         known = {tp: offset for tp, offset in state.items() if tp[0] in opening.inputs}
         positions: Offsets = {**inputs, **known}
         require_fit(positions, output or {}, first, ends)

@@ -37,6 +37,7 @@ from streaming_job.group.working_copy import WorkingCopy
 from streaming_job.log.errors import LogError
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.log.records import Offsets, name_of
+from streaming_job.progress.last_record import FACTS_COMMIT
 from streaming_job.runtime import pauses
 from streaming_job.runtime.checkpoint_errors import CheckpointError
 from streaming_job.runtime.epochs import Address, DriverWatch, Epoch
@@ -259,9 +260,10 @@ class GroupProcessor(StatefulProcessor):
             with closing(KafkaConnections(opening)) as connections:
                 change_settings(opening, connections, meta, pieces)
             return NOTHING
-        if opening.takes_over and opening.rules.merchants is not None:
-            # facts are written aloud, so the group does not warm up
+        is_heir = opening.takes_over and opening.rules.merchants is not None
+        if is_heir or FACTS_COMMIT in meta.extra:  # also when it is opened: until then the replay may go on
             require_stopped(opening, meta)
+        if is_heir:  # facts are written aloud, so the group does not warm up
             return {**NOTHING, "positions": _text(positions_of(meta))}
         if opening.takes_over:
             return {**NOTHING, "positions": _text(self._warm(opening, meta, pieces, epoch))}

@@ -16,7 +16,7 @@ from streaming_job.facts.table import COUNTED, PROMISES, REPORTED
 from streaming_job.group.opening import Opening
 from streaming_job.group.stored_positions import positions_of
 from streaming_job.progress import last_record
-from streaming_job.progress.last_record import FACTS_COMMIT, LAST
+from streaming_job.progress.last_record import COMMIT_ID, FACTS_COMMIT, LAST
 from streaming_job.runtime.checkpoint_errors import CheckpointError
 from streaming_job.transaction.written import WrittenReader
 
@@ -29,7 +29,9 @@ def copy_facts(old: Meta, pieces: PieceStore, new: Meta, store: PieceSink) -> No
         StateDamagedError: a piece is missing.
     """
     last = orjson.loads(old.extra.get(LAST, "null"))
-    if positions_of(old) != last_record.positions(last):
+    # if a loop has committed nothing since it was opened, its state has the last record of an earlier one
+    is_newest = last is not None and last["commit_id"] == old.extra.get(COMMIT_ID)
+    if not is_newest or positions_of(old) != last_record.positions(last):
         raise CheckpointError(
             "the state of the replay is behind the merchant facts that it has written: it was stopped soon "
             "after a crash; let it catch up (fraud replay start <name> --follow), and begin with an empty "
@@ -55,9 +57,16 @@ def require_stopped(opening: Opening, meta: Meta) -> None:
     replay = opening.settings.model_copy(update={"job_id": meta.extra.get(AUTHOR, opening.settings.job_id)})
     with closing(WrittenReader(replay, opening.group, sorted(opening.own_partitions))) as reader:
         last = max((mark.commit_id for mark in reader.marks()), default=0)
-    if meta.extra.get(FACTS_COMMIT) != last:
+    if meta.extra.get(FACTS_COMMIT) == last or (not opening.takes_over and not last):
+        return  # after the takeover the replay may have been dropped
+    if not opening.takes_over:
         raise CheckpointError(
-            f"the facts of job {replay.job_id} do not end where this state does: stop the replay with Ctrl-C "
-            "or SIGTERM, and begin with an empty checkpoint; a job that has kept merchant facts itself "
-            "cannot take its output back, only a replay of it can take over"
+            f"job {replay.job_id} has gone on writing facts during the takeover, so this job cannot continue "
+            "them: let the former job go on without facts (fraud replay back <name>), or another replay take "
+            "over"
         )
+    raise CheckpointError(
+        f"the facts of job {replay.job_id} do not end where this state does: stop the replay with Ctrl-C "
+        "or SIGTERM, and begin with an empty checkpoint; a job that has kept merchant facts itself "
+        "cannot take its output back, only a replay of it can take over"
+    )

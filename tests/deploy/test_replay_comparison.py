@@ -7,15 +7,18 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pytest
+from harness import settings_of_nowhere
 from harness.alert_records import alert
+from harness.group_batches import as_records
 from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from deploy.replay.comparison import page, report
+from deploy.replay.comparison import page, reading, report
 from deploy.replay.comparison.differences import Kind, Side, join, side
 from deploy.replay.comparison.labelled import weighed
 from deploy.replay.errors import ReplayError
+from loadtests.oracle import Record
 
 pytestmark = pytest.mark.unit
 
@@ -191,3 +194,45 @@ def test_the_page_stands_alone_and_escapes_what_records_say() -> None:
     assert "&lt;script&gt;" in text
     assert "http" not in text
     assert "differences.only_live is 3" in text
+
+
+@pytest.mark.parametrize(
+    ("first", "alerts", "expected"),
+    [
+        ([0, 0], {}, {0: (10, 100), 1: (20, 100)}),
+        # about a partition of which records are left: after its first one
+        ([7, 7], {0: [(0, 30), (1, 40)], 1: [(1, 25), (0, 50)]}, {0: (51, 100), 1: (41, 100)}),
+        # each partition of the alerts is about one of the transactions, as with the same partitioner
+        ([7, 7], {0: [(0, 30), (0, 40)], 1: [(1, 25)]}, {0: (60, 100), 1: (60, 100)}),
+        # none is left
+        ([7, 0], {}, {0: (100, 100), 1: (100, 100)}),
+    ],
+)
+def test_transactions_are_compared_from_where_no_alert_about_them_can_be_deleted(
+    first: list[int],
+    alerts: dict[int, list[tuple[int, int]]],
+    expected: dict[int, tuple[int, int]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    live, asked = settings_of_nowhere.settings(), []
+    topic = live.topics.fraud_alerts
+
+    def records(_: object, starts: dict[tuple[str, int], int]) -> Any:
+        ((_, part), _) = next(iter(starts.items()))
+        values = [
+            orjson.dumps({"source": {"topic": TOPIC, "partition": of, "offset": offset}})
+            for of, offset in alerts.get(part, ())
+        ]
+        return as_records(
+            [Record(topic, part, 7 + n, NOW + n, None, value) for n, value in enumerate(values)]
+        )
+
+    def arrived(_: object, parts: set[int], since: int) -> dict[int, int]:
+        asked.append(since)
+        return dict.fromkeys(parts, 60)
+
+    monkeypatch.setattr(reading, "_beginnings", lambda *_: {(topic, p): at for p, at in enumerate(first)})
+    monkeypatch.setattr(reading, "_records", records)
+    monkeypatch.setattr(reading, "_arrived", arrived)
+    assert reading.kept(live, [topic], {0: (10, 100), 1: (20, 100)}) == expected
+    assert set(asked) <= {NOW + reading.SKEW_MS}

@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import psutil
 import pytest
 from harness import settings_of_nowhere
 
@@ -167,6 +168,43 @@ def test_a_switch_to_a_state_without_the_beginning_of_the_log_is_accepted_anew(l
     cut = made(live, replay_of(live), replace(FACTS, first={0: 3, 1: 0}), partial=True)
     with pytest.raises(ReplayError, match="accept that with --partial"):
         switching.begin_switch(live, replay_of(live, is_partial=cut.is_partial), takes_partial=False)
+
+
+def test_a_replay_whose_facts_a_successor_has_continued_neither_goes_on_nor_is_switched_to_again(
+    live: JobSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = ["live", ""]
+    monkeypatch.setattr(switching, "writers", lambda _: tuple(output))
+    replay = replay_of(live, label_delay_ms=5, live_query="live", is_switched=True).saved()
+    checkpoint = Path(replay.successor(live).checkpoint)
+    checkpoint.mkdir(parents=True)
+    output[1] = "successor"
+    with pytest.raises(ReplayError, match="was not finished; repeat it"):
+        switching.call_off(live, replay)
+    output[1] = ""
+    assert not switching.call_off(live, replay).is_switched
+    assert not checkpoint.exists()
+    output[0] = "successor"
+    with pytest.raises(ReplayError, match="begin another replay"):
+        switching.call_off(live, replay)
+    assert switching.begin_back(live, replay).predecessor == "successor"
+    output[0] = "live"
+    spent, _ = record.load(live, "better")
+    switching.begin_back(live, spent)  # repeated, it still knows
+    spent, _ = record.load(live, "better")
+    with pytest.raises(ReplayError, match="begin another replay"):
+        switching.call_off(live, spent)
+    with pytest.raises(ReplayError, match="begin another replay"):
+        switching.begin_switch(live, spent, takes_partial=False)
+
+
+def test_a_replay_that_writes_facts_is_stopped_before_a_switch_to_it(live: JobSettings) -> None:
+    me = psutil.Process()
+    replay = replay_of(live, label_delay_ms=5, process=(me.pid, me.create_time()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(switching, "is_running", lambda server: me if server.pid == me.pid else None)
+        with pytest.raises(ReplayError, match="stop it with Ctrl-C"):
+            switching.begin_switch(live, replay, takes_partial=False)
 
 
 def test_the_speed_is_that_since_the_first_decision() -> None:

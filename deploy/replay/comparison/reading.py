@@ -4,21 +4,27 @@ A topic begins in the archive of the settings (`log_archive`), if they name one 
 """
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import closing
 
 import orjson
 import pyarrow as pa
+from confluent_kafka import TopicPartition
 
 from deploy.replay.comparison.columns import Ranges
 from deploy.replay.errors import ReplayError
-from loadtests.audit.commits import source_of
+from loadtests.audit.commits import source_of_value
 from loadtests.audit.topic_log import TopicLog
 from streaming_job.archive.followers import follow, log_archive
+from streaming_job.log import clients
 from streaming_job.log.errors import PATIENCE_S
-from streaming_job.log.records import Offsets
+from streaming_job.log.records import Offsets, Records
 from streaming_job.settings import JobSettings
 
 MOST, MOST_BYTES, WAIT_S = 200_000, 64 << 20, 0.2
+SKEW_MS = 60_000
+"""Longest time by which the clock of an output's writer may be behind that of a broker."""
+TIMEOUT_S = 30.0
 TUNING = {
     "queued.max.messages.kbytes": "131072",
     "max.partition.fetch.bytes": str(8 << 20),
@@ -33,14 +39,24 @@ def values(settings: JobSettings, topic: str) -> pa.ChunkedArray:
         ArchiveError: the archive cannot be read.
         ReplayError: nothing more arrives.
     """
-    first, ends = (
-        _beginnings(settings, topic),
-        TopicLog(settings.bootstrap_servers, settings.kafka).ends(topic),
-    )
-    remaining = {(topic, part): end for part, end in ends.items() if first[topic, part] < end}
-    chunks: list[pa.Array] = []
+    chunks = [
+        records.values.drop_null().cast(pa.large_binary())
+        for records in _records(settings, _beginnings(settings, topic))
+    ]
+    return pa.chunked_array(chunks, pa.large_binary())
+
+
+def _records(settings: JobSettings, first: Offsets) -> Iterator[Records]:
+    """Yield the committed records of partitions from some offsets on, up to their present ends.
+
+    Raises:
+        ArchiveError, ReplayError: see `values`.
+    """
+    log = TopicLog(settings.bootstrap_servers, settings.kafka)
+    ends = {(topic, part): end for topic in {tp[0] for tp in first} for part, end in log.ends(topic).items()}
+    remaining = {tp: ends[tp] for tp, offset in first.items() if offset < ends.get(tp, 0)}
     if not remaining:
-        return pa.chunked_array(chunks, pa.large_binary())
+        return
     client = {**settings.kafka, "bootstrap.servers": settings.bootstrap_servers, **TUNING}
     follower = follow(log_archive(settings), client, {tp: first[tp] for tp in remaining}, ())
     arrived = time.monotonic()
@@ -48,17 +64,16 @@ def values(settings: JobSettings, topic: str) -> pa.ChunkedArray:
         follower.limit(remaining)
         while any(follower.positions[tp] < end for tp, end in remaining.items()):
             before = dict(follower.positions)
-            for records in follower.take(MOST, MOST_BYTES, WAIT_S):
-                chunks.append(records.values.drop_null().cast(pa.large_binary()))
+            yield from follower.take(MOST, MOST_BYTES, WAIT_S)
             if follower.positions != before:
                 arrived = time.monotonic()
             elif time.monotonic() - arrived > PATIENCE_S:
+                topics = ", ".join(sorted({topic for topic, _ in remaining}))
                 raise ReplayError(
-                    f"no more records of {topic} arrive ({follower.trouble()}); check the brokers"
+                    f"no more records of {topics} arrive ({follower.trouble()}); check the brokers"
                 )
     finally:
         follower.close()
-    return pa.chunked_array(chunks, pa.large_binary())
 
 
 def _beginnings(settings: JobSettings, topic: str) -> Offsets:
@@ -71,27 +86,43 @@ def _beginnings(settings: JobSettings, topic: str) -> Offsets:
 def kept(settings: JobSettings, outputs: Collection[str], ranges: Ranges) -> Ranges:
     """Return the ranges without the transactions about which outputs may have lost records to retention.
 
-    A partition of an output has records about transactions of several partitions, of each in their order.
+    A partition of an output has records about transactions of several partitions, of each in their order. If
+    it has none about a partition, because no card has come to both, or they are few, then their times count:
+    what was deleted was written before the first record that is left, about transactions that had arrived.
 
     Args:
         outputs: topics.
     """
-    log, topic = TopicLog(settings.bootstrap_servers, settings.kafka), settings.topics.transactions
+    topic = settings.topics.transactions
     starts = {part: start for part, (start, _) in ranges.items()}
-    for output in outputs:
-        ends = log.ends(output)
-        for (_, part), first in _beginnings(settings, output).items():
-            if first == 0:
-                continue
-            unknown = set(starts)
-            for name, of, offset in map(source_of, log.read(output, {part: ends[part]}, {part: first})):
+    for tp, first in [at for output in outputs for at in _beginnings(settings, output).items()]:
+        if first == 0:
+            continue
+        unknown, since, read = set(starts), None, 0
+        for records in _records(settings, {tp: first}):
+            since = int(records.arrivals[0]) if since is None else since
+            for name, of, offset in map(source_of_value, records.values.to_pylist()):
                 if name == topic and of in unknown:
                     unknown.remove(of)
                     starts[of] = max(starts[of], offset + 1)  # other records about it may be lost
-                if not unknown:
-                    break
-            starts |= {of: ranges[of][1] for of in unknown}
+            read += len(records)
+            if not unknown or read >= MOST:
+                break
+        arrived = {} if since is None or not unknown else _arrived(settings, unknown, since + SKEW_MS)
+        for of in unknown:
+            starts[of] = max(starts[of], arrived.get(of, ranges[of][1]))
     return {part: (min(starts[part], end), end) for part, (_, end) in ranges.items()}
+
+
+def _arrived(settings: JobSettings, parts: Collection[int], since: int) -> dict[int, int]:
+    """Return the offset of the first transaction that arrived at or after a time, ms, by partition.
+
+    A partition without one is left out.
+    """
+    asked = [TopicPartition(settings.topics.transactions, part, since) for part in sorted(parts)]
+    with closing(clients.reader(settings, "fraud-replay")) as reader:
+        answers = reader.offsets_for_times(asked, TIMEOUT_S)
+    return {answer.partition: answer.offset for answer in answers if answer.offset >= 0}
 
 
 def decided(live: JobSettings, replay: JobSettings) -> Ranges:
