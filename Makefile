@@ -45,11 +45,12 @@ test: setup ## lint, types, and all tests with real servers
 kernels: setup
 	@$(BIN)/python -m streaming_job.runtime.workers.preload
 
-# the ledger has the result of each test that ended; with RESUME=1, a run leaves out what passed on these sources
+# the ledger has the result of each test that ended; with RESUME=1, a run leaves out what passed on these sources.
+# With a blank instead of `=`, pytest would take a file that exists for tests, and not know the option
 LEDGER := .fraud/thorough.jsonl
 test-thorough: ## `make test` with all that takes long (hours); RESUME=1 goes on with an interrupted run
 	@FRAUD_HYPOTHESIS=thorough $(MAKE) --no-print-directory test \
-		ARGS='--ledger $(LEDGER) $(if $(RESUME),--resume) $(ARGS)'; status=$$?; \
+		ARGS='--ledger=$(LEDGER) $(if $(RESUME),--resume) $(ARGS)'; status=$$?; \
 	PYTHONPATH=tests $(BIN)/python -m harness.ledger $(LEDGER) docs/thorough-results.md; exit $$status
 
 # not part of `make test`: it makes a cluster of its own, and needs root, Go, containerd and 20 GB
