@@ -14,6 +14,7 @@ import orjson
 
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import Meta, PieceStore, seal
+from streaming_job.facts.group_facts import AUTHOR
 from streaming_job.group import settings_in_force
 from streaming_job.group.core import GroupCore
 from streaming_job.group.limited_tables import LimitedTables
@@ -278,7 +279,7 @@ def require_log(
                 "that topic, so it is unknown which of its records are decided; remove the setting"
             )
         facts = opening.rules.topics.merchant_facts
-        if opening.rules.merchants is not None and not any(topic == facts for topic, _ in state):
+        if AUTHOR in meta.extra and not any(topic == facts for topic, _ in state):
             raise CheckpointError(
                 f"FRAUD_TOPICS__MERCHANT_FACTS={facts}, but this checkpoint continues the facts of another "
                 "topic, as that of a replay to which the job was switched; correct the setting"

@@ -48,7 +48,7 @@ def test_a_first_load_takes_as_long_as_measured_and_is_shared_by_the_groups() ->
 
 
 def test_the_memory_of_one_pod_holds_the_cards_that_the_documentation_says() -> None:
-    (job, _, _) = read(HOME / "overlays" / "local" / "job.yaml")
+    (job,) = read(HOME / "job" / "statefulset.yaml")
     limit = job["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"]
     free = (int(limit.removesuffix("Gi")) << 30) - 2 * GROUP_BYTES - (640 << 20)
     text = (ROOT / "docs" / "deployment.md").read_text()
