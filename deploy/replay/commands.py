@@ -243,14 +243,10 @@ def _planned(
         raise ReplayError(f"there is a replay {name} already; `fraud replay start {name}` continues it")
     new = record.Replay(
         name, live.job_id, live.checkpoint, live.key_groups, live.topics.model_rollouts,
-        key_groups or live.key_groups, {}, start_from, archive, release, file=file,
-    )  # fmt: skip
-    new = replace(
-        new,
+        key_groups or live.key_groups, {}, start_from, archive, release,
         label_delay_ms=None if label_delay_days is None else round(label_delay_days * DAY_MS),
-        facts=live.topics.merchant_facts,
-        live_label_delay_ms=live.merchant_delay_ms,
-    )
+        facts=live.topics.merchant_facts, live_label_delay_ms=live.merchant_delay_ms, file=file,
+    )  # fmt: skip
     if model or policy:
         new = replace(new, rollout=rollout.replaced(new.changed_facts(live), model, policy, release))
     facts = plan.gather(live, new)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from deploy.local.files import replace_json
+from deploy.local.processes import Server
 from deploy.replay.errors import ReplayError
 from streaming_job.contracts.topic import Role
 from streaming_job.contracts.topics import TABLE, Topics
@@ -73,6 +74,11 @@ class Replay:
     def range(self) -> dict[int, int]:
         """End of the range, by partition."""
         return {int(part): end for part, end in self.ends.items()}
+
+    @property
+    def server(self) -> Server | None:
+        """The process of the second job, which may have ended; None: it was never started."""
+        return Server(*self.process, marker="run") if self.process is not None else None
 
     @property
     def has_own_rollouts(self) -> bool:

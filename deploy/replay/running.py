@@ -18,7 +18,6 @@ import psutil
 from deploy.local import processes
 from deploy.local.child import Child
 from deploy.local.files import replace_json
-from deploy.local.processes import Server
 from deploy.replay import inputs
 from deploy.replay.errors import ReplayError
 from deploy.replay.record import Replay
@@ -230,8 +229,7 @@ def text_of(progress: Progress) -> str:
 
 def end_leftover(replay: Replay) -> None:
     """End the second job of an earlier run that was killed without it."""
-    if replay.process is not None:
-        server = Server(*replay.process, marker="run")
+    if (server := replay.server) is not None:
         processes.send(server, signal.SIGCONT)
         processes.stop(server)
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import psutil
 
-from deploy.local.processes import Server
 from deploy.local.processes import running as is_running
 from deploy.replay import inputs
 from deploy.replay.record import Replay
@@ -21,8 +20,7 @@ def look(replay: Replay, live: JobSettings) -> dict[str, Any]:
     settings, log = replay.settings(live), TopicLog(live.bootstrap_servers, live.kafka)
     groups = newest_records(settings).values()
     totals = Totals.of_groups(Totals.from_json(group["totals"]) for group in groups)
-    server = Server(*replay.process, marker="run") if replay.process else None
-    process = is_running(server)
+    process = is_running(replay.server)
     shown = progress.read(replay.file.parent)
     query, _ = writers(live) if replay.live_query else ("", "")
     return {

@@ -11,7 +11,6 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
-from deploy.local.processes import Server
 from deploy.local.processes import running as is_running
 from deploy.local.waiting import Patience
 from deploy.replay import running
@@ -64,7 +63,7 @@ def require_switchable(live: JobSettings, replay: Replay, *, takes_partial: bool
         if replay.is_spent and writers(live)[0] == replay.live_query:
             raise _spent(replay)
         # an idle one may write nothing while the successor looks at its output, and go on afterwards
-        if replay.process is not None and is_running(Server(*replay.process, marker="run")):
+        if is_running(replay.server):
             raise ReplayError(
                 f"{replay.name} runs, and its facts are to be continued: stop it with Ctrl-C or SIGTERM"
             )

@@ -166,9 +166,9 @@ class Handover:
         if self._settings.merchant_facts:
             if (distance := behind(output, positions)) > MOST_WITHOUT_WARMING:  # type: ignore[arg-type]
                 raise StartUpError(
-                    f"the state is {distance:,} records behind the output, which would be decided without "
-                    "a pause while nobody speaks: let the replay follow (fraud replay start <name> "
-                    "--follow), and begin with an empty checkpoint soon after it is stopped"
+                    f"the state is {distance:,} records behind the output, and no alert is written until "
+                    "they are decided: let the replay follow (fraud replay start <name> --follow), and begin "
+                    "with an empty checkpoint soon after it is stopped"
                 )
             return True
         if layout != self._layout:
@@ -313,12 +313,11 @@ class Handover:
 
     def _facts_from(self) -> dict[int, Offsets]:
         """Return for each group from where on it folds labels and facts; empty without merchant facts."""
-        topics = self._settings.topics
-        with_facts = (topics.labels, topics.chargebacks, topics.merchant_facts)
+        tables = self._settings.topics.fact_tables
         if not self._settings.merchant_facts:
             return {}
         return {
-            group: {tp: end for tp, end in map(_place, positions.items()) if tp[0] in with_facts}
+            group: {tp: end for tp, end in map(_place, positions.items()) if tp[0] in tables}
             for group, positions in self._groups.items()
         }
 

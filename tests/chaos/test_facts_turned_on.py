@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from harness.labelled_installation import LabelledInstallation, payments
-from harness.replayed import Replayed
+from harness.replayed import Replayed, replays_of
 from thoroughness import only_thorough
 
 from deploy.local.stack import Endpoints
 from feature_store.catalogue import DAY_MS
-from loadtests.faults.relay import Relay
 from streaming_job.contracts.topics import Topics
 from streaming_job.facts.clock import hour_of
 
@@ -30,12 +29,8 @@ def replayed(
     """A live job without merchant facts, on a log with labels."""
     installed = LabelledInstallation(stack, topic_names(), tmp_path_factory.mktemp("facts"), RECORDS)
     installed.settings = installed.settings.model_copy(update={"merchant_facts": False})
-    result = Replayed(Relay(installed))
-    try:
+    with replays_of(installed) as result:
         yield result
-    finally:
-        for process in (*result.processes, result.relay.job):
-            process.kill()
 
 
 def test_facts_are_turned_on_by_a_switch_to_a_replay(replayed: Replayed) -> None:

@@ -124,6 +124,13 @@ def replays(stack: Endpoints, topics: Topics, directory: Path) -> Iterator[Repla
     installed = Installation(stack, topics, directory)
     installed.roll_out()
     ProfileLoader(stack.postgres_dsn).load(world())
+    with replays_of(installed) as result:
+        yield result
+
+
+@contextmanager
+def replays_of(installed: Installation) -> Iterator[Replayed]:
+    """Start the live job of an installation; at the end all processes are killed."""
     result = Replayed(Relay(installed))
     try:
         yield result
