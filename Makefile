@@ -50,7 +50,7 @@ kernels: setup
 LEDGER := .fraud/thorough.jsonl
 test-thorough: ## `make test` with all that takes long (hours); RESUME=1 goes on with an interrupted run
 	@FRAUD_HYPOTHESIS=thorough $(MAKE) --no-print-directory test \
-		ARGS='--ledger=$(LEDGER) $(if $(RESUME),--resume) $(ARGS)'; status=$$?; \
+		ARGS='--ledger=$(LEDGER) --timeout=3600 $(if $(RESUME),--resume) $(ARGS)'; status=$$?; \
 	PYTHONPATH=tests $(BIN)/python -m harness.ledger $(LEDGER) docs/thorough-results.md; exit $$status
 
 # not part of `make test`: it makes a cluster of its own, and needs root, Go, containerd and 20 GB

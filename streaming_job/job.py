@@ -20,6 +20,7 @@ from streaming_job.log.records import text_of
 from streaming_job.runtime import drain, session
 from streaming_job.runtime.checkpoint import Checkpoint, FixedSettings
 from streaming_job.runtime.checkpoint_errors import CheckpointError, DamagedCheckpointError
+from streaming_job.runtime.compaction import profiles_compacted_before
 from streaming_job.runtime.epochs import EpochServer
 from streaming_job.runtime.failpoints import Failpoint, reach
 from streaming_job.runtime.failures import JVM_GONE, JobFailedError, classify
@@ -114,19 +115,26 @@ class Job:
             require_partitioner(settings, partitions)
             wait_for_snapshot(settings, self._stop)
             layout = settings.layout(partitions)
-            new = FixedSettings(settings.job_id, layout, settings.key_groups, settings.merchant_delay_ms)
+            self._compacted_before = profiles_compacted_before(settings)
+            new = FixedSettings(
+                settings.job_id, layout, settings.key_groups, settings.merchant_delay_ms,
+                self._compacted_before,
+            )  # fmt: skip
             if not self._stop.is_set():  # else nothing is fixed, and the next start waits again
                 checkpoint.fix(new)
         else:
             require_fixed(fixed, settings, partitions)
             partitions = fixed.layout.partitions
+            self._compacted_before = fixed.profiles_compacted_before
         return KeyGroups(settings.partitioner, partitions, settings.key_groups)
 
     def _prepared_handover(self) -> Handover | None:
         if not self._settings.predecessor:
             return None
         query_id = self._checkpoint.query_id()
-        handover = Handover(self._settings, self._key_groups, query_id, self._instance)
+        handover = Handover(
+            self._settings, self._key_groups, query_id, self._instance, self._compacted_before
+        )
         if not handover.is_due():
             log.info("the output is this job's already; FRAUD_PREDECESSOR may be removed")
             return None
@@ -154,8 +162,9 @@ class Job:
         )
         inherited, predecessor = self._inherited()
         processor = GroupProcessor(
-            settings, self._key_groups, self._epochs.address, self._instance, predecessor, self._until
-        )
+            settings, self._key_groups, self._epochs.address, self._instance, predecessor, self._until,
+            self._compacted_before,
+        )  # fmt: skip
         totals = [
             functions.sum(name).alias(name) for name in ("transactions", "alerts", "dead_letters", "commits")
         ]

@@ -167,15 +167,6 @@ class JobSettings(BaseSettings):
         """The input topics whose records must have timestamps set by the brokers."""
         return self.topics.inputs if self.arrival is Arrival.LOG_APPEND else ()
 
-    def fixed(self, partitions: int) -> dict[str, Any]:
-        """Return what the first start fixes besides the number of key groups; progress records name it.
-
-        Args:
-            partitions: number of partitions of the transactions.
-        """
-        facts = {"label_delay_ms": self.label_delay_ms} if self.merchant_facts else {}
-        return {"layout": self.layout(partitions).to_json(), **facts}
-
     def layout(self, partitions: int) -> Layout:
         """Return where the transactions are, given their topic's number of partitions."""
         return Layout(self.topics.transactions, self.partitioner, partitions)

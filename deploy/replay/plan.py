@@ -1,7 +1,7 @@
 """What a start would do, told before anything is written: range, differences to expect, cost, refusals."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +13,10 @@ from deploy.replay.record import OWN, Replay
 from loadtests.audit.topic_log import TopicLog
 from models.policy import Policy
 from streaming_job.archive.followers import log_archive
+from streaming_job.backtest.window import time_of
 from streaming_job.log import clients, follow
+from streaming_job.log.clients import Consumer
+from streaming_job.runtime.compaction import profiles_compacted_before
 from streaming_job.settings import JobSettings
 from streaming_job.takeover.handover import newest_records
 
@@ -38,8 +41,9 @@ class Facts:
     ends: Mapping[int, int]
     record_bytes: float
     """Mean size of a transaction's record."""
-    oldest_profile_offset: int
-    """First offset of the profiles; more than 0: retention has deleted some."""
+    compacted_before: int | None
+    """Arrival, ms, before which compaction may have removed profiles that transactions have seen;
+    None: it has removed none."""
     cards: int
     """Cards in the live job's state."""
     free_disk: int
@@ -78,10 +82,14 @@ def gather(live: JobSettings, replay: Replay) -> Facts:
     archive = log_archive(live.model_copy(update={"log_archive": replay.archive}))
     gaps: list[str] = []
     archived: dict[int, int] = {}
+    archived_from: list[int] = []
     if archive is not None:
         gaps, begun = list(archive.gaps(begun)), archive.first(begun)
         manifests = {part: archive.manifest((topic, part)) for name, part in begun if name == topic}
         archived = {part: manifest.end for part, manifest in manifests.items() if manifest is not None}
+        archived_from = [
+            span.least_ms for manifest in manifests.values() if manifest for span in manifest.files()
+        ]
     others = [record.find(live.work_dir, name) for name in record.names(live.work_dir)]
     measured = [other.rate for other in others if other is not None and other.rate]
     live.work_dir.mkdir(parents=True, exist_ok=True)
@@ -92,13 +100,15 @@ def gather(live: JobSettings, replay: Replay) -> Facts:
             for part in log.ends(topic)
             for message in follow.newest(reader, TopicPartition(topic, part), SAMPLE)
         ]
+        oldest = min([*archived_from, *_arrivals(log, reader, topic)], default=0)
     finally:
         reader.close()
+    compacted_before = profiles_compacted_before(replay.settings(live))
     return Facts(
         {part: first for (name, part), first in begun.items() if name == topic},
         log.ends(topic),
         sum(sizes) / max(1, len(sizes)),
-        min((first for (name, _), first in begun.items() if name == live.topics.profiles), default=0),
+        compacted_before if compacted_before is not None and oldest < compacted_before else None,
         sum(group["state"]["cards"] for group in newest_records(live).values()),
         shutil.disk_usage(live.work_dir).free,
         int(psutil.virtual_memory().available),
@@ -110,6 +120,14 @@ def gather(live: JobSettings, replay: Replay) -> Facts:
         archived,
         gaps,
     )
+
+
+def _arrivals(log: TopicLog, reader: Consumer, topic: str) -> Iterator[int]:
+    """Yield the arrival of the first record of each partition that has one, ms."""
+    for part, first in log.beginnings(topic).items():
+        for message in follow.to_end(reader, TopicPartition(topic, part, first)):
+            yield message.timestamp()[1]
+            break
 
 
 def made(live: JobSettings, replay: Replay, facts: Facts, *, partial: bool) -> ReplayPlan:
@@ -227,9 +245,9 @@ def _differences(cut: Mapping[int, int], facts: Facts) -> list[str]:
             "may differ without a change: features without a window of cards with older transactions; for 37 "
             "days after the oldest record also the features over windows"
         )
-    if facts.oldest_profile_offset:
+    if facts.compacted_before is not None:
         lines.append(
-            "may differ without a change: decisions older than 7 days that depend on a profile version that "
-            "compaction has removed"
+            "may differ without a change: decisions on transactions that arrived before "
+            f"{time_of(facts.compacted_before)}, if compaction has removed their profile: it is unknown"
         )
     return lines or ["nothing differs but by what was changed"]

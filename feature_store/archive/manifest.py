@@ -68,6 +68,8 @@ class Manifest:
     """Kafka's id of the topic: a topic that was deleted and created again has another one."""
     is_compacted: bool
     """Whether the topic was compacted when the archive began; its holes may be compaction's then."""
+    compacted_before_ms: int = 0
+    """Arrival before which compaction may have removed records before the archive began; 0: it has not."""
     spans: tuple[Span, ...] = field(default=())
     begin: int = 0
     """First offset; expiry moves it."""

@@ -10,7 +10,7 @@ from feature_store.jit import njit
 from feature_store.kernels.cards import Array
 from feature_store.kernels.countries import CENTROIDS
 from feature_store.kernels.windows import LONGEST
-from feature_store.layout import COUNTRY_MASK, COUNTRY_SHIFT, CURRENCY_BITS, EMPTY, WHEN_SHIFT
+from feature_store.layout import COUNTRY_MASK, COUNTRY_SHIFT, CURRENCY_BITS, WHEN_SHIFT
 
 C_AMOUNT, C_TAIL = COLUMN["amount"], COLUMN["amount_tail"]
 C_HOUR, C_NIGHT, C_WEEKEND = COLUMN["hour_of_day"], COLUMN["is_night"], COLUMN["is_weekend"]
@@ -107,8 +107,8 @@ def update_running(card: Array, amount: float) -> None:
 def profile_features(
     out: NDArray[np.float64], profiles: Array, version: int, time: int, country: int
 ) -> None:
-    """Set the features of a profile version (-1: none); `out` must hold the windowed features already."""
-    if version == EMPTY:
+    """Set the features of a profile version (negative: none); `out` must hold those of the windows."""
+    if version < 0:
         out[C_HAS_PROFILE] = 0.0
         out[C_LIMIT_USE] = out[C_AGE] = out[C_RISK] = out[C_AWAY] = np.nan
         return

@@ -4,6 +4,10 @@ A version is visible to transactions that arrive at or after its own arrival. Ve
 from the newest to the oldest, in the order of their Kafka offsets. A change that is older than the card's
 newest version is ignored. A deleted row becomes a version with only the status of the version before it:
 archiving the row of a blocked card does not unblock the card.
+
+A state that is read from a compacted topic lacks the versions that compaction has removed. If the first
+version that is left is so old that it may have replaced others, the profile before it counts as unknown, not
+as missing: no rule may fire because of compaction (docs/decisions/221).
 """
 
 import math
@@ -17,6 +21,7 @@ from feature_store.kernels.cards import Array, Counters
 from feature_store.layout import (
     ACTIVE,
     BEGINNING,
+    COMPACTED,
     DELETE,
     EMPTY,
     FREE_PROFILE,
@@ -29,6 +34,7 @@ from feature_store.layout import (
     SNAPSHOT,
     STATUS_ONLY,
     TOMBSTONE,
+    UNKNOWN_VERSION,
     UPSERT,
 )
 
@@ -107,16 +113,34 @@ def _complete(change: Array, profiles: Array, newest: int) -> None:
 
 
 @njit(cache=True)
+def _unused(profiles: Array, counters: Counters) -> int:
+    """Take the number of an unused version."""
+    number = counters[FREE_PROFILE]
+    if number == EMPTY:
+        number = counters[PROFILES]
+        counters[PROFILES] += 1
+    else:
+        counters[FREE_PROFILE] = profiles[number].older
+    return int(number)
+
+
+@njit(cache=True)
 def apply_changes(
-    cards: Array, profiles: Array, counters: Counters, changes: Array, numbers: NDArray[np.int32]
+    cards: Array,
+    profiles: Array,
+    counters: Counters,
+    changes: Array,
+    numbers: NDArray[np.int32],
+    compacted_before: int,
 ) -> tuple[int, int]:
     """Fold changes, in offset order, into the version histories.
 
     Args:
         cards: cards of the key group (CARD).
-        profiles: versions of the key group (PROFILE), with room for one more per change.
+        profiles: versions of the key group (PROFILE), with room for two more per change.
         changes: n changes (PROFILE); `older` is ignored.
         numbers: card number of each change, shape (n,).
+        compacted_before: arrival from which on compaction has removed nothing, ms; BEGINNING if it never did.
 
     Returns:
         How many changes came after a transaction that should have seen them; how many were ignored because
@@ -140,12 +164,15 @@ def apply_changes(
             behind += 1
         if card.seen > 0:  # without transactions no version is superseded, and many would be searched in vain
             drop_superseded(card, profiles, counters, card.last_arrival)
-        number = counters[FREE_PROFILE]
-        if number == EMPTY:
-            number = counters[PROFILES]
-            counters[PROFILES] += 1
-        else:
-            counters[FREE_PROFILE] = profiles[number].older
+        older = newest
+        if newest == EMPTY and not beginning and change.arrival < compacted_before:
+            older = _unused(profiles, counters)
+            profiles[older] = change
+            profiles[older].change = COMPACTED
+            profiles[older].status = ACTIVE
+            profiles[older].arrival = BEGINNING
+            profiles[older].older = EMPTY
+        number = _unused(profiles, counters)
         profiles[number] = change
         version = profiles[number]
         if change.change == DELETE or change.change == TOMBSTONE:
@@ -161,7 +188,7 @@ def apply_changes(
                 version.committed = profiles[newest].committed
         if beginning:
             version.arrival = BEGINNING
-        version.older = newest
+        version.older = older
         counters[NO_PROFILE] -= newest == EMPTY
         card.profile = number
     return behind, ignored
@@ -171,12 +198,14 @@ def apply_changes(
 def profile_in_force(profiles: Array, newest: int, arrival: int) -> tuple[int, int]:
     """Return the newest profile version of a card that was visible at `arrival`, and the card's status.
 
-    The version is -1 if there is none, or only its status counts. The status outlives a delete; a card
-    without a visible version is active.
+    The version is -1 if there is none, or only its status counts, and UNKNOWN_VERSION if compaction may have
+    removed it. The status outlives a delete; a card without a visible version is active.
     """
     version = newest
     while version != EMPTY and profiles[version].arrival > arrival:
         version = profiles[version].older
     if version == EMPTY:
         return EMPTY, ACTIVE
+    if profiles[version].change == COMPACTED:
+        return UNKNOWN_VERSION, ACTIVE
     return EMPTY if profiles[version].change >= STATUS_ONLY else version, profiles[version].status

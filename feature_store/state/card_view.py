@@ -11,6 +11,7 @@ from feature_store.kernels.hot import BITS, BUCKETS_PER_CARD, BUCKETS_PER_WINDOW
 from feature_store.layout import (
     ALERT_HOURS,
     BEGINNING,
+    COMPACTED,
     COUNTRY_MASK,
     COUNTRY_SHIFT,
     CURRENCY_BITS,
@@ -173,7 +174,9 @@ def _profiles(profiles: NDArray[np.void], newest: int) -> list[dict[str, object]
     while newest != EMPTY:
         version = profiles[newest]
         known_from = None if version["arrival"] == BEGINNING else int(version["arrival"])
-        if version["change"] >= STATUS_ONLY:
+        if version["change"] == COMPACTED:
+            versions.append({"known_from": known_from, "compacted": True})
+        elif version["change"] >= STATUS_ONLY:
             status, deleted = STATUSES[int(version["status"])], bool(version["change"] >= DELETE)
             versions.append({"known_from": known_from, "deleted": deleted, "status": status})
         else:

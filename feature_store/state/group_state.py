@@ -14,7 +14,16 @@ from feature_store.catalogue import DAY_MS
 from feature_store.kernels import eviction, feature_kernel
 from feature_store.kernels.profiles import apply_changes
 from feature_store.kernels.suspicion import FOR_EVER, count_alerts
-from feature_store.layout import ALERTED, EMPTY, FIRST_CAPACITY, FREE_HOT, HOT_CARDS, MOST_EVENTS, PROFILES
+from feature_store.layout import (
+    ALERTED,
+    BEGINNING,
+    EMPTY,
+    FIRST_CAPACITY,
+    FREE_HOT,
+    HOT_CARDS,
+    MOST_EVENTS,
+    PROFILES,
+)
 from feature_store.state.arena import Arena
 from feature_store.state.group_arrays import GroupArrays
 
@@ -36,7 +45,8 @@ class BatchFeatures:
     late: NDArray[np.bool_]
     """Whether an event of the card with a later event time was accepted before, shape (n,)."""
     version: NDArray[np.int32]
-    """Profile version in force as an index into `GroupState.profiles`, -1 if there is none, shape (n,)."""
+    """Profile version in force as an index into `GroupState.profiles`, shape (n,); -1: there is none,
+    UNKNOWN_VERSION: compaction may have removed it."""
     standing: NDArray[np.uint8]
     """Status of the card by its profile (index into STATUSES), shape (n,).
 
@@ -93,20 +103,23 @@ class GroupState(GroupArrays):
         self._scratch = feature_kernel.scratch()
         self._walks = 1
 
-    def change_profiles(self, changes: NDArray[np.void], numbers: NDArray[np.int32]) -> tuple[int, int]:
+    def change_profiles(
+        self, changes: NDArray[np.void], numbers: NDArray[np.int32], compacted_before: int = BEGINNING
+    ) -> tuple[int, int]:
         """Fold profile changes into the cards' version histories, in offset order.
 
         Args:
             changes: records of PROFILE, shape (n,).
             numbers: card number of each (`card_numbers`), shape (n,).
+            compacted_before: arrival from which on compaction has removed no version, ms.
 
         Returns:
             How many changes came after a transaction that should have seen them; how many were ignored,
             because the card has a newer version.
         """
-        self.reserve("profiles", int(self.counters[PROFILES]), changes.size)
+        self.reserve("profiles", int(self.counters[PROFILES]), 2 * changes.size)
         late, ignored = apply_changes(
-            self.arena.arrays["cards"], self.profiles, self.counters, changes, numbers
+            self.arena.arrays["cards"], self.profiles, self.counters, changes, numbers, compacted_before
         )
         return int(late), int(ignored)
 

@@ -1,17 +1,20 @@
 """The records that one alert depends on: transactions and profiles of its card, and the rollout events."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from feature_store.errors import FraudError
+from loadtests.audit.commits import commit_of
 from loadtests.audit.moves import moves_in, stretches
 from loadtests.audit.topic_log import Log
 from loadtests.oracle import Record
 from streaming_job.decode.snapshots import ends_snapshot
 from streaming_job.log.partitioner import Layout
 from streaming_job.settings import JobSettings
+
+LIMIT = b'"profiles_compacted_before"'
 
 
 class AlertError(FraudError):
@@ -31,6 +34,8 @@ class CardLog:
     transactions: list[Record]
     """Records that may be of the card, up to the alert's transaction, in the order of offsets."""
     profiles: list[Record]
+    compacted_before: int | None
+    """See `moves.Stretch`."""
     """Profile records that may be of the card, those of each partition in the order of offsets."""
     snapshot_end: int | None
     """End of the first snapshot of the profiles, ms; None if it has not ended."""
@@ -76,7 +81,16 @@ def collect(log: Log, settings: JobSettings, alert_id: str) -> CardLog:
     except (KeyError, TypeError, ValueError):
         raise AlertError(f"alert {alert_id} does not name its card and its transaction") from None
     layout = settings.layout(len(log.ends(topics.transactions)))
-    parts = stretches(moves_in(log.read(topics.job_progress), settings.job_id), layout, {})
+    limits: list[int] = []
+    query_id = commit_of(alerts[0]).query_id
+
+    def progress() -> Iterator[Record]:
+        for record in log.read(topics.job_progress):
+            if not limits and LIMIT in (record.value or b"") and commit_of(record).query_id == query_id:
+                limits.append(json.loads(record.value or b"")["profiles_compacted_before"])
+            yield record
+
+    parts = stretches(moves_in(progress(), settings.job_id), layout, {})
     if topic not in {part.layout.topic for part in parts}:
         raise AlertError(
             f"alert {alert_id} is about a transaction of {topic}, no topic of this job; check the settings"
@@ -124,7 +138,8 @@ def collect(log: Log, settings: JobSettings, alert_id: str) -> CardLog:
                 refused[int(letter["offset"])] = str(letter["reason"])
     rollouts = list(log.read(topics.model_rollouts))
     end = min(snapshot_ends, default=None)
-    return CardLog(alerts, alert, transactions, profiles, end, rollouts, refused, layout)
+    limit = next(iter(limits), None)
+    return CardLog(alerts, alert, transactions, profiles, limit, end, rollouts, refused, layout)
 
 
 def _alert(record: Record) -> dict[str, Any]:

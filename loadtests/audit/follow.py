@@ -60,6 +60,7 @@ class ContinuousAudit:
         """Arrivals up to this time were audited, seconds since 1970-01-01 UTC; 0: none yet."""
         self._arrived: list[tuple[float, dict[PartitionId, int]]] = []
         """(time, ends of the transactions at that time), for the times that the audit has not reached yet."""
+        self._compacted_before: int | None = None
         self._require_whole_log()
 
     def _require_whole_log(self) -> None:
@@ -102,13 +103,15 @@ class ContinuousAudit:
         for record in core.read_progress():
             _require_same_layout(record)
             memory.points.add(record)
+            self._compacted_before = _compacted_before(record, self._compacted_before)
         memory.points.mark(now)
         point = memory.points.settled(now)
         if point is None:
             return
         core.read_outputs()
         core.compare(core.read_tables(point.furthest))
-        for judged in core.judge([Stretch(core.layout, {}, partition_ends(point.transactions, topic))]):
+        part = Stretch(core.layout, {}, partition_ends(point.transactions, topic))
+        for judged in core.judge([part._replace(compacted_before=self._compacted_before)]):
             core.compare(judged.outcomes)
             core.drop_trials()
             self.checked += judged.kinds.total() - judged.kinds[Kind.DEAD_LETTER]
@@ -120,6 +123,15 @@ class ContinuousAudit:
         self.point = point
         while self._arrived and reaches(memory.positions, self._arrived[0][1]):
             self.audited_until_s, _ = self._arrived.pop(0)
+
+
+def _compacted_before(record: Record, known: int | None) -> int | None:
+    """Return `Stretch.compacted_before` as a progress record says it; only those of group 0 do."""
+    try:
+        row = json.loads(record.value or b"")
+        return row.get("profiles_compacted_before") if row["key_group"] == 0 else known
+    except (ValueError, KeyError, TypeError):
+        return known
 
 
 def _require_same_layout(record: Record) -> None:

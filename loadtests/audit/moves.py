@@ -31,14 +31,27 @@ class Stretch(NamedTuple):
     """First offset that is not part of it, by partition; a partition without one is not audited."""
     has_facts: bool = True
     """Whether a job that keeps merchant facts now has kept them."""
+    compacted_before: int | None = None
+    """Arrival before which compaction may have removed profiles before the state was first read from the log;
+    None: it had removed none."""
+
+
+class Seam(NamedTuple):
+    """A takeover after which transactions are decided otherwise."""
+
+    commit_id: int
+    """Number of the takeover; 0: the job's beginning."""
+    transactions: dict[int, int]
+    """Offset of the first transaction decided after it, by partition; empty: of the job's beginning."""
+    has_facts: bool = True
+    compacted_before: int | None = None
+    """See `Stretch`."""
 
 
 class FactsBegun(NamedTuple):
     """The takeover that has turned merchant facts on."""
 
     commit_id: int
-    transactions: dict[int, int]
-    """Offset of the first transaction decided with facts, by partition."""
     labels: dict[PartitionId, dict[int, int]]
     """Where the key groups began to fold labels: by partition of their topics the offset by key group."""
 
@@ -83,15 +96,34 @@ def stretches(moves: Sequence[Drained], layout: Layout, ends: Mapping[int, int])
     return found
 
 
-def split(parts: Sequence[Stretch], moves: Sequence[Drained], begun: FactsBegun | None) -> list[Stretch]:
-    """Split the stretch in which merchant facts were turned on, if they were."""
-    if begun is None:
-        return list(parts)
-    at = sum(move.commit_id <= begun.commit_id for move in moves)
-    before = [part._replace(has_facts=False) for part in parts[: at + 1]]
-    firsts = {part: first for part, first in begun.transactions.items() if part in parts[at].ends}
-    before[at] = before[at]._replace(ends={p: min(first, parts[at].ends[p]) for p, first in firsts.items()})
-    return [*before, parts[at]._replace(starts={**parts[at].starts, **firsts}), *parts[at + 1 :]]
+def split(parts: Sequence[Stretch], moves: Sequence[Drained], seams: Sequence[Seam]) -> list[Stretch]:
+    """Split the stretches at the seams, and tell how each part was decided.
+
+    Args:
+        parts: see `stretches`.
+        moves: oldest first.
+        seams: oldest first, beginning with the job's.
+    """
+    left, found = list(parts), list[Stretch]()
+    for seam in reversed(seams):
+        left, after = _divided(left, moves, seam) if seam.commit_id else ([], left)
+        decided = [
+            part._replace(has_facts=seam.has_facts, compacted_before=seam.compacted_before) for part in after
+        ]
+        found = decided + found
+    return found
+
+
+def _divided(
+    parts: Sequence[Stretch], moves: Sequence[Drained], seam: Seam
+) -> tuple[list[Stretch], list[Stretch]]:
+    """Divide the oldest stretches at a seam, which lies in one of them."""
+    at = sum(move.commit_id <= seam.commit_id for move in moves)
+    part = parts[at]
+    firsts = {number: first for number, first in seam.transactions.items() if number in part.ends}
+    before = part._replace(ends={number: min(first, part.ends[number]) for number, first in firsts.items()})
+    after = part._replace(starts={**part.starts, **firsts})
+    return [*parts[:at], before], [after, *parts[at + 1 :]]
 
 
 def retired(moves: Sequence[Drained], layout: Layout) -> dict[PartitionId, int]:

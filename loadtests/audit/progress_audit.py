@@ -17,7 +17,7 @@ from loadtests.audit.commits import (
     release_of,
     source_of,
 )
-from loadtests.audit.moves import Drained, FactsBegun, drained_by
+from loadtests.audit.moves import Drained, FactsBegun, Seam, drained_by
 from loadtests.audit.trial_audit import CommitTrials, TrialAudit, TrialCounts, trial_counts
 from loadtests.oracle import Kind, Record
 from streaming_job.contracts.topics import COUNTED, DIGESTED, Topics
@@ -47,6 +47,8 @@ class _Progress(NamedTuple):
     trial_totals: TrialCounts
     predecessor: str | None
     """Query whose output the job has taken over with this record; None: it has not."""
+    compacted_before: int | None
+    """See `Stretch`; only group 0 says it."""
 
 
 class ProgressAudit:
@@ -124,14 +126,37 @@ class ProgressAudit:
         seams = {commit: self._progress[commit] for commit in with_labels if commit.commit_id == first}
         if not seams or any(progress.predecessor is None for progress in seams.values()):
             return None
-        begun = FactsBegun(first, {}, defaultdict(dict))
+        begun = FactsBegun(first, defaultdict(dict))
         for commit, progress in seams.items():
             for (topic, partition), _, end in progress.spans:
                 if topic in self._labels:
                     begun.labels[topic, partition][commit.key_group] = end
-                elif self._is_of_transactions(topic):
-                    begun.transactions[partition] = end
         return begun
+
+    @property
+    def seams(self) -> list[Seam]:
+        """The job's beginning, and the takeovers after which transactions are decided otherwise."""
+        limits = {
+            commit.query_id: progress.compacted_before
+            for commit, progress in self._progress.items()
+            if commit.key_group == 0
+        }
+        taken: dict[tuple[int, str], dict[int, int]] = defaultdict(dict)
+        for commit, progress in self._progress.items():
+            if progress.predecessor is not None:
+                taken[commit.commit_id, commit.query_id] |= {
+                    partition: end
+                    for (topic, partition), _, end in progress.spans
+                    if self._is_of_transactions(topic)
+                }
+        facts_from = self.facts_begun.commit_id if self.facts_begun is not None else 0
+        first = min(self._progress, key=lambda commit: commit.commit_id, default=None)
+        seams = [Seam(0, {}, facts_from == 0, limits.get(first.query_id) if first is not None else None)]
+        for (commit_id, query_id), transactions in sorted(taken.items()):
+            seam = Seam(commit_id, transactions, commit_id >= facts_from, limits.get(query_id))
+            if seam[2:] != seams[-1][2:]:
+                seams.append(seam)
+        return seams
 
     def _is_of_transactions(self, topic: str) -> bool:
         return topic == self._transactions or any(topic == move.layout.topic for move in self._moves)
@@ -326,4 +351,5 @@ def _progress(row: Mapping[str, Any]) -> _Progress:
         trial_counts(row["trials"]),
         trial_counts(totals["trials"]),
         str(row["takeover"]["query_id"]) if is_seam(row) else None,
+        None if (before := row.get("profiles_compacted_before")) is None else int(before),
     )

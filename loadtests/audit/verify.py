@@ -155,7 +155,7 @@ def verify(
         if letter.offset < settled[letter.topic, letter.partition] and not earlier(letter)
     ]
     _compare(refused, core, verdict)
-    parts = split(stretches(audit.moves, core.layout, transactions), audit.moves, audit.facts_begun)
+    parts = split(stretches(audit.moves, core.layout, transactions), audit.moves, audit.seams)
     for judged in core.judge(parts) if judge is None else judge(core.memory.unavailable, ends, parts):
         verdict.kinds += judged.kinds
         for pair, counts in judged.trials.items():

@@ -21,6 +21,7 @@ class Pending(NamedTuple):
     tx: Transaction
     card: Card
     profile: Profile | None
+    profile_unknown: bool
     status: str | None
     plan: Plan
     run: Run
@@ -69,7 +70,8 @@ class ModelDecision(NamedTuple):
 
 def verdict(item: Pending, scorer: Scorer, score: Score) -> ModelDecision:
     """Apply a scorer's policy, given the card's alerts so far."""
-    known = Known(score.value, item.features, item.status, item.profile is not None)
+    has_profile = item.profile is not None or item.profile_unknown
+    known = Known(score.value, item.features, item.status, has_profile)
     decision = decide(scorer.policy, known, item.card.suspicious_count(item.tx.arrival)["day"])
     return ModelDecision(scorer, score, decision)
 
@@ -130,6 +132,7 @@ def alert(
         "policy": scorer.policy.digest(),
         "challenger_failure": challenger_failure,
         "profile": _version(item.profile, tx.arrival),
+        "profile_unknown": item.profile_unknown,
         "suspicious_count": item.card.suspicious_count(tx.arrival),
         "late": item.late,
         "conflicting_repetition": item.conflicting,

@@ -183,6 +183,10 @@ class ProfileLog:
         version = self._version(card_id, arrival)
         return version and version.status
 
+    def known_from(self, card_id: str) -> float:
+        """Return when the first version of a card's row became known, ms; infinity if there is none."""
+        return next((version.known_from for version in self._versions.get(card_id, ())), math.inf)
+
     def had_version(self, card_id: str, arrival: int) -> bool:
         """Return whether the log held any version of a card's row at `arrival`, deletes included."""
         return self._version(card_id, arrival) is not None

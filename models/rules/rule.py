@@ -22,7 +22,7 @@ class Known:
     status: str | None
     """Status in the card's profile, kept when the profile is deleted; None if none is known."""
     has_profile: bool
-    """Whether the card has a profile now."""
+    """Whether the card has a profile now, or compaction may have removed the one it had."""
 
 
 @dataclass(eq=False, slots=True)
@@ -34,7 +34,7 @@ class KnownBlock:
     standing: NDArray[np.uint8]
     """Status of the cards (index into `feature_store.layout.STATUSES`), shape (n,)."""
     without_profile: NDArray[np.bool_]
-    """Whether the card has no profile now, shape (n,)."""
+    """Whether the card has no profile now, and compaction has not removed one, shape (n,)."""
     cache: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     """Columns that rules have computed, by a name that the rule chooses."""
 

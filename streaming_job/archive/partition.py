@@ -45,7 +45,9 @@ class PartitionArchiver:
         """
         self._storage, self._topic, self._partition = storage, topic, partition
         self._directory = partition_path(topic.name, partition)
-        manifest = Manifest(topic.name, partition, topic.topic_id, topic.is_compacted, begin=first)
+        manifest = Manifest(
+            topic.name, partition, topic.topic_id, topic.is_compacted, topic.compacted_before_ms, begin=first
+        )
         self._manifest = commit.begin(storage, manifest)
         if self._manifest.topic_id != topic.topic_id:
             raise ArchiveTopicError(

@@ -1,5 +1,6 @@
 """The topics that are archived, as the brokers have them."""
 
+import time
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaException
@@ -24,6 +25,8 @@ class ArchivedTopic:
     topic_id: str
     """Kafka's id: a topic that is deleted and created again has another one."""
     is_compacted: bool
+    compacted_before_ms: int
+    """Arrival before which compaction may have removed records by now; 0: none are removed."""
 
 
 def look_up(brokers: Brokers, topics: Topics) -> list[ArchivedTopic]:
@@ -35,7 +38,7 @@ def look_up(brokers: Brokers, topics: Topics) -> list[ArchivedTopic]:
         ArchiveTopicError: a topic of every job is missing, or the brokers do not answer.
     """
     wanted = {field: getattr(topics, field) for field, row in TABLE.items() if row.is_archived}
-    found = []
+    found, now_ms = [], int(time.time() * 1000)
     ids = topic_reader.topic_ids(clients.admin(brokers), wanted.values())
     for field, name in wanted.items():
         try:
@@ -47,5 +50,7 @@ def look_up(brokers: Brokers, topics: Topics) -> list[ArchivedTopic]:
                 f"topic {name} cannot be archived ({describe(fault)}); check the brokers and "
                 "FRAUD_TOPICS__..., or create it with `fraud job topics`"
             ) from fault
-        found.append(ArchivedTopic(field, name, topic_id, TABLE[field].retention.is_compacted))
+        kept = TABLE[field].retention
+        compacted_before_ms = now_ms - kept.compaction_lag_ms if kept.is_compacted else 0
+        found.append(ArchivedTopic(field, name, topic_id, kept.is_compacted, compacted_before_ms))
     return found

@@ -89,11 +89,16 @@ class Retention:
     compaction_lag_days: int = 0
     """Age that a record must have before compaction may remove it."""
 
+    @property
+    def compaction_lag_ms(self) -> int:
+        """`compaction_lag_days` in ms."""
+        return self.compaction_lag_days * DAY_MS
+
     def config(self) -> dict[str, str]:
         """Return the topic-level configuration."""
         config = {"cleanup.policy": "compact" if self.is_compacted else "delete"}
         if self.compaction_lag_days:
-            config["min.compaction.lag.ms"] = str(self.compaction_lag_days * DAY_MS)
+            config["min.compaction.lag.ms"] = str(self.compaction_lag_ms)
         return {**config, "retention.ms": "-1" if self.days is None else str(self.days * DAY_MS)}
 
 

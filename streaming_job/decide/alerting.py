@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from feature_store.layout import country_name
+from feature_store.layout import UNKNOWN_VERSION, country_name
 from feature_store.state.group_state import AlertCounts, AlertTerms, BatchFeatures, GroupState
 from streaming_job.decide import alerts, shadow_alerts
 from streaming_job.decide.alerts import AlertContext
@@ -120,7 +120,7 @@ def _contexts(
         profile = profiles[version] if version >= 0 else None
         yield AlertContext._make(
             (*text, units, country_name(country), time, arrival, release, topic, partition, offset, profile,
-             *flags_and_counts)
+             version == UNKNOWN_VERSION, *flags_and_counts)
         )  # fmt: skip
 
 

@@ -61,6 +61,8 @@ class AlertContext(NamedTuple):
     offset: int
     profile: np.void | None
     """The profile version in force (PROFILE); None without one."""
+    profile_unknown: bool
+    """Whether compaction may have removed the version in force."""
     late: bool
     """Whether an event of the card with a later event time was decided before."""
     conflicting: bool
@@ -122,6 +124,7 @@ def build(
         "role": decider.role,
         "membership": ruling.member(row),
         "profile": None if context.profile is None else _profile(context.profile, context.arrival_time),
+        "profile_unknown": context.profile_unknown,
         "suspicious_count": {"day": context.suspicious_day, "total": context.suspicious_total},
         "late": context.late,
         "conflicting_repetition": context.conflicting,

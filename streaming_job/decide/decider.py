@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from feature_store.catalogue import FEATURES
+from feature_store.layout import EMPTY
 from feature_store.merchants.catalogue import MERCHANT_FEATURES
 from feature_store.state.group_state import BatchFeatures, GroupState
 from models.rules.rule import KnownBlock
@@ -79,7 +80,7 @@ class Decisions:
     late: NDArray[np.bool_]
     """Whether an event of the card with a later event time was accepted before, shape (n,)."""
     version: NDArray[np.int32]
-    """Profile version in force as an index into `GroupState.profiles`, or -1, shape (n,)."""
+    """Profile version in force, see `BatchFeatures`, shape (n,)."""
 
 
 class Decider:
@@ -154,7 +155,7 @@ class Decider:
             selection = slice(None) if rows.size == block.size else rows
             ruling = rule(
                 plans[number], rows, features,
-                KnownBlock(features, applied.standing[selection], applied.version[selection] < 0),
+                KnownBlock(features, applied.standing[selection], applied.version[selection] == EMPTY),
                 hashes[selection],
                 deciders.load_model, deciders.challengers,
             )  # fmt: skip

@@ -105,7 +105,7 @@ class KafkaConnections:
             record,
             written.commit_id,
             opening.rules.computed,
-            settings.fixed(opening.rules.key_groups.partitions),
+            opening.rules.fixed,
             notes[settings_in_force.SETTINGS],
         )
         return GroupCommitter(

@@ -13,6 +13,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from feature_store.layout import BEGINNING
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import Meta, PieceSink, PieceStore, append, seal
 from streaming_job.contracts import Reason
@@ -162,8 +163,10 @@ class GroupCore:
         before = self.silence.of_rows(records.topic, changes["partition"], places["home"])
         audible = changes["offset"] >= before
         # a card's changes share a partition, so folding those before Q first keeps their order
-        self._state.change_profiles(changes[~audible], cards[~audible])
-        late, ignored = self._state.change_profiles(changes[audible], cards[audible])
+        limit = self._rules.profiles_compacted_before
+        compacted_before = BEGINNING if limit is None else limit
+        self._state.change_profiles(changes[~audible], cards[~audible], compacted_before)
+        late, ignored = self._state.change_profiles(changes[audible], cards[audible], compacted_before)
         self.outcome.counts["profile_changes"] += int((audible & whole).sum())
         self.outcome.counts["late_table_changes"] += late
         self.outcome.counts["ignored_profile_changes"] += ignored

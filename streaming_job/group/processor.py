@@ -197,6 +197,7 @@ class GroupProcessor(StatefulProcessor):
         instance: str,
         predecessor: Former | None = None,
         until: Offsets | None = None,
+        compacted_before: int | None = None,
     ) -> None:
         """Hold what a worker needs; Spark pickles the processor for its workers.
 
@@ -205,8 +206,10 @@ class GroupProcessor(StatefulProcessor):
             predecessor: the predecessor whose state is the initial one (`takeover.initial_state`); None:
                 there is none.
             until: see `Opening`.
+            compacted_before: see `Rules.profiles_compacted_before`.
         """
         self._predecessor, self._until = predecessor, until
+        self._compacted_before = compacted_before
         self._inherited: dict[int, MemoryPieces] = defaultdict(MemoryPieces)
         self._settings, self._key_groups = settings, key_groups
         self._address, self._instance = address, instance
@@ -324,7 +327,7 @@ class GroupProcessor(StatefulProcessor):
         loaders = partial(self._load, load_patiently, names), partial(self._load, _load_once, names)
         rules = Rules(
             settings.topics, self._key_groups, limits_of(settings), *loaders, merchants_of(settings),
-            retired=settings.retired_transactions,
+            retired=settings.retired_transactions, profiles_compacted_before=self._compacted_before,
         )  # fmt: skip
         return Opening(
             settings, rules, group, _query_id(), self._instance, takes_over=takes_over, until=self._until

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.layout import BEGINNING
+from feature_store.layout import BEGINNING, EMPTY
 from feature_store.state.group_state import GroupState
 from streaming_job.decide.decider import Decisions
 from streaming_job.progress.outcome import LATENESS_MS, PROFILE_AGE_MS, Outcome, PartitionTimes
@@ -32,7 +32,7 @@ def measure(outcome: Outcome, batch: NDArray[np.void], decisions: Decisions, sta
     outcome.counts["duplicates"] += batch.size - transactions
     outcome.counts["conflicting_repetition"] += int(np.count_nonzero(decisions.conflicting))
     outcome.counts["late"] += int(np.count_nonzero(decisions.late & accepted))
-    outcome.counts["missing_profile"] += transactions - int(np.count_nonzero(with_profile))
+    outcome.counts["missing_profile"] += int(np.count_nonzero(accepted & (decisions.version == EMPTY)))
     arrivals = np.ascontiguousarray(batch["arrival"])
     outcome.arrivals.append(arrivals)
     _add_times(outcome, batch, arrivals)

@@ -47,7 +47,7 @@ class GroupProgress:
             commit_id: number of the group's last Kafka transaction according to its committed offsets; used
                 if greater than that of `last`.
             computed: features that models may use, name:version.
-            fixed: layout, and label delay if the job keeps merchant facts (`JobSettings.fixed`).
+            fixed: what the first start has fixed (`record.fixed_fields`).
             settings: those in force (`group.settings_in_force`).
         """
         self._names: dict[str, Any] = {

@@ -29,6 +29,8 @@ class FixedSettings:
     key_groups: int
     label_delay_ms: int | None
     """Label delay of merchant facts; None: the job keeps no merchant facts."""
+    profiles_compacted_before: int | None = None
+    """See `compaction.profiles_compacted_before`, of the first start."""
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> "FixedSettings":

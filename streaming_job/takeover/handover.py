@@ -76,7 +76,14 @@ def newest_records(settings: JobSettings, reader: Consumer | None = None) -> dic
 class Handover:
     """The takeover of a predecessor's output; made once, between two epochs."""
 
-    def __init__(self, settings: JobSettings, key_groups: KeyGroups, query_id: str, instance: str) -> None:
+    def __init__(
+        self,
+        settings: JobSettings,
+        key_groups: KeyGroups,
+        query_id: str,
+        instance: str,
+        compacted_before: int | None = None,
+    ) -> None:
         """Prepare it without writing anything.
 
         Args:
@@ -84,7 +91,9 @@ class Handover:
             key_groups: of the successor.
             query_id: of the successor's checkpoint.
             instance: id of the successor's run.
+            compacted_before: the successor's `Rules.profiles_compacted_before`.
         """
+        self._compacted_before = compacted_before
         self._settings, self._key_groups = settings, key_groups
         self._query_id, self._instance = query_id, instance
         self._layout = settings.layout(key_groups.partitions)
@@ -274,7 +283,7 @@ class Handover:
         after = Successor(
             settings.job_id, self._query_id, self._key_groups, self._layout, settings.tables,
             topics.model_rollouts, computed(merchants=settings.merchant_facts), settings.retired_transactions,
-            settings.merchant_delay_ms, self._facts_from(),
+            settings.merchant_delay_ms, self._facts_from(), self._compacted_before,
         )  # fmt: skip
         commit_id = before.commit_id + 1
         mark = Mark(self._query_id, f"{self._instance}/{secrets.token_hex(8)}", commit_id).to_metadata()

@@ -17,6 +17,7 @@ from streaming_job.log.records import Offsets
 from streaming_job.progress import last_record
 from streaming_job.progress.last_record import Record
 from streaming_job.progress.outcome import Outcome
+from streaming_job.progress.record import fixed_fields
 from streaming_job.progress.totals import Totals
 from streaming_job.progress.writer import GroupProgress
 
@@ -74,6 +75,8 @@ class Successor:
     """Label delay of its merchant facts; None: it keeps none."""
     facts_from: Mapping[int, Offsets] = field(default_factory=dict)
     """With merchant facts, by group: where its state ends in the topics of labels and facts."""
+    profiles_compacted_before: int | None = None
+    """See `Rules`."""
 
 
 def first_records(before: Predecessor, after: Successor, asked_by: str, now: int) -> dict[int, bytes]:
@@ -147,10 +150,9 @@ def _record(
         "silent_before": silent_before,
         "takeover": takeover,
     }
-    facts = {} if after.label_delay_ms is None else {"label_delay_ms": after.label_delay_ms}
     progress = GroupProgress(
         after.job_id, after.query_id, group, after.key_groups.groups, last, computed=after.computed,
-        fixed={"layout": after.layout.to_json(), **facts},
+        fixed=fixed_fields(after.layout, after.label_delay_ms, after.profiles_compacted_before),
     )  # fmt: skip
     return progress.record(
         Outcome(),

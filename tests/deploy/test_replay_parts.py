@@ -13,6 +13,7 @@ from deploy.replay.errors import ReplayError
 from deploy.replay.plan import Facts, made
 from deploy.replay.record import OWN, Replay
 from deploy.replay.running import STOPPED_S, TURN_S, Limits, Shown, Speed, Yielding
+from feature_store.catalogue import DAY_MS
 from models.policy import Policy
 from models.registry import ModelRef
 from service.replays.progress import State, read
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.unit
 
 MODEL = ModelRef("card-fraud", "2", "models:/card-fraud/2", "ab" * 32, ("amount:1",))
 ROLLOUT = json.loads(json.dumps({"model": asdict(MODEL), "policy": asdict(Policy(0.5, 6)), "created_at": 5}))
-FACTS = Facts({0: 0, 1: 0}, {0: 600, 1: 400}, 250.0, 0, 1_000, 1 << 40, 1 << 40, 1_000.0, is_measured=True)
+FACTS = Facts({0: 0, 1: 0}, {0: 600, 1: 400}, 250.0, None, 1_000, 1 << 40, 1 << 40, 1_000.0, is_measured=True)
 
 
 @pytest.fixture
@@ -149,7 +150,7 @@ def test_from_a_kept_checkpoint_a_log_without_beginning_is_no_reason(live: JobSe
 
 
 def test_a_plan_says_what_may_differ(live: JobSettings) -> None:
-    cut = replace(FACTS, first={0: 3, 1: 0}, oldest_profile_offset=9)
+    cut = replace(FACTS, first={0: 3, 1: 0}, compacted_before=DAY_MS)
     plan = made(live, replay_of(live, rollout=ROLLOUT), cut, partial=True)
     assert (plan.refusals, plan.is_partial) == ((), True)
     text = "\n".join(plan.lines)
@@ -157,7 +158,8 @@ def test_a_plan_says_what_may_differ(live: JobSettings) -> None:
         "997 transactions",
         "card-fraud/2 with threshold 0.5",
         "without a window",
-        "profile version",
+        "arrived before 1970-01-02",
+        "unknown",
         "about 1 s",
     ):
         assert part in text, text

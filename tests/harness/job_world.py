@@ -114,6 +114,8 @@ class World(LogWorld):
         """Start a log."""
         super().__init__()
         self.partitions = partitions
+        self.compacted_before: int | None = None
+        """See `Rules`."""
         self.labels: list[Record] = []
         self.chargebacks: list[Record] = []
         if rollout:
@@ -199,8 +201,15 @@ class World(LogWorld):
         names = ALL_NAMES if merchants else NAMES
         groups_of_cards = self.key_groups(groups)
         return Rules(
-            TOPICS, groups_of_cards, LIMITS, lambda ref: load_model(ref).on(names), merchants=merchants
-        )
+            TOPICS, groups_of_cards, LIMITS, lambda ref: load_model(ref).on(names), merchants=merchants,
+            profiles_compacted_before=self.compacted_before,
+        )  # fmt: skip
+
+    def compact(self, before: int) -> None:
+        """Remove the profiles that newer ones have replaced which arrived before `before`, ms from START."""
+        self.compacted_before = START + before
+        newest = {record.key: record.offset for record in self.profiles if record.timestamp < START + before}
+        self.profiles = [row for row in self.profiles if row.offset >= newest.get(row.key, 0)]
 
     def in_order(self) -> list[Record]:
         """All records in the order of writing; at equal times profiles and rollouts come first, labels last.
@@ -233,7 +242,8 @@ class World(LogWorld):
             known = 10**15 if last else max(record.timestamp for record in transactions)
             if not outcomes and self.rollouts:  # the job does not start without a rollout
                 known = max(known, self.rollouts[0].timestamp)
-            known = max(known, read)
+            # what was there when compaction ran is read before the first transaction
+            known = max(known, read, self.compacted_before or read)
             changes = [record for when, record in tables if read < when <= known]
             read = known
             for group in serving:
@@ -257,6 +267,7 @@ class World(LogWorld):
         out = profiles.read(self.profiles) + rollouts.read(self.rollouts)
         rules = AcceptanceRules(LIMITS.lateness_ms, LIMITS.skew_ms, self.partitions, PARTITIONER.value)
         oracle = Oracle(profiles, rollouts, lambda rollout: load_model(rollout.model), rules)
+        oracle.compacted_before = self.compacted_before
         return out + list(oracle.judge(self.transactions))
 
 

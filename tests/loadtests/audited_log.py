@@ -153,6 +153,8 @@ def progress(world: World, outputs: dict[str, list[Record]]) -> Record:
         ],
         "totals": {"since": 1, "commits": 1, "counts": counts, "trials": trials(world)},
     }
+    if world.compacted_before is not None:
+        value["profiles_compacted_before"] = world.compacted_before
     return Record("job-progress", 0, 0, START, b"job", json.dumps(value).encode(), HEADERS)
 
 

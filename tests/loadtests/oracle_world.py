@@ -89,6 +89,8 @@ class World(LogWorld):
         partitioner: str = "murmur2",
     ) -> None:
         super().__init__()
+        self.compacted_before: int | None = None
+        """See `Oracle`."""
         self._rules = AcceptanceRules(7 * DAY, 5 * MINUTE, partitions, partitioner)
         self.rollout("r1", arrival=-START, threshold=threshold, max_count_5m=max_count_5m)
 
@@ -124,6 +126,7 @@ class World(LogWorld):
         profiles.read(self.profiles)
         rollouts.read(self.rollouts)
         self.oracle = Oracle(profiles, rollouts, load, self._rules)
+        self.oracle.compacted_before = self.compacted_before
         return list(self.oracle.judge(self.transactions))
 
     def alerts(self) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from loadtests.audit.core import AuditCore
 from loadtests.audit.memory import Memory
 from loadtests.audit.moves import (
     Drained,
-    FactsBegun,
+    Seam,
     Stretch,
     classes,
     moves_in,
@@ -131,14 +131,23 @@ def test_moves_are_read_from_the_seams_of_the_job() -> None:
     assert moves_in(records, "job") == [Drained(7, FIRST, (1, 2, 3, 4))]
 
 
-def test_the_stretch_in_which_merchant_facts_were_turned_on_is_split() -> None:
+def test_stretches_are_split_at_takeovers_after_which_transactions_are_decided_otherwise() -> None:
     layouts = [Layout(topic, Partitioner.MURMUR2, 2) for topic in ("a", "b")]
     moves = [Drained(5, layouts[0], (10, 20))]
     parts = stretches(moves, layouts[1], {0: 7, 1: 9})
-    assert split(parts, moves, None) == parts
-    late = split(parts, moves, FactsBegun(8, {0: 3, 1: 4}, {}))
-    assert [(part.layout.topic, part.has_facts) for part in late] == [("a", False), ("b", False), ("b", True)]
+    assert split(parts, moves, [Seam(0, {})]) == parts
+    late = split(parts, moves, [Seam(0, {}, has_facts=False), Seam(8, {0: 3, 1: 4}, compacted_before=100)])
+    assert [(part.layout.topic, part.has_facts, part.compacted_before) for part in late] == [
+        ("a", False, None), ("b", False, None), ("b", True, 100)
+    ]  # fmt: skip
     assert (late[1].starts, late[1].ends) == ({}, {0: 3, 1: 4})
     assert (late[2].starts, late[2].ends) == ({0: 3, 1: 4}, {0: 7, 1: 9})
-    early = split(parts, moves, FactsBegun(2, {0: 3, 1: 4}, {}))
+    early = split(parts, moves, [Seam(0, {}, has_facts=False), Seam(2, {0: 3, 1: 4})])
     assert [(part.layout.topic, part.has_facts) for part in early] == [("a", False), ("a", True), ("b", True)]
+    seams = [Seam(0, {}, True, 1), Seam(2, {0: 3, 1: 4}, True, 2), Seam(8, {0: 5, 1: 6}, True, 3)]
+    both = split(parts, moves, seams)
+    assert [part.compacted_before for part in both] == [1, 2, 2, 3]
+    assert [(part.layout.topic, part.starts, part.ends) for part in both] == [
+        ("a", {}, {0: 3, 1: 4}), ("a", {0: 3, 1: 4}, {0: 10, 1: 20}),
+        ("b", {}, {0: 5, 1: 6}), ("b", {0: 5, 1: 6}, {0: 7, 1: 9}),
+    ]  # fmt: skip

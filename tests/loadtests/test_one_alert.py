@@ -164,3 +164,18 @@ def test_an_unknown_alert_and_deleted_transactions_are_refused(log: MemoryLog) -
     log.topics["transactions"] = log.topics["transactions"][1:]
     with pytest.raises(AlertError, match="begins at 1"):
         rebuilt(log, alert)
+
+
+def test_an_alert_whose_profile_compaction_has_removed_is_recomputed() -> None:
+    world = World()
+    world.tx(0, 999.0, card_id="a")
+    world.profile("u", HOUR, "a")
+    world.compact(2 * HOUR)
+    log = written(world)
+    row = {"query_id": "", "key_group": 0, "profiles_compacted_before": world.compacted_before}
+    log.topics["job-progress"] = [Record("job-progress", 0, 0, 0, b"job", json.dumps(row).encode())]
+    (alert,) = log.topics["fraud-alerts"]
+    assert json.loads(alert.value or b"")["profile_unknown"]
+    assert rebuilt(log, alert).is_equal
+    log.topics["job-progress"] = []
+    assert not rebuilt(log, alert).is_equal

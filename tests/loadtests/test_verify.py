@@ -16,11 +16,12 @@ from audited_log import (
     letter_of,
     refused,
 )
-from harness.log_world import START
+from harness.log_world import DAY, HOUR, START
 from oracle_world import World
 
 from loadtests.audit.comparison import UncomparedRecords
 from loadtests.audit.findings import Findings
+from loadtests.audit.moves import Seam
 from loadtests.audit.progress_audit import ProgressAudit
 from loadtests.audit.topic_log import TopicReadError
 from loadtests.audit.verify import VerifyError
@@ -372,3 +373,32 @@ def test_a_progress_record_without_a_field_that_the_audit_needs_is_found(log, fi
     del content[field]
     log.topics["job-progress"] = [record._replace(value=json.dumps(content).encode())]
     assert "job-progress offset 0: not a progress record" in audit(log).problems
+
+
+def test_the_audit_finds_those_profiles_unknown_that_compaction_may_have_removed() -> None:
+    world = World(threshold=0.0)
+    world.tx(0, 5.0)
+    world.profile("u", HOUR)
+    world.compacted_before = START + DAY
+    log = job_output(world)
+    assert counts(audit(log)) == (0, 0, 0, 0)
+    world.compacted_before = START
+    log.topics["job-progress"] = job_output(world).topics["job-progress"]
+    assert sum(counts(audit(log))) > 0
+
+
+def test_a_takeover_by_a_state_that_was_read_from_a_compacted_log_is_a_seam() -> None:
+    """Of the takeovers 4, 7 and 9, only 7 is by a state of another beginning."""
+    found = ProgressAudit(T, {("t", 0): 99, ("t", 1): 99})
+    for commit_id, query, before, limit in (
+        (3, "q", "", None), (4, "r", "q", None), (7, "s", "r", 500), (8, "s", "", 500), (9, "u", "s", 500)
+    ):  # fmt: skip
+        for group in (0, 1):
+            record = progress(commit_id, group=group, spans=[("t", group, 10 * commit_id, 10 * commit_id)])
+            fields: dict[str, object] = {"query_id": query}
+            if before:
+                fields["takeover"] = {"query_id": before, "commit_id": commit_id}
+            if limit is not None and group == 0:
+                fields["profiles_compacted_before"] = limit
+            found.add_progress(changed(record, **fields))
+    assert found.seams == [Seam(0, {}), Seam(7, {0: 70, 1: 70}, compacted_before=500)]

@@ -1,0 +1,135 @@
+"""Profiles that compaction has removed before the state was read from the log are unknown, not missing."""
+
+import random
+
+import pytest
+from harness.job_world import World, expected_alerts, place
+from harness.log_world import DAY, HOUR, MINUTE, START
+from harness.random_world import random_world
+from hypothesis import event, given
+from hypothesis import strategies as st
+from thoroughness import examples
+
+from streaming_job.contracts import Contract, validate
+
+pytestmark = pytest.mark.unit
+
+
+def review_all(world: World) -> World:
+    """Append a rollout that alerts on every transaction, and reviews those without a profile."""
+    world.rollout("strict", -HOUR, threshold=0.0, missing_profile="review")
+    return world
+
+
+def worlds_of_changes(seed: int) -> tuple[World, World, int]:
+    """Return a log of valid profile changes, the same log after compaction, and up to when that has gone.
+
+    Compaction removes what was replaced until a random time; times in ms from START.
+    """
+    rng = random.Random(seed)
+    worlds = review_all(World()), review_all(World())
+    clock, end = 0, 60
+    for _ in range(end):
+        clock += rng.choice([0, MINUTE, HOUR])
+        card, op = f"c{rng.randrange(5)}", rng.choice(["c", "u", "u", "d"])
+        status = rng.choice(["active", "blocked"])
+        is_change, amount = rng.random() < 0.4, rng.randrange(60_000) / 100
+        for world in worlds:
+            if is_change:
+                world.profile(op, clock, card, status=status)
+            else:
+                world.tx(clock, amount, card_id=card)
+    before = rng.randrange(clock + 1)
+    worlds[1].compact(before)
+    return *worlds, before
+
+
+@examples(20, thorough=1000)
+@given(st.integers(0, 2**32), st.integers(0, 2 * DAY))
+def test_the_oracle_finds_the_same_profiles_unknown(seed, before):
+    world = random_world(seed, partitions=3)
+    world.compact(before)
+    alerts = sorted(world.alerts(cuts=(40, 90), groups=2), key=place)
+    expected = expected_alerts(world.expected())
+    names = ("source", "profile", "profile_unknown", "rules", "decision", "suspicious_count")
+    assert [{name: alert.get(name) for name in names} for alert in alerts] == [
+        {name: alert.get(name) for name in names} for alert in expected
+    ]
+    event(f"unknown profiles: {any(alert['profile_unknown'] for alert in alerts)}")
+
+
+@examples(50, thorough=2000)
+@given(st.integers(0, 2**32))
+def test_compaction_only_makes_profiles_unknown(seed):
+    """Each transaction sees the profile that it saw before compaction, or it says that it is unknown."""
+    whole, compacted, before = worlds_of_changes(seed)
+    for now, then in zip(compacted.alerts(), whole.alerts(), strict=True):
+        assert now["source"] == then["source"]
+        if not now["profile_unknown"]:
+            assert now["profile"] == then["profile"]
+            # the status of a deleted row is that of an earlier version (docs/decisions/026)
+            lost = {"blocked_card"} if now["profile"] is None else set()
+            assert set(now["rules"]) == set(then["rules"]) - (lost - set(now["rules"]))
+            continue
+        assert now["profile"] is None
+        assert now["arrival_time"] < START + before
+        assert "missing_profile" not in now["rules"]
+        assert now["features"]["has_profile"] == 0.0
+        validate(Contract.ALERT, now)
+        event("unknown")
+
+
+def test_a_profile_that_may_have_been_replaced_is_unknown_before_and_one_that_is_later_was_missing():
+    """compacted before            |
+    changes of c0        u
+    changes of c1                     u
+    transactions      x     x   x
+    """
+    world = review_all(World())
+    world.profile("u", HOUR, "c0")
+    world.profile("u", 5 * HOUR, "c1")
+    for card in ("c0", "c1"):
+        for hour in (0, 2, 3):
+            world.tx(hour * HOUR, 5.0, card_id=card)
+    world.compact(4 * HOUR)
+    seen = [
+        (alert["card_id"], alert["profile_unknown"], "missing_profile" in alert["rules"])
+        for alert in world.alerts()
+    ]
+    assert seen == [
+        ("c0", True, False), ("c0", False, False), ("c0", False, False),
+        ("c1", False, True), ("c1", False, True), ("c1", False, True),
+    ]  # fmt: skip
+
+
+def test_rows_of_the_first_snapshot_hide_nothing():
+    world = review_all(World())
+    world.profile("r", HOUR, "c0", source={"snapshot": "last"})
+    world.tx(2 * HOUR, 5.0, card_id="c0")
+    world.compact(4 * HOUR)
+    (alert,) = world.alerts()
+    assert not alert["profile_unknown"]
+    assert alert["profile"] is not None
+
+
+def test_unknown_transactions_do_not_count_as_missing():
+    world = review_all(World())
+    world.tx(0, 5.0, card_id="c0")
+    world.tx(0, 5.0, card_id="nobody")
+    world.profile("u", HOUR, "c0")
+    world.compact(4 * HOUR)
+    (outcome,) = world.run()
+    assert outcome.counts["missing_profile"] == 1
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_a_card_with_an_unknown_profile_is_not_forgotten_early(is_compacted):
+    """A card with one transaction and no profile is forgotten after a week; this one may have had one."""
+    world = review_all(World())
+    for arrival in (0, 20 * DAY):
+        world.tx(arrival, 5.0, card_id="c0")
+    world.profile("u", 21 * DAY, "c0")
+    if is_compacted:
+        world.compact(22 * DAY)
+    for alerts in (world.alerts(), expected_alerts(world.expected())):
+        assert alerts[1]["features"]["count_all"] == is_compacted
