@@ -6,6 +6,7 @@ import secrets
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 
 from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
@@ -15,12 +16,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from feature_store.errors import FraudError
 from streaming_job.group.placement import grouping_values
 from streaming_job.group.processor import SUMMARY_SCHEMA, TAKES_OVER, GroupProcessor
+from streaming_job.log.losses import Losses
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.log.records import text_of
-from streaming_job.runtime import drain, session
+from streaming_job.runtime import drain, lost_log, session
 from streaming_job.runtime.checkpoint import Checkpoint, FixedSettings
 from streaming_job.runtime.checkpoint_errors import CheckpointError, DamagedCheckpointError
-from streaming_job.runtime.compaction import profiles_compacted_before
 from streaming_job.runtime.epochs import EpochServer
 from streaming_job.runtime.failpoints import Failpoint, reach
 from streaming_job.runtime.failures import JVM_GONE, JobFailedError, classify
@@ -115,26 +116,32 @@ class Job:
             require_partitioner(settings, partitions)
             wait_for_snapshot(settings, self._stop)
             layout = settings.layout(partitions)
-            self._compacted_before = profiles_compacted_before(settings)
+            self._losses = self._find_losses(partitions)
             new = FixedSettings(
-                settings.job_id, layout, settings.key_groups, settings.merchant_delay_ms,
-                self._compacted_before,
-            )  # fmt: skip
+                settings.job_id, layout, settings.key_groups, settings.merchant_delay_ms, self._losses
+            )
             if not self._stop.is_set():  # else nothing is fixed, and the next start waits again
                 checkpoint.fix(new)
         else:
             require_fixed(fixed, settings, partitions)
             partitions = fixed.layout.partitions
-            self._compacted_before = fixed.profiles_compacted_before
+            self._losses = fixed.losses
         return KeyGroups(settings.partitioner, partitions, settings.key_groups)
+
+    def _find_losses(self, partitions: int) -> Losses:
+        """Return what the log lacks for the state with which this job begins."""
+        losses, place = lost_log.find(self._settings, partitions), self._settings.predecessor_checkpoint
+        if not place:
+            return losses
+        # an inherited state has the windows that the predecessor had
+        before = Checkpoint(self._spark, place).fixed()
+        return replace(losses, windows_before=before.losses.windows_before if before is not None else None)
 
     def _prepared_handover(self) -> Handover | None:
         if not self._settings.predecessor:
             return None
         query_id = self._checkpoint.query_id()
-        handover = Handover(
-            self._settings, self._key_groups, query_id, self._instance, self._compacted_before
-        )
+        handover = Handover(self._settings, self._key_groups, query_id, self._instance, self._losses)
         if not handover.is_due():
             log.info("the output is this job's already; FRAUD_PREDECESSOR may be removed")
             return None
@@ -163,7 +170,7 @@ class Job:
         inherited, predecessor = self._inherited()
         processor = GroupProcessor(
             settings, self._key_groups, self._epochs.address, self._instance, predecessor, self._until,
-            self._compacted_before,
+            self._losses,
         )  # fmt: skip
         totals = [
             functions.sum(name).alias(name) for name in ("transactions", "alerts", "dead_letters", "commits")

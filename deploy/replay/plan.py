@@ -16,7 +16,7 @@ from streaming_job.archive.followers import log_archive
 from streaming_job.backtest.window import time_of
 from streaming_job.log import clients, follow
 from streaming_job.log.clients import Consumer
-from streaming_job.runtime.compaction import profiles_compacted_before
+from streaming_job.runtime import lost_log
 from streaming_job.settings import JobSettings
 from streaming_job.takeover.handover import newest_records
 
@@ -79,7 +79,9 @@ def gather(live: JobSettings, replay: Replay) -> Facts:
     # those that the replay has for itself do not exist yet
     shared = {*replay.changed_facts(live).tables, topic} & {*replay.settings(live).tables, topic}
     begun = {(name, part): first for name in shared for part, first in log.beginnings(name).items()}
-    archive = log_archive(live.model_copy(update={"log_archive": replay.archive}))
+    # not the replay's own settings: its topics do not exist yet
+    begins = live.model_copy(update={"log_archive": replay.archive})
+    archive = log_archive(begins)
     gaps: list[str] = []
     archived: dict[int, int] = {}
     archived_from: list[int] = []
@@ -103,7 +105,7 @@ def gather(live: JobSettings, replay: Replay) -> Facts:
         oldest = min([*archived_from, *_arrivals(log, reader, topic)], default=0)
     finally:
         reader.close()
-    compacted_before = profiles_compacted_before(replay.settings(live))
+    compacted_before = lost_log.find(begins, len(log.ends(topic))).profiles_before
     return Facts(
         {part: first for (name, part), first in begun.items() if name == topic},
         log.ends(topic),
@@ -243,7 +245,7 @@ def _differences(cut: Mapping[int, int], facts: Facts) -> list[str]:
     if cut:
         lines.append(
             "may differ without a change: features without a window of cards with older transactions; for 37 "
-            "days after the oldest record also the features over windows"
+            "days after the oldest record also the features over windows; until then alerts say history_cut"
         )
     if facts.compacted_before is not None:
         lines.append(

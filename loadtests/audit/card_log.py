@@ -11,10 +11,11 @@ from loadtests.audit.moves import moves_in, stretches
 from loadtests.audit.topic_log import Log
 from loadtests.oracle import Record
 from streaming_job.decode.snapshots import ends_snapshot
+from streaming_job.log.losses import FIELD, NOTHING_LOST, Losses, losses_in
 from streaming_job.log.partitioner import Layout
 from streaming_job.settings import JobSettings
 
-LIMIT = b'"profiles_compacted_before"'
+LOSSES = f'"{FIELD}"'.encode()
 
 
 class AlertError(FraudError):
@@ -34,7 +35,7 @@ class CardLog:
     transactions: list[Record]
     """Records that may be of the card, up to the alert's transaction, in the order of offsets."""
     profiles: list[Record]
-    compacted_before: int | None
+    losses: Losses
     """See `moves.Stretch`."""
     """Profile records that may be of the card, those of each partition in the order of offsets."""
     snapshot_end: int | None
@@ -81,13 +82,13 @@ def collect(log: Log, settings: JobSettings, alert_id: str) -> CardLog:
     except (KeyError, TypeError, ValueError):
         raise AlertError(f"alert {alert_id} does not name its card and its transaction") from None
     layout = settings.layout(len(log.ends(topics.transactions)))
-    limits: list[int] = []
+    losses: list[Losses] = []
     query_id = commit_of(alerts[0]).query_id
 
     def progress() -> Iterator[Record]:
         for record in log.read(topics.job_progress):
-            if not limits and LIMIT in (record.value or b"") and commit_of(record).query_id == query_id:
-                limits.append(json.loads(record.value or b"")["profiles_compacted_before"])
+            if not losses and LOSSES in (record.value or b"") and commit_of(record).query_id == query_id:
+                losses.append(losses_in(json.loads(record.value or b"")))
             yield record
 
     parts = stretches(moves_in(progress(), settings.job_id), layout, {})
@@ -138,8 +139,8 @@ def collect(log: Log, settings: JobSettings, alert_id: str) -> CardLog:
                 refused[int(letter["offset"])] = str(letter["reason"])
     rollouts = list(log.read(topics.model_rollouts))
     end = min(snapshot_ends, default=None)
-    limit = next(iter(limits), None)
-    return CardLog(alerts, alert, transactions, profiles, limit, end, rollouts, refused, layout)
+    lost = next(iter(losses), NOTHING_LOST)
+    return CardLog(alerts, alert, transactions, profiles, lost, end, rollouts, refused, layout)
 
 
 def _alert(record: Record) -> dict[str, Any]:

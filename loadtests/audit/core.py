@@ -174,7 +174,8 @@ class AuditCore:
             if part.layout != layout:
                 layout = part.layout
                 self._oracle.move(rules_of(self._settings, layout))
-            self._oracle.has_facts, self._oracle.compacted_before = part.has_facts, part.compacted_before
+            self._oracle.has_facts = part.has_facts
+            self._oracle.lost(part.losses.profiles_before, part.losses.windows_before)
             topic = part.layout.topic
             ends = {(topic, partition): end for partition, end in part.ends.items()}
             records = self._until(topic, ends, part.starts)

@@ -17,6 +17,7 @@ from loadtests.audit.moves import Stretch, drained_by
 from loadtests.audit.settled import MOST_POINTS, Point, reaches
 from loadtests.audit.topic_log import Log
 from loadtests.oracle import Kind, Record
+from streaming_job.log.losses import NOTHING_LOST, Losses, losses_in
 from streaming_job.log.records import PartitionId
 from streaming_job.settings import JobSettings
 
@@ -60,7 +61,7 @@ class ContinuousAudit:
         """Arrivals up to this time were audited, seconds since 1970-01-01 UTC; 0: none yet."""
         self._arrived: list[tuple[float, dict[PartitionId, int]]] = []
         """(time, ends of the transactions at that time), for the times that the audit has not reached yet."""
-        self._compacted_before: int | None = None
+        self._losses = NOTHING_LOST
         self._require_whole_log()
 
     def _require_whole_log(self) -> None:
@@ -103,7 +104,7 @@ class ContinuousAudit:
         for record in core.read_progress():
             _require_same_layout(record)
             memory.points.add(record)
-            self._compacted_before = _compacted_before(record, self._compacted_before)
+            self._losses = _losses(record, self._losses)
         memory.points.mark(now)
         point = memory.points.settled(now)
         if point is None:
@@ -111,7 +112,7 @@ class ContinuousAudit:
         core.read_outputs()
         core.compare(core.read_tables(point.furthest))
         part = Stretch(core.layout, {}, partition_ends(point.transactions, topic))
-        for judged in core.judge([part._replace(compacted_before=self._compacted_before)]):
+        for judged in core.judge([part._replace(losses=self._losses)]):
             core.compare(judged.outcomes)
             core.drop_trials()
             self.checked += judged.kinds.total() - judged.kinds[Kind.DEAD_LETTER]
@@ -125,11 +126,11 @@ class ContinuousAudit:
             self.audited_until_s, _ = self._arrived.pop(0)
 
 
-def _compacted_before(record: Record, known: int | None) -> int | None:
-    """Return `Stretch.compacted_before` as a progress record says it; only those of group 0 do."""
+def _losses(record: Record, known: Losses) -> Losses:
+    """Return `Stretch.losses` as a progress record names them; only those of group 0 do."""
     try:
         row = json.loads(record.value or b"")
-        return row.get("profiles_compacted_before") if row["key_group"] == 0 else known
+        return losses_in(row) if row["key_group"] == 0 else known
     except (ValueError, KeyError, TypeError):
         return known
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from loadtests.audit.commits import is_seam
 from loadtests.oracle import Record
+from streaming_job.log.losses import NOTHING_LOST, Losses
 from streaming_job.log.partitioner import Layout
 from streaming_job.log.records import PartitionId
 
@@ -31,9 +32,8 @@ class Stretch(NamedTuple):
     """First offset that is not part of it, by partition; a partition without one is not audited."""
     has_facts: bool = True
     """Whether a job that keeps merchant facts now has kept them."""
-    compacted_before: int | None = None
-    """Arrival before which compaction may have removed profiles before the state was first read from the log;
-    None: it had removed none."""
+    losses: Losses = NOTHING_LOST
+    """What the log had lost when the state was first read from it."""
 
 
 class Seam(NamedTuple):
@@ -44,7 +44,7 @@ class Seam(NamedTuple):
     transactions: dict[int, int]
     """Offset of the first transaction decided after it, by partition; empty: of the job's beginning."""
     has_facts: bool = True
-    compacted_before: int | None = None
+    losses: Losses = NOTHING_LOST
     """See `Stretch`."""
 
 
@@ -107,9 +107,7 @@ def split(parts: Sequence[Stretch], moves: Sequence[Drained], seams: Sequence[Se
     left, found = list(parts), list[Stretch]()
     for seam in reversed(seams):
         left, after = _divided(left, moves, seam) if seam.commit_id else ([], left)
-        decided = [
-            part._replace(has_facts=seam.has_facts, compacted_before=seam.compacted_before) for part in after
-        ]
+        decided = [part._replace(has_facts=seam.has_facts, losses=seam.losses) for part in after]
         found = decided + found
     return found
 

@@ -123,7 +123,7 @@ def _by_job(card: CardLog, settings: JobSettings, load: LoadModel) -> bytes | No
         card.layout.key_groups(1),
         limits_of(settings),
         lambda ref: load(ref).on(NAMES),
-        profiles_compacted_before=card.compacted_before,
+        losses=card.losses,
         release=str(card.alert.get("release")),  # an alert of another release is rebuilt by this one
     )
     quiet = {(topics.model_rollouts, 0): EVERYTHING}
@@ -134,7 +134,7 @@ def _by_job(card: CardLog, settings: JobSettings, load: LoadModel) -> bytes | No
     tables = _as_written([*card.rollouts, *card.profiles])
     partition, offset = card.source
     # the tables are read to their ends before the first transaction
-    read_until = max(-1, card.snapshot_end or -1, card.compacted_before or -1)
+    read_until = max(-1, card.snapshot_end or -1, card.losses.profiles_before or -1)
     for arrival, transactions in groupby(card.transactions, lambda record: record.timestamp):
         read_until = max(read_until, arrival)
         due_records = [record for earliest, record in tables if earliest <= read_until]
@@ -207,7 +207,7 @@ def _by_oracle(card: CardLog, settings: JobSettings, load: LoadModel) -> Expecte
     rollouts.read(card.rollouts)
     rules = rules_of(settings, card.layout)
     oracle = Oracle(profiles, rollouts, lambda scorer: load(scorer.model), rules)
-    oracle.compacted_before = card.compacted_before
+    oracle.lost(card.losses.profiles_before, card.losses.windows_before)
     *_, outcome = oracle.judge(card.transactions)
     return outcome
 

@@ -21,6 +21,7 @@ from loadtests.audit.moves import Drained, FactsBegun, Seam, drained_by
 from loadtests.audit.trial_audit import CommitTrials, TrialAudit, TrialCounts, trial_counts
 from loadtests.oracle import Kind, Record
 from streaming_job.contracts.topics import COUNTED, DIGESTED, Topics
+from streaming_job.log.losses import NOTHING_LOST, Losses, losses_in
 from streaming_job.log.records import PartitionId
 
 Ends = dict[PartitionId, int]
@@ -47,8 +48,8 @@ class _Progress(NamedTuple):
     trial_totals: TrialCounts
     predecessor: str | None
     """Query whose output the job has taken over with this record; None: it has not."""
-    compacted_before: int | None
-    """See `Stretch`; only group 0 says it."""
+    losses: Losses
+    """See `Stretch`; only group 0 names them."""
 
 
 class ProgressAudit:
@@ -136,8 +137,8 @@ class ProgressAudit:
     @property
     def seams(self) -> list[Seam]:
         """The job's beginning, and the takeovers after which transactions are decided otherwise."""
-        limits = {
-            commit.query_id: progress.compacted_before
+        losses = {
+            commit.query_id: progress.losses
             for commit, progress in self._progress.items()
             if commit.key_group == 0
         }
@@ -151,9 +152,10 @@ class ProgressAudit:
                 }
         facts_from = self.facts_begun.commit_id if self.facts_begun is not None else 0
         first = min(self._progress, key=lambda commit: commit.commit_id, default=None)
-        seams = [Seam(0, {}, facts_from == 0, limits.get(first.query_id) if first is not None else None)]
+        of_first = NOTHING_LOST if first is None else losses.get(first.query_id, NOTHING_LOST)
+        seams = [Seam(0, {}, facts_from == 0, of_first)]
         for (commit_id, query_id), transactions in sorted(taken.items()):
-            seam = Seam(commit_id, transactions, commit_id >= facts_from, limits.get(query_id))
+            seam = Seam(commit_id, transactions, commit_id >= facts_from, losses.get(query_id, NOTHING_LOST))
             if seam[2:] != seams[-1][2:]:
                 seams.append(seam)
         return seams
@@ -351,5 +353,5 @@ def _progress(row: Mapping[str, Any]) -> _Progress:
         trial_counts(row["trials"]),
         trial_counts(totals["trials"]),
         str(row["takeover"]["query_id"]) if is_seam(row) else None,
-        None if (before := row.get("profiles_compacted_before")) is None else int(before),
+        losses_in(row),
     )

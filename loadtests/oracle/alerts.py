@@ -22,6 +22,7 @@ class Pending(NamedTuple):
     card: Card
     profile: Profile | None
     profile_unknown: bool
+    history_cut: bool
     status: str | None
     plan: Plan
     run: Run
@@ -133,6 +134,7 @@ def alert(
         "challenger_failure": challenger_failure,
         "profile": _version(item.profile, tx.arrival),
         "profile_unknown": item.profile_unknown,
+        "history_cut": item.history_cut,
         "suspicious_count": item.card.suspicious_count(tx.arrival),
         "late": item.late,
         "conflicting_repetition": item.conflicting,

@@ -58,8 +58,7 @@ class Oracle:
         self._merchants = merchants
         self.has_facts = True
         """Whether the job has merchant facts yet, of the transactions that follow."""
-        self.compacted_before: int | None = None
-        """Arrival before which compaction may have removed profiles before the job read them; None: none."""
+        self._profiles_before = self._windows_before = 0
         self._cards: dict[str, Card] = {} if cards is None else cards
 
     def judge(self, records: Iterable[Record]) -> Iterator[ExpectedOutcome]:
@@ -83,6 +82,15 @@ class Oracle:
         """
         self._rules = rules
         self.trials.move()
+
+    def lost(self, profiles_before: int | None, windows_before: int | None) -> None:
+        """Judge the following transactions as those of a job whose log had lost its beginning.
+
+        Args:
+            profiles_before: arrival before which compaction may have removed profiles, ms; None: it has not.
+            windows_before: arrival before which windows may lack transactions, ms; None: they lack none.
+        """
+        self._profiles_before, self._windows_before = profiles_before or 0, windows_before or 0
 
     def _features(self, record: Record) -> Pending | ExpectedOutcome:
         try:
@@ -108,8 +116,9 @@ class Oracle:
         if self._merchants is not None and self.has_facts:
             features |= self._merchants.features(tx.merchant_id, tx.arrival)
         return Pending(
-            record.topic, tx, card, profile, self._is_compacted(tx.card_id, seen_at), status, plan, run,
-            features, view.late, view.conflicting,
+            record.topic, tx, card, profile, self._is_compacted(tx.card_id, seen_at),
+            tx.arrival < self._windows_before, status, plan, run, features, view.late,
+            view.conflicting,
         )  # fmt: skip
 
     def _had_version(self, card_id: str, arrival: int) -> bool:
@@ -118,8 +127,7 @@ class Oracle:
 
     def _is_compacted(self, card_id: str, arrival: int) -> bool:
         """Return whether the version in force may have been removed: the first one that is left is later."""
-        first = self._profiles.known_from(card_id)
-        return self.compacted_before is not None and arrival < first < self.compacted_before
+        return arrival < self._profiles.known_from(card_id) < self._profiles_before
 
     def _model(self, scorer: Scorer) -> Model:
         model = self._models.get(scorer.model)

@@ -17,6 +17,7 @@ from streaming_job.decide import alerts, shadow_alerts
 from streaming_job.decide.alerts import AlertContext
 from streaming_job.decide.ruling import Ruling
 from streaming_job.decode.transactions import split_quote
+from streaming_job.log.losses import Losses
 from streaming_job.progress.outcome import Outcome
 
 RulingRow = tuple[Ruling, int]
@@ -28,6 +29,7 @@ def alert(
     outcome: Outcome,
     topic: str,
     release: str,
+    losses: Losses,
     block: NDArray[np.void],
     quotes: pa.BinaryArray,
     cards: NDArray[np.int32],
@@ -66,7 +68,7 @@ def alert(
     )  # fmt: skip
     suppressed[rows] = counts.last_sent_ms > 0
     top_features, failures = _explain(rulings, alerted)
-    contexts = _contexts(state, topic, release, block, quotes, applied, rows, counts)
+    contexts = _contexts(state, topic, release, losses, block, quotes, applied, rows, counts)
     for row, last_sent_ms, context in zip(rows.tolist(), counts.last_sent_ms.tolist(), contexts, strict=True):
         if row not in ruling_rows:
             continue
@@ -99,6 +101,7 @@ def _contexts(
     state: GroupState,
     topic: str,
     release: str,
+    losses: Losses,
     block: NDArray[np.void],
     quotes: pa.BinaryArray,
     applied: BatchFeatures,
@@ -114,13 +117,14 @@ def _contexts(
         counts.day.tolist(),
         counts.total.tolist(),
     )
+    cut_before = losses.windows_before or 0
     texts = map(split_quote, quotes.take(pa.array(rows)).to_pylist())
     for text, version, row in zip(texts, versions, zip(*columns, strict=True), strict=True):
         units, country, time, arrival, partition, offset, *flags_and_counts = row
         profile = profiles[version] if version >= 0 else None
         yield AlertContext._make(
             (*text, units, country_name(country), time, arrival, release, topic, partition, offset, profile,
-             version == UNKNOWN_VERSION, *flags_and_counts)
+             version == UNKNOWN_VERSION, arrival < cut_before, *flags_and_counts)
         )  # fmt: skip
 
 

@@ -63,6 +63,8 @@ class AlertContext(NamedTuple):
     """The profile version in force (PROFILE); None without one."""
     profile_unknown: bool
     """Whether compaction may have removed the version in force."""
+    history_cut: bool
+    """Whether windows may lack transactions that retention has deleted."""
     late: bool
     """Whether an event of the card with a later event time was decided before."""
     conflicting: bool
@@ -125,6 +127,7 @@ def build(
         "membership": ruling.member(row),
         "profile": None if context.profile is None else _profile(context.profile, context.arrival_time),
         "profile_unknown": context.profile_unknown,
+        "history_cut": context.history_cut,
         "suspicious_count": {"day": context.suspicious_day, "total": context.suspicious_total},
         "late": context.late,
         "conflicting_repetition": context.conflicting,

@@ -24,6 +24,7 @@ from streaming_job.decide.rollout_history import RolloutHistory
 from streaming_job.decide.ruling import Ruling, rule
 from streaming_job.decide.scoring import Challengers, LoadModel
 from streaming_job.decide.trial_units import TrialUnits
+from streaming_job.log.losses import NOTHING_LOST, Losses
 from streaming_job.progress.outcome import SCORES, Outcome, histogram
 
 Lookup = Callable[[NDArray[np.uint64], NDArray[np.int64]], NDArray[np.float64]]
@@ -63,6 +64,8 @@ class Deciders:
     """The release that alerts name."""
     merchants: Lookup | None = None
     """Lookup of merchant label features; None without merchant facts."""
+    losses: Losses = NOTHING_LOST
+    """What the log had lost when the state was first read from it."""
 
 
 @dataclass(frozen=True)
@@ -124,8 +127,8 @@ class Decider:
             decisions.version[rows] = applied.version
             rulings = self._rule(batch[rows], applied)
             decisions.alerted[rows], decisions.suppressed[rows] = alert(
-                self._state, self._outcome, self._topic, self._deciders.release, batch[rows], quotes[rows],
-                cards[rows], applied, rulings,
+                self._state, self._outcome, self._topic, self._deciders.release, self._deciders.losses,
+                batch[rows], quotes[rows], cards[rows], applied, rulings,
             )  # fmt: skip
             self._watch.lap("decide")
         return decisions

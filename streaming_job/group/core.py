@@ -100,7 +100,7 @@ class GroupCore:
             )
         self._deciders = Deciders(
             self._rollouts, rules.load_model, challengers, self._trial.units, self._trial.features,
-            rules.release, None if self.facts is None else self.facts.table.features,
+            rules.release, None if self.facts is None else self.facts.table.features, rules.losses,
         )  # fmt: skip
         self._warm_up()
         self.watch = Stopwatch(self.outcome)
@@ -163,8 +163,8 @@ class GroupCore:
         before = self.silence.of_rows(records.topic, changes["partition"], places["home"])
         audible = changes["offset"] >= before
         # a card's changes share a partition, so folding those before Q first keeps their order
-        limit = self._rules.profiles_compacted_before
-        compacted_before = BEGINNING if limit is None else limit
+        lost_before = self._rules.losses.profiles_before
+        compacted_before = BEGINNING if lost_before is None else lost_before
         self._state.change_profiles(changes[~audible], cards[~audible], compacted_before)
         late, ignored = self._state.change_profiles(changes[audible], cards[audible], compacted_before)
         self.outcome.counts["profile_changes"] += int((audible & whole).sum())

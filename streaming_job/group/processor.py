@@ -35,6 +35,7 @@ from streaming_job.group.serving import Serving
 from streaming_job.group.stored_positions import positions_of
 from streaming_job.group.working_copy import WorkingCopy
 from streaming_job.log.errors import LogError
+from streaming_job.log.losses import NOTHING_LOST, Losses
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.log.records import Offsets, name_of
 from streaming_job.progress.last_record import FACTS_COMMIT
@@ -197,7 +198,7 @@ class GroupProcessor(StatefulProcessor):
         instance: str,
         predecessor: Former | None = None,
         until: Offsets | None = None,
-        compacted_before: int | None = None,
+        losses: Losses = NOTHING_LOST,
     ) -> None:
         """Hold what a worker needs; Spark pickles the processor for its workers.
 
@@ -206,10 +207,10 @@ class GroupProcessor(StatefulProcessor):
             predecessor: the predecessor whose state is the initial one (`takeover.initial_state`); None:
                 there is none.
             until: see `Opening`.
-            compacted_before: see `Rules.profiles_compacted_before`.
+            losses: see `Rules`.
         """
         self._predecessor, self._until = predecessor, until
-        self._compacted_before = compacted_before
+        self._losses = losses
         self._inherited: dict[int, MemoryPieces] = defaultdict(MemoryPieces)
         self._settings, self._key_groups = settings, key_groups
         self._address, self._instance = address, instance
@@ -327,7 +328,7 @@ class GroupProcessor(StatefulProcessor):
         loaders = partial(self._load, load_patiently, names), partial(self._load, _load_once, names)
         rules = Rules(
             settings.topics, self._key_groups, limits_of(settings), *loaders, merchants_of(settings),
-            retired=settings.retired_transactions, profiles_compacted_before=self._compacted_before,
+            retired=settings.retired_transactions, losses=self._losses,
         )  # fmt: skip
         return Opening(
             settings, rules, group, _query_id(), self._instance, takes_over=takes_over, until=self._until

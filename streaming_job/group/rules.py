@@ -9,6 +9,7 @@ from streaming_job.contracts.topics import Topics
 from streaming_job.decide.scoring import LoadModel
 from streaming_job.decode.transactions import TimeLimits
 from streaming_job.facts.table import MerchantRules
+from streaming_job.log.losses import NOTHING_LOST, Losses
 from streaming_job.log.partitioner import KeyGroups, Layout
 from streaming_job.progress.record import fixed_fields
 from streaming_job.settings import JobSettings
@@ -28,8 +29,8 @@ def merchants_of(settings: JobSettings) -> MerchantRules | None:
 class Rules:
     """The settings that decisions depend on.
 
-    A checkpoint fixes `key_groups`, `merchants` and `profiles_compacted_before`. `limits` may change after a
-    clean stop, see `settings_in_force`.
+    A checkpoint fixes `key_groups`, `merchants` and `losses`. `limits` may change after a clean stop, see
+    `settings_in_force`.
     """
 
     topics: Topics
@@ -46,15 +47,14 @@ class Rules:
     """The release that alerts name."""
     retired: str = ""
     """Former topic of the transactions, whose records are dead letters; empty: there is none."""
-    profiles_compacted_before: int | None = None
-    """Arrival, ms, before which compaction had perhaps removed versions of profiles when the state was first
-    read from the log; None: it had removed none."""
+    losses: Losses = NOTHING_LOST
+    """What the log had lost when the state was first read from it."""
 
     @property
     def fixed(self) -> dict[str, Any]:
         """What the first start has fixed beside the number of key groups, as progress records name it."""
         delay_ms = self.merchants.delay_ms if self.merchants is not None else None
-        return fixed_fields(self.layout, delay_ms, self.profiles_compacted_before)
+        return fixed_fields(self.layout, delay_ms, self.losses)
 
     @property
     def layout(self) -> Layout:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from streaming_job.contracts.topics import ACCEPTED, COUNTED, DIGESTED
+from streaming_job.log.losses import FIELD, Losses
 from streaming_job.log.partitioner import Layout
 from streaming_job.progress.outcome import LATENCY_MS, LATENESS_MS, PROFILE_AGE_MS, SCORES, Outcome
 
@@ -31,11 +32,9 @@ PLAIN_COUNTS = (
 _LATENCY_BOUNDS = np.array(LATENCY_MS)
 
 
-def fixed_fields(
-    layout: Layout, label_delay_ms: int | None, profiles_compacted_before: int | None
-) -> dict[str, Any]:
-    """Return the fields of what a job's first start has fixed; those that are None are left out."""
-    fields = {"label_delay_ms": label_delay_ms, "profiles_compacted_before": profiles_compacted_before}
+def fixed_fields(layout: Layout, label_delay_ms: int | None, losses: Losses) -> dict[str, Any]:
+    """Return the fields of what a job's first start has fixed; what there is not is left out."""
+    fields = {"label_delay_ms": label_delay_ms, FIELD: losses.to_json() or None}
     given = {name: value for name, value in fields.items() if value is not None}
     return {"layout": layout.to_json(), **given}
 

@@ -13,6 +13,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from streaming_job.log.losses import FIELD, NOTHING_LOST, Losses, losses_in
 from streaming_job.log.partitioner import Layout
 from streaming_job.runtime.checkpoint_errors import RESTORE, AccessError, CheckpointError
 
@@ -29,8 +30,8 @@ class FixedSettings:
     key_groups: int
     label_delay_ms: int | None
     """Label delay of merchant facts; None: the job keeps no merchant facts."""
-    profiles_compacted_before: int | None = None
-    """See `compaction.profiles_compacted_before`, of the first start."""
+    losses: Losses = NOTHING_LOST
+    """What the log had lost at the first start."""
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> "FixedSettings":
@@ -39,7 +40,8 @@ class FixedSettings:
         Raises:
             KeyError, TypeError, ValueError: they are invalid.
         """
-        return FixedSettings(**{**fields, "layout": Layout.from_json(fields["layout"])})
+        layout = Layout.from_json(fields["layout"])
+        return FixedSettings(**{**fields, "layout": layout, FIELD: losses_in(fields)})
 
 
 class Checkpoint:

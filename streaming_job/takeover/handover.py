@@ -27,6 +27,7 @@ from feature_store.merchants.catalogue import computed
 from streaming_job.group.positions import require_output
 from streaming_job.log import clients
 from streaming_job.log.clients import Consumer, describe
+from streaming_job.log.losses import NOTHING_LOST, Losses
 from streaming_job.log.partitioner import KeyGroups, Layout
 from streaming_job.log.records import Offsets, PartitionId, name_of, text_of
 from streaming_job.progress import last_record
@@ -82,7 +83,7 @@ class Handover:
         key_groups: KeyGroups,
         query_id: str,
         instance: str,
-        compacted_before: int | None = None,
+        losses: Losses = NOTHING_LOST,
     ) -> None:
         """Prepare it without writing anything.
 
@@ -91,9 +92,9 @@ class Handover:
             key_groups: of the successor.
             query_id: of the successor's checkpoint.
             instance: id of the successor's run.
-            compacted_before: the successor's `Rules.profiles_compacted_before`.
+            losses: of the successor, see `Rules`.
         """
-        self._compacted_before = compacted_before
+        self._losses = losses
         self._settings, self._key_groups = settings, key_groups
         self._query_id, self._instance = query_id, instance
         self._layout = settings.layout(key_groups.partitions)
@@ -283,7 +284,7 @@ class Handover:
         after = Successor(
             settings.job_id, self._query_id, self._key_groups, self._layout, settings.tables,
             topics.model_rollouts, computed(merchants=settings.merchant_facts), settings.retired_transactions,
-            settings.merchant_delay_ms, self._facts_from(), self._compacted_before,
+            settings.merchant_delay_ms, self._facts_from(), self._losses,
         )  # fmt: skip
         commit_id = before.commit_id + 1
         mark = Mark(self._query_id, f"{self._instance}/{secrets.token_hex(8)}", commit_id).to_metadata()

@@ -12,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from streaming_job.log.losses import NOTHING_LOST, Losses
 from streaming_job.log.partitioner import KeyGroups, Layout
 from streaming_job.log.records import Offsets
 from streaming_job.progress import last_record
@@ -75,7 +76,7 @@ class Successor:
     """Label delay of its merchant facts; None: it keeps none."""
     facts_from: Mapping[int, Offsets] = field(default_factory=dict)
     """With merchant facts, by group: where its state ends in the topics of labels and facts."""
-    profiles_compacted_before: int | None = None
+    losses: Losses = NOTHING_LOST
     """See `Rules`."""
 
 
@@ -152,7 +153,7 @@ def _record(
     }
     progress = GroupProgress(
         after.job_id, after.query_id, group, after.key_groups.groups, last, computed=after.computed,
-        fixed=fixed_fields(after.layout, after.label_delay_ms, after.profiles_compacted_before),
+        fixed=fixed_fields(after.layout, after.label_delay_ms, after.losses),
     )  # fmt: skip
     return progress.record(
         Outcome(),

@@ -36,6 +36,7 @@ from streaming_job.contracts import ContractError
 from streaming_job.decode.transactions import TimeLimits
 from streaming_job.facts.table import MerchantRules
 from streaming_job.group.rules import Rules
+from streaming_job.log.losses import NOTHING_LOST
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.progress.outcome import Outcome
 
@@ -114,7 +115,7 @@ class World(LogWorld):
         """Start a log."""
         super().__init__()
         self.partitions = partitions
-        self.compacted_before: int | None = None
+        self.losses = NOTHING_LOST
         """See `Rules`."""
         self.labels: list[Record] = []
         self.chargebacks: list[Record] = []
@@ -202,12 +203,12 @@ class World(LogWorld):
         groups_of_cards = self.key_groups(groups)
         return Rules(
             TOPICS, groups_of_cards, LIMITS, lambda ref: load_model(ref).on(names), merchants=merchants,
-            profiles_compacted_before=self.compacted_before,
+            losses=self.losses,
         )  # fmt: skip
 
     def compact(self, before: int) -> None:
         """Remove the profiles that newer ones have replaced which arrived before `before`, ms from START."""
-        self.compacted_before = START + before
+        self.losses = replace(self.losses, profiles_before=START + before)
         newest = {record.key: record.offset for record in self.profiles if record.timestamp < START + before}
         self.profiles = [row for row in self.profiles if row.offset >= newest.get(row.key, 0)]
 
@@ -243,7 +244,7 @@ class World(LogWorld):
             if not outcomes and self.rollouts:  # the job does not start without a rollout
                 known = max(known, self.rollouts[0].timestamp)
             # what was there when compaction ran is read before the first transaction
-            known = max(known, read, self.compacted_before or read)
+            known = max(known, read, self.losses.profiles_before or read)
             changes = [record for when, record in tables if read < when <= known]
             read = known
             for group in serving:
@@ -267,7 +268,7 @@ class World(LogWorld):
         out = profiles.read(self.profiles) + rollouts.read(self.rollouts)
         rules = AcceptanceRules(LIMITS.lateness_ms, LIMITS.skew_ms, self.partitions, PARTITIONER.value)
         oracle = Oracle(profiles, rollouts, lambda rollout: load_model(rollout.model), rules)
-        oracle.compacted_before = self.compacted_before
+        oracle.lost(self.losses.profiles_before, self.losses.windows_before)
         return out + list(oracle.judge(self.transactions))
 
 

@@ -15,6 +15,7 @@ from loadtests.audit.verify import AuditResult, verify
 from loadtests.oracle import ExpectedOutcome, Kind, ProfileLog, Record, RolloutLog
 from models.score_histogram import BOUNDS
 from streaming_job.contracts.topics import COUNTED, DIGESTED, TABLE, Topics
+from streaming_job.log.losses import FIELD
 
 SETTINGS = settings_of_nowhere.settings(job_id="job")
 TOPICS = Topics()
@@ -153,8 +154,8 @@ def progress(world: World, outputs: dict[str, list[Record]]) -> Record:
         ],
         "totals": {"since": 1, "commits": 1, "counts": counts, "trials": trials(world)},
     }
-    if world.compacted_before is not None:
-        value["profiles_compacted_before"] = world.compacted_before
+    if lost := world.losses.to_json():
+        value[FIELD] = lost
     return Record("job-progress", 0, 0, START, b"job", json.dumps(value).encode(), HEADERS)
 
 

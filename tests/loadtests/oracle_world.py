@@ -9,6 +9,7 @@ from harness.log_world import DAY, MINUTE, START, LogWorld
 from feature_store.catalogue import IDENTITIES, NAMES
 from loadtests.oracle import AcceptanceRules, ExpectedOutcome, Oracle, ProfileLog, RolloutLog, Scorer
 from models.percentiles import quantiles
+from streaming_job.log.losses import NOTHING_LOST
 
 
 class AmountModel:
@@ -89,7 +90,7 @@ class World(LogWorld):
         partitioner: str = "murmur2",
     ) -> None:
         super().__init__()
-        self.compacted_before: int | None = None
+        self.losses = NOTHING_LOST
         """See `Oracle`."""
         self._rules = AcceptanceRules(7 * DAY, 5 * MINUTE, partitions, partitioner)
         self.rollout("r1", arrival=-START, threshold=threshold, max_count_5m=max_count_5m)
@@ -126,7 +127,7 @@ class World(LogWorld):
         profiles.read(self.profiles)
         rollouts.read(self.rollouts)
         self.oracle = Oracle(profiles, rollouts, load, self._rules)
-        self.oracle.compacted_before = self.compacted_before
+        self.oracle.lost(self.losses.profiles_before, self.losses.windows_before)
         return list(self.oracle.judge(self.transactions))
 
     def alerts(self) -> list[dict[str, Any]]:

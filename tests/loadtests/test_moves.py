@@ -28,6 +28,7 @@ from loadtests.audit.verify import too_late
 from loadtests.oracle import Model, Record, Scorer
 from streaming_job.contracts import Reason
 from streaming_job.contracts.topics import Topics
+from streaming_job.log.losses import NOTHING_LOST, Losses
 from streaming_job.log.partitioner import Layout, Partitioner
 
 pytestmark = pytest.mark.unit
@@ -136,17 +137,21 @@ def test_stretches_are_split_at_takeovers_after_which_transactions_are_decided_o
     moves = [Drained(5, layouts[0], (10, 20))]
     parts = stretches(moves, layouts[1], {0: 7, 1: 9})
     assert split(parts, moves, [Seam(0, {})]) == parts
-    late = split(parts, moves, [Seam(0, {}, has_facts=False), Seam(8, {0: 3, 1: 4}, compacted_before=100)])
-    assert [(part.layout.topic, part.has_facts, part.compacted_before) for part in late] == [
-        ("a", False, None), ("b", False, None), ("b", True, 100)
+    lost = Losses(profiles_before=100)
+    late = split(parts, moves, [Seam(0, {}, has_facts=False), Seam(8, {0: 3, 1: 4}, losses=lost)])
+    assert [(part.layout.topic, part.has_facts, part.losses) for part in late] == [
+        ("a", False, NOTHING_LOST), ("b", False, NOTHING_LOST), ("b", True, lost)
     ]  # fmt: skip
     assert (late[1].starts, late[1].ends) == ({}, {0: 3, 1: 4})
     assert (late[2].starts, late[2].ends) == ({0: 3, 1: 4}, {0: 7, 1: 9})
     early = split(parts, moves, [Seam(0, {}, has_facts=False), Seam(2, {0: 3, 1: 4})])
     assert [(part.layout.topic, part.has_facts) for part in early] == [("a", False), ("a", True), ("b", True)]
-    seams = [Seam(0, {}, True, 1), Seam(2, {0: 3, 1: 4}, True, 2), Seam(8, {0: 5, 1: 6}, True, 3)]
+    first, second, third = (Losses(windows_before=before) for before in (1, 2, 3))
+    seams = [
+        Seam(0, {}, True, first), Seam(2, {0: 3, 1: 4}, True, second), Seam(8, {0: 5, 1: 6}, True, third)
+    ]  # fmt: skip
     both = split(parts, moves, seams)
-    assert [part.compacted_before for part in both] == [1, 2, 2, 3]
+    assert [part.losses for part in both] == [first, second, second, third]
     assert [(part.layout.topic, part.starts, part.ends) for part in both] == [
         ("a", {}, {0: 3, 1: 4}), ("a", {0: 3, 1: 4}, {0: 10, 1: 20}),
         ("b", {}, {0: 5, 1: 6}), ("b", {0: 5, 1: 6}, {0: 7, 1: 9}),

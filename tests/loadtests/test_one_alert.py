@@ -12,6 +12,7 @@ from feature_store.release import RELEASE
 from loadtests.audit.card_log import AlertError
 from loadtests.audit.one_alert import Rebuilt, rebuild
 from loadtests.oracle import Record
+from streaming_job.log.losses import FIELD
 
 pytestmark = pytest.mark.unit
 
@@ -172,7 +173,7 @@ def test_an_alert_whose_profile_compaction_has_removed_is_recomputed() -> None:
     world.profile("u", HOUR, "a")
     world.compact(2 * HOUR)
     log = written(world)
-    row = {"query_id": "", "key_group": 0, "profiles_compacted_before": world.compacted_before}
+    row = {"query_id": "", "key_group": 0, FIELD: world.losses.to_json()}
     log.topics["job-progress"] = [Record("job-progress", 0, 0, 0, b"job", json.dumps(row).encode())]
     (alert,) = log.topics["fraud-alerts"]
     assert json.loads(alert.value or b"")["profile_unknown"]

@@ -27,6 +27,7 @@ from loadtests.audit.topic_log import TopicReadError
 from loadtests.audit.verify import VerifyError
 from loadtests.oracle import Record
 from streaming_job.contracts.topics import DIGESTED, Topics
+from streaming_job.log.losses import FIELD, Losses
 
 pytestmark = pytest.mark.unit
 
@@ -379,10 +380,10 @@ def test_the_audit_finds_those_profiles_unknown_that_compaction_may_have_removed
     world = World(threshold=0.0)
     world.tx(0, 5.0)
     world.profile("u", HOUR)
-    world.compacted_before = START + DAY
+    world.losses = Losses(profiles_before=START + DAY)
     log = job_output(world)
     assert counts(audit(log)) == (0, 0, 0, 0)
-    world.compacted_before = START
+    world.losses = Losses(profiles_before=START)
     log.topics["job-progress"] = job_output(world).topics["job-progress"]
     assert sum(counts(audit(log))) > 0
 
@@ -399,6 +400,6 @@ def test_a_takeover_by_a_state_that_was_read_from_a_compacted_log_is_a_seam() ->
             if before:
                 fields["takeover"] = {"query_id": before, "commit_id": commit_id}
             if limit is not None and group == 0:
-                fields["profiles_compacted_before"] = limit
+                fields[FIELD] = {"profiles_before": limit}
             found.add_progress(changed(record, **fields))
-    assert found.seams == [Seam(0, {}), Seam(7, {0: 70, 1: 70}, compacted_before=500)]
+    assert found.seams == [Seam(0, {}), Seam(7, {0: 70, 1: 70}, losses=Losses(500))]

@@ -26,7 +26,7 @@ def test_every_fixed_and_every_decisive_setting_is_a_choice() -> None:
     layout = {"FRAUD_TOPICS__TRANSACTIONS", "FRAUD_PARTITIONER", "its partitions"}
     assert len(layout) == len(Layout.__dataclass_fields__)
     others = {"FRAUD_JOB_ID", "FRAUD_KEY_GROUPS", "FRAUD_LABEL_DELAY_MS"}
-    no_settings = {"layout", "profiles_compacted_before"}
+    no_settings = {"layout", "losses"}
     assert len(others | no_settings) == len(FixedSettings.__dataclass_fields__)
     assert names >= layout | others - {"FRAUD_JOB_ID"} | {f"FRAUD_{name.upper()}" for name in DECISIVE}
 

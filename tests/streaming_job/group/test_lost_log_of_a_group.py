@@ -1,4 +1,4 @@
-"""Profiles that compaction has removed before the state was read from the log are unknown, not missing."""
+"""What a log had lost before the state was read from it: profiles are unknown, and windows marked as cut."""
 
 import random
 
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from thoroughness import examples
 
 from streaming_job.contracts import Contract, validate
+from streaming_job.log.losses import Losses
 
 pytestmark = pytest.mark.unit
 
@@ -133,3 +134,12 @@ def test_a_card_with_an_unknown_profile_is_not_forgotten_early(is_compacted):
         world.compact(22 * DAY)
     for alerts in (world.alerts(), expected_alerts(world.expected())):
         assert alerts[1]["features"]["count_all"] == is_compacted
+
+
+def test_alerts_whose_windows_may_lack_transactions_say_so():
+    world = review_all(World())
+    world.losses = Losses(windows_before=START + 2 * HOUR)
+    for hour in (1, 2, 3):
+        world.tx(hour * HOUR, 5.0, card_id="c0")
+    for alerts in (world.alerts(), expected_alerts(world.expected())):
+        assert [alert["history_cut"] for alert in alerts] == [True, False, False]
