@@ -14,6 +14,8 @@ FIELDS = (
     "arrival_time", "decision", "rules", "score", "threshold", "late", "rollout_id", "source",
 )  # fmt: skip
 """Fields that are copied unchanged; the route masks the card id."""
+INCOMPLETE = ("profile_unknown", "history_cut")
+"""Fields that say what the decision lacked; releases before them have not written any."""
 
 
 EXAMPLE: dict[str, Any] = {
@@ -23,7 +25,7 @@ EXAMPLE: dict[str, Any] = {
             "merchant_id": "m-7", "amount": 523.1, "currency": "EUR", "country": "DE",
             "event_time": 1_763_873_699_900, "arrival_time": 1_763_873_700_000, "decision": "review",
             "rules": ["score", "velocity_5m"], "score": 0.971, "threshold": 0.4, "late": False,
-            "rollout_id": "card-fraud-6", "role": "champion",
+            "profile_unknown": False, "history_cut": False, "rollout_id": "card-fraud-6", "role": "champion",
             "source": {"topic": "transactions", "partition": 0, "offset": 81_300},
             "model": {"name": "card-fraud", "version": "6"},
             "sentences": ["7 payments in 5 minutes; usually 0.4 an hour"],
@@ -54,6 +56,7 @@ def _view(value: bytes) -> dict[str, Any] | None:
         return None
     return {
         **{name: alert[name] for name in FIELDS},
+        **{name: alert.get(name, False) for name in INCOMPLETE},
         "role": alert["role"],
         "model": {name: alert["model"][name] for name in ("name", "version")},
         "sentences": of_alert(alert),

@@ -27,6 +27,7 @@ function item(alert) {
   const about = [
     score, `${alert.model.name} ${alert.model.version} (${alert.role})`, `transaction ${alert.transaction_id}`,
     `merchant ${alert.merchant_id}`, `${topic}-${partition} at ${offset}`, ...(alert.late ? ["late"] : []),
+    ...(alert.profile_unknown ? ["profile unknown"] : []), ...(alert.history_cut ? ["history cut"] : []),
   ].join(" \u00b7 ");
   const reasons = alert.sentences.map((sentence) => element("li", {}, sentence));
   return element("li", isUpdate ? { class: "is-new" } : {}, head,
