@@ -17,6 +17,11 @@ from streaming_job.settings import JobSettings
 
 SAMPLE = 200
 """Number of the newest records of each partition that are checked."""
+TAKEOVER = "have an empty checkpoint take over"
+MOVE = "drain the job, then have an empty checkpoint take over"
+REPLAY = "switch to a replay that decides with the new value"
+OTHER_JOB = "give the other job a checkpoint of its own, FRAUD_CHECKPOINT"
+"""How each fixed setting is changed."""
 COUNT_S = 10.0
 """Interval at which the partitions are counted while the job runs."""
 
@@ -97,19 +102,19 @@ def require_fixed(fixed: FixedSettings, settings: JobSettings, partitions: int) 
     Raises:
         StartUpError: one of them differs.
     """
-    for variable, before, now in (
-        ("FRAUD_JOB_ID", fixed.job_id, settings.job_id),
-        ("FRAUD_TOPICS__TRANSACTIONS", fixed.layout.topic, settings.topics.transactions),
-        ("FRAUD_PARTITIONER", fixed.layout.partitioner.value, settings.partitioner.value),
-        ("FRAUD_KEY_GROUPS", fixed.key_groups, settings.key_groups),
-        ("FRAUD_MERCHANT_FACTS", _word(fixed.label_delay_ms is not None), _word(settings.merchant_facts)),
-        ("FRAUD_LABEL_DELAY_MS", fixed.label_delay_ms, settings.merchant_delay_ms),
+    delay_ms = fixed.label_delay_ms
+    for variable, before, now, change in (
+        ("FRAUD_JOB_ID", fixed.job_id, settings.job_id, OTHER_JOB),
+        ("FRAUD_TOPICS__TRANSACTIONS", fixed.layout.topic, settings.topics.transactions, MOVE),
+        ("FRAUD_PARTITIONER", fixed.layout.partitioner.value, settings.partitioner.value, MOVE),
+        ("FRAUD_KEY_GROUPS", fixed.key_groups, settings.key_groups, TAKEOVER),
+        ("FRAUD_MERCHANT_FACTS", _word(delay_ms is not None), _word(settings.merchant_facts), REPLAY),
+        ("FRAUD_LABEL_DELAY_MS", delay_ms, settings.merchant_delay_ms, REPLAY),
     ):
         if before != now:
             raise StartUpError(
                 f"the checkpoint began with {variable}={before}, the settings say {now}; set "
-                f"{variable}={before}, or have an empty checkpoint take over (docs/operations.md, Changing a "
-                "running job)"
+                f"{variable}={before}, or {change} (docs/operations.md, Changing a running job)"
             )
     require_same_partitions(settings, fixed.layout.partitions, partitions)
 

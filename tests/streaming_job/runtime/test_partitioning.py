@@ -24,14 +24,18 @@ def test_the_same_settings_are_accepted() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"job_id": "other"}, "FRAUD_JOB_ID=card-fraud, the settings say other; set FRAUD_JOB_ID=card-fraud"),
+        (
+            {"job_id": "other"},
+            "FRAUD_JOB_ID=card-fraud, the settings say other; set FRAUD_JOB_ID=card-fraud, or give the other "
+            "job a checkpoint of its own",
+        ),
         (
             {"topics": Topics(transactions="t2")},
             "FRAUD_TOPICS__TRANSACTIONS=transactions, the settings say t2",
         ),
         ({"partitioner": Partitioner.CRC32}, "FRAUD_PARTITIONER=murmur2, the settings say crc32"),
-        ({"key_groups": 3}, "FRAUD_KEY_GROUPS=2, the settings say 3"),
-        ({"merchant_facts": True}, "FRAUD_MERCHANT_FACTS=false, the settings say true"),
+        ({"key_groups": 3}, "FRAUD_KEY_GROUPS=2, the settings say 3; .* an empty checkpoint take over"),
+        ({"merchant_facts": True}, "FRAUD_MERCHANT_FACTS=false, .* true; .* switch to a replay"),
     ],
 )
 def test_changed_settings_are_named_with_their_former_values(changes: dict[str, Any], words: str) -> None:
