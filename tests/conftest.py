@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import thoroughness  # noqa: F401  loads the profile of property tests
 from harness.scheduling import Scheduling
 from harness.tools import skip_without_tools
 
