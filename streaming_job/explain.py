@@ -157,8 +157,9 @@ def _print(view: dict[str, Any]) -> None:
     table = Table("profile known from", "status", "home", "limit", "tier", "opened on")
     for version in view["profiles"]:
         since = _time(version["known_from"]) if version["known_from"] is not None else "the beginning"
-        if version.get("deleted"):
-            table.add_row(since, "deleted")
+        if "credit_limit" not in version:  # only its status counts, or not even that is known
+            known = "unknown" if version.get("compacted") else "deleted" if version["deleted"] else None
+            table.add_row(since, known or f"{version['status']}, the rest of the row is invalid")
         else:
             limit, tier = f"{version['credit_limit']:,.2f}", str(version["risk_tier"])
             table.add_row(

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from feature_store.errors import FraudError
 from streaming_job.group.placement import grouping_values
 from streaming_job.group.processor import SUMMARY_SCHEMA, TAKES_OVER, GroupProcessor
-from streaming_job.log.losses import Losses
+from streaming_job.log.losses import NOTHING_LOST, Losses
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.log.records import text_of
 from streaming_job.runtime import drain, lost_log, session
@@ -116,7 +116,7 @@ class Job:
             require_partitioner(settings, partitions)
             wait_for_snapshot(settings, self._stop)
             layout = settings.layout(partitions)
-            self._losses = self._find_losses(partitions)
+            self._losses = self._find_losses()
             new = FixedSettings(
                 settings.job_id, layout, settings.key_groups, settings.merchant_delay_ms, self._losses
             )
@@ -126,16 +126,17 @@ class Job:
             require_fixed(fixed, settings, partitions)
             partitions = fixed.layout.partitions
             self._losses = fixed.losses
+            if not checkpoint.epochs("commits"):  # the state still begins with the log, which has lost more
+                self._losses = self._find_losses()
+                checkpoint.fix(replace(fixed, losses=self._losses))
         return KeyGroups(settings.partitioner, partitions, settings.key_groups)
 
-    def _find_losses(self, partitions: int) -> Losses:
-        """Return what the log lacks for the state with which this job begins."""
-        losses, place = lost_log.find(self._settings, partitions), self._settings.predecessor_checkpoint
-        if not place:
-            return losses
-        # an inherited state has the windows that the predecessor had
-        before = Checkpoint(self._spark, place).fixed()
-        return replace(losses, windows_before=before.losses.windows_before if before is not None else None)
+    def _find_losses(self) -> Losses:
+        """Return what the log lacks for the state with which this job begins; an inherited one keeps its."""
+        if place := self._settings.predecessor_checkpoint:
+            before = Checkpoint(self._spark, place).fixed()
+            return before.losses if before is not None else NOTHING_LOST
+        return lost_log.find(self._settings)
 
     def _prepared_handover(self) -> Handover | None:
         if not self._settings.predecessor:

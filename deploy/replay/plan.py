@@ -105,7 +105,7 @@ def gather(live: JobSettings, replay: Replay) -> Facts:
         oldest = min([*archived_from, *_arrivals(log, reader, topic)], default=0)
     finally:
         reader.close()
-    compacted_before = lost_log.find(begins, len(log.ends(topic))).profiles_before
+    compacted_before = lost_log.find(begins).profiles_before
     return Facts(
         {part: first for (name, part), first in begun.items() if name == topic},
         log.ends(topic),
@@ -250,6 +250,7 @@ def _differences(cut: Mapping[int, int], facts: Facts) -> list[str]:
     if facts.compacted_before is not None:
         lines.append(
             "may differ without a change: decisions on transactions that arrived before "
-            f"{time_of(facts.compacted_before)}, if compaction has removed their profile: it is unknown"
+            f"{time_of(facts.compacted_before)}, if compaction has removed their profile: it is unknown, or, "
+            "with --from, an older one"
         )
     return lines or ["nothing differs but by what was changed"]

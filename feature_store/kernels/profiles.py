@@ -113,34 +113,16 @@ def _complete(change: Array, profiles: Array, newest: int) -> None:
 
 
 @njit(cache=True)
-def _unused(profiles: Array, counters: Counters) -> int:
-    """Take the number of an unused version."""
-    number = counters[FREE_PROFILE]
-    if number == EMPTY:
-        number = counters[PROFILES]
-        counters[PROFILES] += 1
-    else:
-        counters[FREE_PROFILE] = profiles[number].older
-    return int(number)
-
-
-@njit(cache=True)
 def apply_changes(
-    cards: Array,
-    profiles: Array,
-    counters: Counters,
-    changes: Array,
-    numbers: NDArray[np.int32],
-    compacted_before: int,
+    cards: Array, profiles: Array, counters: Counters, changes: Array, numbers: NDArray[np.int32]
 ) -> tuple[int, int]:
     """Fold changes, in offset order, into the version histories.
 
     Args:
         cards: cards of the key group (CARD).
-        profiles: versions of the key group (PROFILE), with room for two more per change.
+        profiles: versions of the key group (PROFILE), with room for one more per change.
         changes: n changes (PROFILE); `older` is ignored.
         numbers: card number of each change, shape (n,).
-        compacted_before: arrival from which on compaction has removed nothing, ms; BEGINNING if it never did.
 
     Returns:
         How many changes came after a transaction that should have seen them; how many were ignored because
@@ -151,7 +133,12 @@ def apply_changes(
         change = changes[row]
         card = cards[numbers[row]]
         newest = card.profile
-        if change.change == TOMBSTONE:
+        if change.change == COMPACTED:
+            if newest != EMPTY:
+                continue  # it only says what was before a card's first version
+        elif newest != EMPTY and profiles[newest].change == COMPACTED:
+            pass  # any version is newer
+        elif change.change == TOMBSTONE:
             if newest != EMPTY and profiles[newest].change >= DELETE:
                 continue  # the tombstone of a delete that is applied already
         elif newest != EMPTY and not _replaces(change, profiles[newest]):
@@ -160,24 +147,22 @@ def apply_changes(
         beginning = change.change == SNAPSHOT and newest == EMPTY
         # a row of the first snapshot is visible from the beginning, but the card's earlier transactions did
         # not see it
-        if card.seen > 0 and (beginning or card.last_arrival >= change.arrival):
+        is_change = change.change != COMPACTED
+        if card.seen > 0 and is_change and (beginning or card.last_arrival >= change.arrival):
             behind += 1
         if card.seen > 0:  # without transactions no version is superseded, and many would be searched in vain
             drop_superseded(card, profiles, counters, card.last_arrival)
-        older = newest
-        if newest == EMPTY and not beginning and change.arrival < compacted_before:
-            older = _unused(profiles, counters)
-            profiles[older] = change
-            profiles[older].change = COMPACTED
-            profiles[older].status = ACTIVE
-            profiles[older].arrival = BEGINNING
-            profiles[older].older = EMPTY
-        number = _unused(profiles, counters)
+        number = counters[FREE_PROFILE]
+        if number == EMPTY:
+            number = counters[PROFILES]
+            counters[PROFILES] += 1
+        else:
+            counters[FREE_PROFILE] = profiles[number].older
         profiles[number] = change
         version = profiles[number]
         if change.change == DELETE or change.change == TOMBSTONE:
             version.status = ACTIVE if newest == EMPTY else profiles[newest].status
-        else:
+        elif is_change:
             if change.change == REREAD:
                 version.change = SNAPSHOT
             _complete(version, profiles, newest)
@@ -188,7 +173,7 @@ def apply_changes(
                 version.committed = profiles[newest].committed
         if beginning:
             version.arrival = BEGINNING
-        version.older = older
+        version.older = newest
         counters[NO_PROFILE] -= newest == EMPTY
         card.profile = number
     return behind, ignored

@@ -14,16 +14,7 @@ from feature_store.catalogue import DAY_MS
 from feature_store.kernels import eviction, feature_kernel
 from feature_store.kernels.profiles import apply_changes
 from feature_store.kernels.suspicion import FOR_EVER, count_alerts
-from feature_store.layout import (
-    ALERTED,
-    BEGINNING,
-    EMPTY,
-    FIRST_CAPACITY,
-    FREE_HOT,
-    HOT_CARDS,
-    MOST_EVENTS,
-    PROFILES,
-)
+from feature_store.layout import ALERTED, EMPTY, FIRST_CAPACITY, FREE_HOT, HOT_CARDS, MOST_EVENTS, PROFILES
 from feature_store.state.arena import Arena
 from feature_store.state.group_arrays import GroupArrays
 
@@ -103,23 +94,20 @@ class GroupState(GroupArrays):
         self._scratch = feature_kernel.scratch()
         self._walks = 1
 
-    def change_profiles(
-        self, changes: NDArray[np.void], numbers: NDArray[np.int32], compacted_before: int = BEGINNING
-    ) -> tuple[int, int]:
+    def change_profiles(self, changes: NDArray[np.void], numbers: NDArray[np.int32]) -> tuple[int, int]:
         """Fold profile changes into the cards' version histories, in offset order.
 
         Args:
             changes: records of PROFILE, shape (n,).
             numbers: card number of each (`card_numbers`), shape (n,).
-            compacted_before: arrival from which on compaction has removed no version, ms.
 
         Returns:
             How many changes came after a transaction that should have seen them; how many were ignored,
             because the card has a newer version.
         """
-        self.reserve("profiles", int(self.counters[PROFILES]), 2 * changes.size)
+        self.reserve("profiles", int(self.counters[PROFILES]), changes.size)
         late, ignored = apply_changes(
-            self.arena.arrays["cards"], self.profiles, self.counters, changes, numbers, compacted_before
+            self.arena.arrays["cards"], self.profiles, self.counters, changes, numbers
         )
         return int(late), int(ignored)
 

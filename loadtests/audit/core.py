@@ -38,6 +38,7 @@ from models.registry import ModelRef
 from streaming_job.contracts import Reason
 from streaming_job.contracts.topics import DIGESTED
 from streaming_job.decode.snapshots import ends_snapshot
+from streaming_job.log.losses import NOTHING_LOST, Losses
 from streaming_job.log.partitioner import Layout
 from streaming_job.log.records import PartitionId
 from streaming_job.settings import JobSettings
@@ -119,13 +120,14 @@ class AuditCore:
                     self.memory.found.add(output, record)
                 also(output, record)
 
-    def read_tables(self, ends: Ends) -> list[ExpectedOutcome]:
+    def read_tables(self, ends: Ends, losses: Losses = NOTHING_LOST) -> list[ExpectedOutcome]:
         """Fold the tables up to some ends; return the dead letters of their new records.
 
         With merchant facts it also reads the payments of all merchants, so only one such step is taken.
 
         Args:
             ends: of the tables; with merchant facts also of transactions, labels and chargebacks.
+            losses: see `Stretch`; those of the job that writes merchant facts.
         """
         memory, topics = self.memory, self._topics
         names = {field: getattr(topics, field) for field in memory.tables}
@@ -145,6 +147,7 @@ class AuditCore:
             new = {(record.partition, record.offset) for record in rollouts}
             refused = self.rollouts.read(memory.rollouts)
             letters += [letter for letter in refused if (letter.partition, letter.offset) in new]
+            memory.profiles.compacted_before = losses.profiles_before or 0
             payments, of_labels = self._payments(ends)
             letters += of_labels
             self._oracle = Oracle(

@@ -17,7 +17,6 @@ from loadtests.audit.moves import Stretch, drained_by
 from loadtests.audit.settled import MOST_POINTS, Point, reaches
 from loadtests.audit.topic_log import Log
 from loadtests.oracle import Kind, Record
-from streaming_job.log.losses import NOTHING_LOST, Losses, losses_in
 from streaming_job.log.records import PartitionId
 from streaming_job.settings import JobSettings
 
@@ -61,7 +60,6 @@ class ContinuousAudit:
         """Arrivals up to this time were audited, seconds since 1970-01-01 UTC; 0: none yet."""
         self._arrived: list[tuple[float, dict[PartitionId, int]]] = []
         """(time, ends of the transactions at that time), for the times that the audit has not reached yet."""
-        self._losses = NOTHING_LOST
         self._require_whole_log()
 
     def _require_whole_log(self) -> None:
@@ -104,15 +102,14 @@ class ContinuousAudit:
         for record in core.read_progress():
             _require_same_layout(record)
             memory.points.add(record)
-            self._losses = _losses(record, self._losses)
         memory.points.mark(now)
         point = memory.points.settled(now)
         if point is None:
             return
         core.read_outputs()
-        core.compare(core.read_tables(point.furthest))
+        core.compare(core.read_tables(point.furthest, point.losses))
         part = Stretch(core.layout, {}, partition_ends(point.transactions, topic))
-        for judged in core.judge([part._replace(losses=self._losses)]):
+        for judged in core.judge([part._replace(losses=point.losses)]):
             core.compare(judged.outcomes)
             core.drop_trials()
             self.checked += judged.kinds.total() - judged.kinds[Kind.DEAD_LETTER]
@@ -124,15 +121,6 @@ class ContinuousAudit:
         self.point = point
         while self._arrived and reaches(memory.positions, self._arrived[0][1]):
             self.audited_until_s, _ = self._arrived.pop(0)
-
-
-def _losses(record: Record, known: Losses) -> Losses:
-    """Return `Stretch.losses` as a progress record names them; only those of group 0 do."""
-    try:
-        row = json.loads(record.value or b"")
-        return losses_in(row) if row["key_group"] == 0 else known
-    except (ValueError, KeyError, TypeError):
-        return known
 
 
 def _require_same_layout(record: Record) -> None:

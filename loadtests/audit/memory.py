@@ -22,10 +22,16 @@ from loadtests.oracle.card import DAY_MS, FORGET_AFTER_MS, MONTH_MS, REPEAT_MS, 
 from streaming_job.log.records import PartitionId
 from streaming_job.settings import JobSettings
 
-VERSION = (3, *CARD_TABLES, *OUTPUTS)
+VERSION = (4, *CARD_TABLES, *OUTPUTS)
 KEEP_SETTLED_MS = 8 * DAY_MS
 """A second output record is recognised as a duplicate for this long after its input record."""
-OURS = ("loadtests.", "models.policy", "models.registry", "streaming_job.contracts")
+OURS = (
+    "loadtests.",
+    "models.policy",
+    "models.registry",
+    "streaming_job.contracts",
+    "streaming_job.log.losses",
+)
 PLAIN = {
     ("collections", "Counter"),
     ("collections", "defaultdict"),

@@ -41,7 +41,7 @@ class Seam(NamedTuple):
 
     commit_id: int
     """Number of the takeover; 0: the job's beginning."""
-    transactions: dict[int, int]
+    transactions: dict[PartitionId, int]
     """Offset of the first transaction decided after it, by partition; empty: of the job's beginning."""
     has_facts: bool = True
     losses: Losses = NOTHING_LOST
@@ -118,7 +118,11 @@ def _divided(
     """Divide the oldest stretches at a seam, which lies in one of them."""
     at = sum(move.commit_id <= seam.commit_id for move in moves)
     part = parts[at]
-    firsts = {number: first for number, first in seam.transactions.items() if number in part.ends}
+    firsts = {
+        number: first
+        for (topic, number), first in seam.transactions.items()
+        if topic == part.layout.topic and number in part.ends
+    }
     before = part._replace(ends={number: min(first, part.ends[number]) for number, first in firsts.items()})
     after = part._replace(starts={**part.starts, **firsts})
     return [*parts[:at], before], [after, *parts[at + 1 :]]

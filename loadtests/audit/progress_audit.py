@@ -142,13 +142,13 @@ class ProgressAudit:
             for commit, progress in self._progress.items()
             if commit.key_group == 0
         }
-        taken: dict[tuple[int, str], dict[int, int]] = defaultdict(dict)
+        taken: dict[tuple[int, str], Ends] = defaultdict(dict)
         for commit, progress in self._progress.items():
             if progress.predecessor is not None:
                 taken[commit.commit_id, commit.query_id] |= {
                     partition: end
-                    for (topic, partition), _, end in progress.spans
-                    if self._is_of_transactions(topic)
+                    for partition, _, end in progress.spans
+                    if self._is_of_transactions(partition[0])
                 }
         facts_from = self.facts_begun.commit_id if self.facts_begun is not None else 0
         first = min(self._progress, key=lambda commit: commit.commit_id, default=None)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from loadtests.audit.commits import is_seam
 from loadtests.oracle import Record
 from streaming_job.contracts.topics import Topics
+from streaming_job.log.losses import NOTHING_LOST, Losses, losses_in
 from streaming_job.log.records import PartitionId
 
 MOST_POINTS = 4_096
@@ -25,6 +26,8 @@ class Point(NamedTuple):
     """Offsets up to which the furthest key group had read the tables."""
     slowest: dict[PartitionId, int]
     """Offsets up to which the slowest key group had read the tables."""
+    losses: Losses
+    """What the log had lost when the job read its state from it."""
 
 
 class SettledPoints:
@@ -46,6 +49,7 @@ class SettledPoints:
         self._tables: dict[PartitionId, dict[int, int]] = defaultdict(dict)
         self._key_groups = 1
         self._points: list[Point] = []
+        self._losses = NOTHING_LOST
 
     def add(self, record: Record) -> None:
         """Add a record of job-progress; malformed ones and those of other jobs are ignored."""
@@ -55,8 +59,11 @@ class SettledPoints:
             row = json.loads(record.value or b"")
             group, key_groups = int(row["key_group"]), int(row["key_groups"])
             ends = {(str(p["topic"]), int(p["partition"])): int(p["end_offset"]) for p in row["partitions"]}
+            losses = losses_in(row)
         except (ValueError, KeyError, TypeError):
             return
+        if group == 0:  # only its records name them
+            self._losses = losses
         if is_seam(row) and key_groups != self._key_groups:  # positions of other groups no longer count
             self._tables.clear()
         self._key_groups = key_groups
@@ -71,7 +78,8 @@ class SettledPoints:
         """Record a point of the progress so far."""
         if not self._ends:
             return
-        self._points.append(Point(now_s, dict(self._ends), *table_ends(self._tables, self._key_groups)))
+        read = table_ends(self._tables, self._key_groups)
+        self._points.append(Point(now_s, dict(self._ends), *read, self._losses))
         if len(self._points) > MOST_POINTS:
             del self._points[::2]
 

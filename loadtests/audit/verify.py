@@ -144,7 +144,8 @@ def verify(
     ends |= {partition: max(end, ends.get(partition, 0)) for partition, end in furthest.items()}
     settled = ends | settled | left
     verdict = AuditResult(core.findings, topics=topics, ends=settled)
-    refused = core.read_tables(ends)
+    seams = audit.seams
+    refused = core.read_tables(ends, seams[-1].losses)
     if core.rollouts.plan() is None:
         raise JudgeError(f"there is no champion on {topics.model_rollouts}; nothing can have been decided")
     refused += too_late(log, settings, audit.moves, core.layout, left)
@@ -155,7 +156,7 @@ def verify(
         if letter.offset < settled[letter.topic, letter.partition] and not earlier(letter)
     ]
     _compare(refused, core, verdict)
-    parts = split(stretches(audit.moves, core.layout, transactions), audit.moves, audit.seams)
+    parts = split(stretches(audit.moves, core.layout, transactions), audit.moves, seams)
     for judged in core.judge(parts) if judge is None else judge(core.memory.unavailable, ends, parts):
         verdict.kinds += judged.kinds
         for pair, counts in judged.trials.items():

@@ -58,7 +58,7 @@ class Oracle:
         self._merchants = merchants
         self.has_facts = True
         """Whether the job has merchant facts yet, of the transactions that follow."""
-        self._profiles_before = self._windows_before = 0
+        self._windows_before = 0
         self._cards: dict[str, Card] = {} if cards is None else cards
 
     def judge(self, records: Iterable[Record]) -> Iterator[ExpectedOutcome]:
@@ -90,7 +90,7 @@ class Oracle:
             profiles_before: arrival before which compaction may have removed profiles, ms; None: it has not.
             windows_before: arrival before which windows may lack transactions, ms; None: they lack none.
         """
-        self._profiles_before, self._windows_before = profiles_before or 0, windows_before or 0
+        self._profiles.compacted_before, self._windows_before = profiles_before or 0, windows_before or 0
 
     def _features(self, record: Record) -> Pending | ExpectedOutcome:
         try:
@@ -99,7 +99,7 @@ class Oracle:
             return dead_letter(record, refused.reason)
         card = self._cards.get(tx.card_id)
         if card is None or card.is_forgotten(
-            tx.arrival, self._rules.allowed_lateness_ms, partial(self._had_version, tx.card_id)
+            tx.arrival, self._rules.allowed_lateness_ms, partial(self._profiles.had_version, tx.card_id)
         ):
             card = self._cards[tx.card_id] = Card()
         plan = self._rollouts.plan(tx.arrival)
@@ -116,18 +116,10 @@ class Oracle:
         if self._merchants is not None and self.has_facts:
             features |= self._merchants.features(tx.merchant_id, tx.arrival)
         return Pending(
-            record.topic, tx, card, profile, self._is_compacted(tx.card_id, seen_at),
+            record.topic, tx, card, profile, self._profiles.is_compacted(tx.card_id, seen_at),
             tx.arrival < self._windows_before, status, plan, run, features, view.late,
             view.conflicting,
         )  # fmt: skip
-
-    def _had_version(self, card_id: str, arrival: int) -> bool:
-        is_known = self._profiles.had_version(card_id, arrival)
-        return is_known or self._is_compacted(card_id, arrival)
-
-    def _is_compacted(self, card_id: str, arrival: int) -> bool:
-        """Return whether the version in force may have been removed: the first one that is left is later."""
-        return arrival < self._profiles.known_from(card_id) < self._profiles_before
 
     def _model(self, scorer: Scorer) -> Model:
         model = self._models.get(scorer.model)

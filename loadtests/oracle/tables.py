@@ -92,6 +92,8 @@ class ProfileLog:
     def __init__(self) -> None:
         self._versions: dict[str, list[_Version]] = {}
         self._first_snapshot_until = math.inf
+        self.compacted_before = 0
+        """Arrival before which compaction may have removed versions that the job then lacked; 0: none."""
 
     def read(self, records: Iterable[Record]) -> list[ExpectedOutcome]:
         """Fold the profile topic, each partition in the order of offsets; returns the dead letters.
@@ -183,13 +185,15 @@ class ProfileLog:
         version = self._version(card_id, arrival)
         return version and version.status
 
-    def known_from(self, card_id: str) -> float:
-        """Return when the first version of a card's row became known, ms; infinity if there is none."""
-        return next((version.known_from for version in self._versions.get(card_id, ())), math.inf)
+    def is_compacted(self, card_id: str, arrival: int) -> bool:
+        """Return whether the version at `arrival` may have been removed: the first one left is later."""
+        first = next(iter(self._versions.get(card_id, ())), None)
+        is_left = first is None or self._version(card_id, arrival) is not None
+        return not is_left and first is not None and first.known_from < self.compacted_before
 
     def had_version(self, card_id: str, arrival: int) -> bool:
-        """Return whether the log held any version of a card's row at `arrival`, deletes included."""
-        return self._version(card_id, arrival) is not None
+        """Return whether the log held a version of a card's row at `arrival`, or may have; deletes count."""
+        return self._version(card_id, arrival) is not None or self.is_compacted(card_id, arrival)
 
     def _version(self, card_id: str, arrival: int) -> _Version | None:
         for version in reversed(self._versions.get(card_id, [])):

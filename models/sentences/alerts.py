@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from models.policy import ESCALATED, RULES
-from models.sentences.features import of_feature
+from models.sentences.features import NO_PROFILE, of_feature
 from models.sentences.quantities import plural
+
+UNKNOWN_PROFILE = "the profile of the card is not known any more"
+"""What stands for NO_PROFILE if compaction may have removed the profile."""
 
 
 def of_alert(alert: Mapping[str, Any]) -> list[str]:
@@ -28,6 +31,8 @@ def of_alert(alert: Mapping[str, Any]) -> list[str]:
     ]
     if not sentences:
         sentences = [of_rule(rule, alert) for rule in alert["rules"]]
+    if alert.get("profile_unknown"):
+        sentences = [UNKNOWN_PROFILE if sentence == NO_PROFILE else sentence for sentence in sentences]
     return list(dict.fromkeys(sentences))
 
 

@@ -51,6 +51,6 @@ def look_up(brokers: Brokers, topics: Topics) -> list[ArchivedTopic]:
                 "FRAUD_TOPICS__..., or create it with `fraud job topics`"
             ) from fault
         kept = TABLE[field].retention
-        compacted_before_ms = now_ms - kept.compaction_lag_ms if kept.is_compacted else 0
+        compacted_before_ms = kept.compacted_before(now_ms) if kept.is_compacted else 0
         found.append(ArchivedTopic(field, name, topic_id, kept.is_compacted, compacted_before_ms))
     return found

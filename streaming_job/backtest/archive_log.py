@@ -41,6 +41,12 @@ class ArchiveLog:
                 extents[partition] = Extent(first, *times)
         return extents
 
+    def compacted_before(self, topic: str) -> int | None:
+        """See `ArchivedLog`."""
+        parts = self.partitions(topic)
+        manifests = [self._archive.manifest(self._fields[topic], partition) for partition in parts]
+        return max((manifest.compacted_before_ms for manifest in manifests), default=0) or None
+
     def arrival(self, topic: str, partition: int, offset: int) -> int | None:
         """See `ArchivedLog`."""
         field = self._fields[topic]

@@ -60,6 +60,7 @@ class BacktestGroup:
     def fold_profiles(self, log: ArchivedLog, until: int) -> None:
         """Fold the profile changes that arrived before `until`, ms, before any transaction."""
         topic = self._rules.topics.profiles
+        before = log.compacted_before(topic)
         decoded = [
             profiles.decode(records, self._rules.key_groups, self._number)
             for partition in log.partitions(topic)
@@ -70,7 +71,8 @@ class BacktestGroup:
         for each in decoded:
             snapshots.mark_later_rows(each.changes, end)
             if each.changes.size:
-                self._state.change_profiles(each.changes, self._state.card_numbers(each.changes, each.places))
+                cards = self._state.card_numbers(each.changes, each.places)
+                self._state.change_profiles(*snapshots.with_compacted(each.changes, cards, before))
 
     def take(self, records: Records) -> Outcome:
         """Decide transactions of one partition, in the order of offsets; return what became of them."""

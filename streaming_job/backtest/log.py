@@ -36,6 +36,9 @@ class ArchivedLog(Protocol):
     def partitions(self, topic: str) -> Sequence[int]:
         """Return the archived partitions, with records or without."""
 
+    def compacted_before(self, topic: str) -> int | None:
+        """Return the arrival before which compaction may have been faster than the archiver, ms."""
+
     def arrival(self, topic: str, partition: int, offset: int) -> int | None:
         """Return the earliest arrival among the next records at or after an offset, ms; None without one."""
 

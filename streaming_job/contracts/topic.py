@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from feature_store.catalogue import DAY_MS
+from feature_store.catalogue import DAY_MS, HOUR_MS
 
 CREATE_TIME = {"message.timestamp.type": "CreateTime"}
 LOG_APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
@@ -58,6 +58,8 @@ class Component(StrEnum):
 
 
 Operations = frozenset[Operation]
+CLOCKS_MS = HOUR_MS
+"""Greatest difference between the clocks of two machines, with a wide margin."""
 READ = frozenset({Operation.READ})
 WRITE = frozenset({Operation.WRITE})
 READ_WRITE = READ | WRITE
@@ -89,16 +91,15 @@ class Retention:
     compaction_lag_days: int = 0
     """Age that a record must have before compaction may remove it."""
 
-    @property
-    def compaction_lag_ms(self) -> int:
-        """`compaction_lag_days` in ms."""
-        return self.compaction_lag_days * DAY_MS
+    def compacted_before(self, now_ms: int) -> int:
+        """Return the arrival before which compaction may have removed records by now, ms."""
+        return now_ms - self.compaction_lag_days * DAY_MS + CLOCKS_MS
 
     def config(self) -> dict[str, str]:
         """Return the topic-level configuration."""
         config = {"cleanup.policy": "compact" if self.is_compacted else "delete"}
         if self.compaction_lag_days:
-            config["min.compaction.lag.ms"] = str(self.compaction_lag_ms)
+            config["min.compaction.lag.ms"] = str(self.compaction_lag_days * DAY_MS)
         return {**config, "retention.ms": "-1" if self.days is None else str(self.days * DAY_MS)}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.layout import REREAD, SNAPSHOT
+from feature_store.layout import ACTIVE, BEGINNING, COMPACTED, REREAD, SNAPSHOT
 from streaming_job.decode import strict
 from streaming_job.decode.keys import MARKS, may_end_snapshot
 from streaming_job.log.records import Records
@@ -64,3 +64,33 @@ def mark_later_rows(changes: NDArray[np.void], end: int | None) -> None:
     if end is not None:
         later = (changes["change"] == SNAPSHOT) & (changes["arrival"] > end)
         changes["change"][later] = REREAD
+
+
+def with_compacted(
+    changes: NDArray[np.void], cards: NDArray[np.int32], before: int | None
+) -> tuple[NDArray[np.void], NDArray[np.int32]]:
+    """Put COMPACTED before changes that may have replaced others which compaction has removed.
+
+    Rows of the first snapshot have replaced none: `mark_later_rows` must have marked the others.
+
+    Args:
+        changes: changes (PROFILE), in the records' order.
+        cards: number of the card of each.
+        before: arrival before which compaction may have removed versions, ms; None: it has removed none.
+
+    Returns:
+        The changes and the cards, with one more for each card that has such a change.
+    """
+    if before is None:
+        return changes, cards
+    old = np.flatnonzero((changes["arrival"] < before) & (changes["change"] != SNAPSHOT))
+    _, firsts = np.unique(cards[old], return_index=True)
+    counts = np.ones(changes.size, dtype=np.int64)
+    counts[old[firsts]] = 2
+    more = np.repeat(changes, counts)
+    at = (np.cumsum(counts) - counts)[counts == 2]
+    for name, value in (
+        ("change", COMPACTED), ("status", ACTIVE), ("arrival", BEGINNING), ("lsn", 0), ("committed", 0)
+    ):  # fmt: skip
+        more[name][at] = value
+    return more, np.repeat(cards, counts)

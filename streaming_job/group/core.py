@@ -7,13 +7,13 @@ divided into mini-batches.
 
 import logging
 from collections.abc import Iterable, Mapping
+from functools import partial
 from itertools import repeat
 
 import numpy as np
 import orjson
 import pyarrow as pa
 
-from feature_store.layout import BEGINNING
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import Meta, PieceSink, PieceStore, append, seal
 from streaming_job.contracts import Reason
@@ -163,10 +163,9 @@ class GroupCore:
         before = self.silence.of_rows(records.topic, changes["partition"], places["home"])
         audible = changes["offset"] >= before
         # a card's changes share a partition, so folding those before Q first keeps their order
-        lost_before = self._rules.losses.profiles_before
-        compacted_before = BEGINNING if lost_before is None else lost_before
-        self._state.change_profiles(changes[~audible], cards[~audible], compacted_before)
-        late, ignored = self._state.change_profiles(changes[audible], cards[audible], compacted_before)
+        with_compacted = partial(snapshots.with_compacted, before=self._rules.losses.profiles_before)
+        self._state.change_profiles(*with_compacted(changes[~audible], cards[~audible]))
+        late, ignored = self._state.change_profiles(*with_compacted(changes[audible], cards[audible]))
         self.outcome.counts["profile_changes"] += int((audible & whole).sum())
         self.outcome.counts["late_table_changes"] += late
         self.outcome.counts["ignored_profile_changes"] += ignored
@@ -175,7 +174,7 @@ class GroupCore:
                 "%d of %d profile changes up to %s[%d]@%d are ignored: their cards have newer ones",
                 ignored, audible.sum(), records.topic, changes["partition"][-1], changes["offset"][-1],
             )  # fmt: skip
-        self._pending.add_changes(changes, cards)
+        self._pending.add_changes(*with_compacted(changes, cards))
 
     def _fold_rollouts(self, records: Records) -> None:
         new = RolloutRecord.of(records.take(np.flatnonzero(records.partitions == 0)))

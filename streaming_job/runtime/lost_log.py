@@ -15,7 +15,7 @@ from feature_store.catalogue import WINDOWS
 from streaming_job.archive.followers import LogArchive, log_archive
 from streaming_job.contracts.topics import TABLE
 from streaming_job.log import clients, follow, topic_reader
-from streaming_job.log.clients import describe
+from streaming_job.log.clients import Consumer, describe
 from streaming_job.log.losses import Losses
 from streaming_job.runtime.preconditions import TIMEOUT_S, StartUpError
 from streaming_job.settings import JobSettings
@@ -23,11 +23,8 @@ from streaming_job.settings import JobSettings
 POLICY = "cleanup.policy"
 
 
-def find(settings: JobSettings, partitions: int) -> Losses:
+def find(settings: JobSettings) -> Losses:
     """Return what the log has lost by now.
-
-    Args:
-        partitions: number of partitions of the transactions.
 
     Raises:
         StartUpError: the brokers do not answer.
@@ -35,27 +32,38 @@ def find(settings: JobSettings, partitions: int) -> Losses:
     """
     archive = log_archive(settings)
     try:
-        return Losses(
-            _compacted_before(settings, archive), _windows_before(settings, archive, range(partitions))
-        )
+        with closing(clients.reader(settings, settings.job_id)) as reader:
+            return Losses(
+                _compacted_before(settings, archive, reader), _windows_before(settings, archive, reader)
+            )
     except (KafkaException, TimeoutError) as fault:
         raise StartUpError(
             f"the beginning of the log cannot be read ({describe(fault)}); check the brokers"
         ) from fault
 
 
-def _compacted_before(settings: JobSettings, archive: LogArchive | None) -> int | None:
+def _compacted_before(settings: JobSettings, archive: LogArchive | None, reader: Consumer) -> int | None:
     """Return the arrival before which compaction may have removed profiles; None: it has removed none.
 
     A version is removed only after a newer one has reached the age `min.compaction.lag.ms`, so those that
-    were in force since then are there. Of a log that begins in an archive, the archive's beginning counts.
+    were in force since then are there. Of a log that begins in an archive, the archive's beginning counts, if
+    what follows the archive is no older.
     """
     topic = settings.topics.profiles
-    if archive is not None and (manifests := archive.manifests(topic)):
-        return max(manifest.compacted_before_ms for manifest in manifests) or None
     if "compact" not in (_policy(settings, topic) or "compact"):
         return None
-    return int(time.time() * 1000) - TABLE["profiles"].retention.compaction_lag_ms
+    limit = TABLE["profiles"].retention.compacted_before(int(time.time() * 1000))
+    if archive is None:
+        return limit
+    befores = []
+    for part in topic_reader.partitions(reader, topic):
+        first, _ = topic_reader.offsets(reader, TopicPartition(topic, part))
+        manifest = archive.manifest((topic, part))
+        if manifest is None or manifest.whole_from > 0:
+            return limit
+        after = _arrival(reader, TopicPartition(topic, part, max(first, manifest.end)))
+        befores.append(manifest.compacted_before_ms if after is None or after >= limit else limit)
+    return max(befores, default=0) or None
 
 
 def _policy(settings: JobSettings, topic: str) -> str | None:
@@ -71,25 +79,34 @@ def _policy(settings: JobSettings, topic: str) -> str | None:
     return str(entries[POLICY].value)
 
 
-def _windows_before(settings: JobSettings, archive: LogArchive | None, partitions: range) -> int | None:
+def _windows_before(settings: JobSettings, archive: LogArchive | None, reader: Consumer) -> int | None:
     """Return the arrival before which windows may lack transactions; None: the log has its beginning."""
-    begins = max(_arrivals(settings, archive, partitions), default=None)
-    return None if begins is None else begins + max(WINDOWS.values()) + settings.allowed_lateness_ms
+    begins = max(_beginnings(settings, archive, reader), default=None)
+    if begins is None:
+        return None
+    # the first transaction's windows reach back further the later it is, and one before it may be dated ahead
+    return begins + max(WINDOWS.values()) + settings.allowed_lateness_ms + settings.allowed_skew_ms
 
 
-def _arrivals(settings: JobSettings, archive: LogArchive | None, partitions: range) -> Iterator[int]:
+def _beginnings(settings: JobSettings, archive: LogArchive | None, reader: Consumer) -> Iterator[int]:
     """Yield the arrival of the first transaction of each partition that has lost earlier ones, ms."""
     topic = settings.topics.transactions
-    with closing(clients.reader(settings, settings.job_id)) as reader:
-        for part in partitions:
-            first, _ = topic_reader.offsets(reader, TopicPartition(topic, part))
-            if archive is not None and (manifest := archive.manifest((topic, part))) is not None:
-                whole_from = manifest.whole_from
-                span = next(manifest.files(whole_from), None)
-                if whole_from < first and span is not None:
-                    if whole_from > 0:
-                        yield span.least_ms
-                    continue
-            if first > 0:
-                message = next(follow.to_end(reader, TopicPartition(topic, part, first)), None)
-                yield int(time.time() * 1000) if message is None else message.timestamp()[1]
+    for part in topic_reader.partitions(reader, topic):
+        place = topic, part
+        first, _ = topic_reader.offsets(reader, TopicPartition(*place))
+        begin = first if archive is None else archive.first({place: first})[place]
+        if begin == 0:
+            continue
+        manifest = None if archive is None or begin == first else archive.manifest(place)
+        span = next(manifest.files(begin), None) if manifest is not None else None
+        if span is not None:
+            yield span.least_ms
+        else:
+            arrival = _arrival(reader, TopicPartition(*place, first))
+            yield int(time.time() * 1000) if arrival is None else arrival
+
+
+def _arrival(reader: Consumer, start: TopicPartition) -> int | None:
+    """Return the arrival of the first record of a partition from an offset on, ms; None: there is none."""
+    message = next(follow.to_end(reader, start), None)
+    return None if message is None else message.timestamp()[1]

@@ -24,6 +24,8 @@ class MemoryArchive:
             partitions: of the transactions.
         """
         self._chance = chance
+        self.profiles_before: int | None = None
+        """See `Losses`."""
         self._logs: dict[str, dict[int, list[Record]]] = {
             topic: {0: []} for topic in TOPICS.model_dump().values()
         }
@@ -47,6 +49,10 @@ class MemoryArchive:
         """See `ArchivedLog`."""
         left = [record.timestamp for record in self._logs[topic][partition] if record.offset >= offset]
         return min(left, default=None)
+
+    def compacted_before(self, topic: str) -> int | None:
+        """See `ArchivedLog`."""
+        return self.profiles_before if topic == TOPICS.profiles else None
 
     def has_lost(self, topic: str, since_ms: int) -> bool:
         """See `ArchivedLog`; nothing is lost."""

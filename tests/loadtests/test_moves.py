@@ -138,17 +138,22 @@ def test_stretches_are_split_at_takeovers_after_which_transactions_are_decided_o
     parts = stretches(moves, layouts[1], {0: 7, 1: 9})
     assert split(parts, moves, [Seam(0, {})]) == parts
     lost = Losses(profiles_before=100)
-    late = split(parts, moves, [Seam(0, {}, has_facts=False), Seam(8, {0: 3, 1: 4}, losses=lost)])
+    late = split(
+        parts, moves, [Seam(0, {}, has_facts=False), Seam(8, {("b", 0): 3, ("b", 1): 4}, losses=lost)]
+    )
     assert [(part.layout.topic, part.has_facts, part.losses) for part in late] == [
         ("a", False, NOTHING_LOST), ("b", False, NOTHING_LOST), ("b", True, lost)
     ]  # fmt: skip
     assert (late[1].starts, late[1].ends) == ({}, {0: 3, 1: 4})
     assert (late[2].starts, late[2].ends) == ({0: 3, 1: 4}, {0: 7, 1: 9})
-    early = split(parts, moves, [Seam(0, {}, has_facts=False), Seam(2, {0: 3, 1: 4})])
+    early = split(
+        parts, moves, [Seam(0, {}, has_facts=False), Seam(2, {("a", 0): 3, ("a", 1): 4, ("left", 0): 9})]
+    )
     assert [(part.layout.topic, part.has_facts) for part in early] == [("a", False), ("a", True), ("b", True)]
     first, second, third = (Losses(windows_before=before) for before in (1, 2, 3))
     seams = [
-        Seam(0, {}, True, first), Seam(2, {0: 3, 1: 4}, True, second), Seam(8, {0: 5, 1: 6}, True, third)
+        Seam(0, {}, True, first), Seam(2, {("a", 0): 3, ("a", 1): 4}, True, second),
+        Seam(8, {("b", 0): 5, ("b", 1): 6}, True, third),
     ]  # fmt: skip
     both = split(parts, moves, seams)
     assert [part.losses for part in both] == [first, second, second, third]

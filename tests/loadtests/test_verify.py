@@ -402,4 +402,4 @@ def test_a_takeover_by_a_state_that_was_read_from_a_compacted_log_is_a_seam() ->
             if limit is not None and group == 0:
                 fields[FIELD] = {"profiles_before": limit}
             found.add_progress(changed(record, **fields))
-    assert found.seams == [Seam(0, {}), Seam(7, {0: 70, 1: 70}, losses=Losses(500))]
+    assert found.seams == [Seam(0, {}), Seam(7, {("t", 0): 70, ("t", 1): 70}, losses=Losses(500))]

@@ -251,3 +251,11 @@ def test_an_alert_without_reasons_has_a_sentence() -> None:
         "1 payment in 5 minutes, more than the policy allows",
         "the model failed; the rules decided alone",
     ]
+
+
+def test_a_profile_that_compaction_has_removed_is_not_called_missing() -> None:
+    values = (("has_profile", 0.0), ("risk_tier", None))
+    reasons = [{"feature": name, "value": value, "contribution": 1.0} for name, value in values]
+    seen = {**alert(1, 10**12, ()), "reasons": reasons}
+    assert of_alert(seen) == ["no profile of the card"]
+    assert of_alert({**seen, "profile_unknown": True}) == ["the profile of the card is not known any more"]

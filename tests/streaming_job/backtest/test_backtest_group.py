@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 from harness.job_world import World, model_ref, subset_ref
-from harness.log_world import START, TOPICS
+from harness.log_world import DAY, START, TOPICS
 from harness.memory_archive import MemoryArchive, archived
 from harness.random_world import random_world
 from hypothesis import given
@@ -64,6 +64,7 @@ def backtest(
 ) -> tuple[list[Outcome], Tally]:
     """What a backtest decides of a world whose live job has written `live`."""
     log = MemoryArchive(archived(world, live), chance, world.partitions)
+    log.profiles_before = world.losses.profiles_before
     before = read_alerts(log, TOPICS, window, 0).before()
     tally = Tally(window, Labels(TOPICS).by_hash())
     outcomes: list[Outcome] = []
@@ -83,11 +84,14 @@ def backtest(
     policy=POLICIES,
     model=st.sampled_from([model_ref("1"), model_ref("2"), subset_ref()]),
     groups=st.integers(1, 3),
+    is_compacted=st.booleans(),
 )
 def test_a_backtest_decides_as_the_job_does_later(
-    seed: int, at: int, policy: Policy, model: ModelRef, groups: int
+    seed: int, at: int, policy: Policy, model: ModelRef, groups: int, is_compacted: bool
 ) -> None:
     chance, world = Random(seed), random_world(seed, partitions=3)
+    if is_compacted:  # before the archive began
+        world.compact(chance.randrange(2 * DAY))
     since = world.transactions[at].timestamp if at else START
     # what the live job rolls out afterwards makes no difference
     world.rollouts = [record for record in world.rollouts if record.timestamp <= since]

@@ -1,8 +1,11 @@
 """What a log had lost before the state was read from it: profiles are unknown, and windows marked as cut."""
 
 import random
+from dataclasses import replace
 
+import numpy as np
 import pytest
+from harness.group_batches import as_records
 from harness.job_world import World, expected_alerts, place
 from harness.log_world import DAY, HOUR, MINUTE, START
 from harness.random_world import random_world
@@ -10,7 +13,14 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from thoroughness import examples
 
+from feature_store.layout import COMPACTED, PROFILES
+from feature_store.state.arena import MemoryArena
+from feature_store.state.deltas import Delta
+from feature_store.state.group_state import GroupState
 from streaming_job.contracts import Contract, validate
+from streaming_job.decode import profiles
+from streaming_job.decode.snapshots import with_compacted
+from streaming_job.group.pending_delta import PendingDelta
 from streaming_job.log.losses import Losses
 
 pytestmark = pytest.mark.unit
@@ -56,6 +66,8 @@ def test_the_oracle_finds_the_same_profiles_unknown(seed, before):
     assert [{name: alert.get(name) for name in names} for alert in alerts] == [
         {name: alert.get(name) for name in names} for alert in expected
     ]
+    again = world.alerts(cuts=(40, 90), groups=2, rebuild_each_batch=True)
+    assert sorted(again, key=place) == alerts
     event(f"unknown profiles: {any(alert['profile_unknown'] for alert in alerts)}")
 
 
@@ -143,3 +155,35 @@ def test_alerts_whose_windows_may_lack_transactions_say_so():
         world.tx(hour * HOUR, 5.0, card_id="c0")
     for alerts in (world.alerts(), expected_alerts(world.expected())):
         assert [alert["history_cut"] for alert in alerts] == [True, False, False]
+
+
+def test_a_state_that_is_rebuilt_from_deltas_has_the_same_unknown_profiles():
+    """A delta replays changes; it must not depend on what the job knew of the log."""
+    world = World()
+    for card, arrival in (("c0", HOUR), ("c1", 5 * HOUR), ("c0", 3 * HOUR)):
+        world.profile("u", arrival, card)
+    history, key_groups = as_records(world.profiles), world.key_groups()
+    states = GroupState(MemoryArena()), GroupState(MemoryArena())
+    for records in history:
+        decoded = profiles.decode(records, key_groups, 0)
+        cards = states[0].card_numbers(decoded.changes, decoded.places)
+        changes, cards = with_compacted(decoded.changes, cards, START + 4 * HOUR)
+        states[0].change_profiles(changes, cards)
+        pending = PendingDelta()
+        pending.add_changes(changes, cards)
+        delta = replace(pending.take(), added=states[0].take_added())
+        Delta.decode(delta.encode(), "delta").replay(states[1], np.full(1, -1), 1)
+    for state in states:
+        kinds = [version["change"] for version in state.profiles[: int(state.counters[PROFILES])]]
+        assert kinds.count(COMPACTED) == 1
+
+
+def test_a_version_in_force_is_known_although_the_first_one_arrived_later():
+    """Arrivals go back if the brokers' clocks differ."""
+    world = review_all(World())
+    world.profile("u", 2 * HOUR, "c0")
+    world.profile("u", HOUR, "c0")
+    world.tx(90 * MINUTE, 5.0, card_id="c0")
+    world.losses = Losses(profiles_before=START + 4 * HOUR)
+    for alerts in (world.alerts(), expected_alerts(world.expected())):
+        assert [alert["profile_unknown"] for alert in alerts] == [False]
