@@ -13,6 +13,7 @@ from loadtests.audit.verify import AuditResult
 from loadtests.faults.errors import FaultError
 from loadtests.faults.installation import Installation
 from loadtests.faults.job_process import PATIENCE_S, JobProcess
+from loadtests.faults.repeater import Repeater
 from streaming_job.runtime.failpoints import Failpoint
 
 BURST = 600
@@ -95,6 +96,16 @@ class Relay:
                         cards[chance.randrange(len(cards))].as_py(),
                     ),
                 )
+
+    def busy(self, every_s: float) -> Repeater:
+        """Send some transactions and profile changes at an interval, until the context is left."""
+        chance = random.Random(7)
+
+        def send() -> None:
+            self.installed.send(60, late=0.02, out_of_order=0.05, malformed=0.02, duplicated=0.03)
+            self.change_profiles(chance, 5)
+
+        return Repeater(send, every_s)
 
     def audit(self) -> AuditResult:
         """Wait until the job has caught up, then audit its outputs."""

@@ -2,16 +2,19 @@
 
 Failpoints have no effect unless the environment variable `FRAUD_CRASH_POINTS` names a directory. A file there
 with a step's name arms that step: the first process that reaches it renames the file to `<step>.<pid>` and
-blocks until it is killed. So the job crashes exactly at the step, and passes it after the restart.
+blocks until it is killed. So the job crashes exactly at the step, and passes it after the restart. A file
+`released.<pid>` lets the process go on, if something else was to fail while it was at the step.
 """
 
 import os
-import threading
+import time
 from enum import StrEnum
 from pathlib import Path
 
 VARIABLE = "FRAUD_CRASH_POINTS"
 _directory = os.environ.get(VARIABLE)
+POLL_S = 0.02
+"""Interval at which a blocked process looks whether it is released."""
 
 
 class Failpoint(StrEnum):
@@ -46,7 +49,7 @@ OF_EVERY_JOB = tuple(step for step in Failpoint if step not in (Failpoint.CLAIME
 
 
 def reach(step: StrEnum) -> None:
-    """Block until the process is killed if the step is armed; otherwise return at once."""
+    """Block until the process is killed or released if the step is armed; otherwise return at once."""
     if _directory is not None:
         _stop_if_armed(Path(_directory), step)
 
@@ -56,4 +59,7 @@ def _stop_if_armed(directory: Path, step: StrEnum) -> None:
         (directory / step).rename(directory / f"{step}.{os.getpid()}")
     except FileNotFoundError:
         return
-    threading.Event().wait()
+    released = directory / f"released.{os.getpid()}"
+    while not released.exists():
+        time.sleep(POLL_S)
+    released.unlink()

@@ -4,7 +4,6 @@ Each takeover continues the same output under the same job id; the audit covers 
 beginning. All tests follow one another on one installation, as a job is changed in its life.
 """
 
-import random
 import shutil
 from collections.abc import Callable
 
@@ -14,13 +13,12 @@ from thoroughness import only_thorough
 from loadtests.faults.installation import query_of
 from loadtests.faults.job_process import JobProcess
 from loadtests.faults.relay import Relay
-from loadtests.faults.repeater import Repeater
 from streaming_job.runtime.failpoints import Failpoint
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600), only_thorough]
 
 TOOK_OVER, IN_SILENCE = "took over from query", "deciding in silence"
-PACE_S, EVENTS = 0.2, 60
+PACE_S = 0.2
 
 
 class Lineage:
@@ -60,20 +58,9 @@ def lineage(relay: Relay) -> Lineage:
     return Lineage(relay)
 
 
-def busy(relay: Relay) -> Repeater:
-    """Send transactions and profile changes until the context is left."""
-    chance = random.Random(7)
-
-    def send() -> None:
-        relay.installed.send(EVENTS, late=0.02, out_of_order=0.05, malformed=0.02, duplicated=0.03)
-        relay.change_profiles(chance, 5)
-
-    return Repeater(send, PACE_S)
-
-
 def test_another_number_of_key_groups_takes_over_while_the_predecessor_decides(lineage: Lineage) -> None:
     state_of = lineage.checkpoints[-1]
-    with busy(lineage.relay):
+    with lineage.relay.busy(PACE_S):
         relay = lineage.relay
         relay.until(lambda: relay.job.epochs() > 1, "saved states")
         successor = lineage.succeed(lineage.new_checkpoint(), key_groups=1, predecessor_checkpoint=state_of)
@@ -85,7 +72,7 @@ def test_a_successor_killed_between_claims_and_seam_takes_over_when_it_is_starte
     lineage: Lineage,
 ) -> None:
     relay, before = lineage.relay, lineage.checkpoints[-1]
-    with busy(relay):
+    with relay.busy(PACE_S):
         successor = lineage.succeed(lineage.new_checkpoint(), predecessor_checkpoint=before)
         successor.arm(Failpoint.CLAIMED)
         predecessor, relay.job = relay.job, successor
@@ -103,7 +90,7 @@ def test_a_successor_killed_between_claims_and_seam_takes_over_when_it_is_starte
 
 def test_a_successor_killed_after_the_seam_continues(lineage: Lineage) -> None:
     relay = lineage.relay
-    with busy(relay):
+    with relay.busy(PACE_S):
         successor = lineage.succeed(lineage.new_checkpoint(), key_groups=1)
         successor.arm(Failpoint.SEAM)
         relay.job = successor
@@ -116,7 +103,7 @@ def test_a_successor_killed_after_the_seam_continues(lineage: Lineage) -> None:
 
 def test_a_predecessor_takes_its_output_back(lineage: Lineage) -> None:
     relay = lineage.relay
-    with busy(relay):
+    with relay.busy(PACE_S):
         lineage.take_over(lineage.succeed(lineage.checkpoints[-2], key_groups=2))
     relay.audit()
 
@@ -124,7 +111,7 @@ def test_a_predecessor_takes_its_output_back(lineage: Lineage) -> None:
 def test_of_two_successors_one_takes_over(lineage: Lineage, wait_for: Callable[..., object]) -> None:
     relay = lineage.relay
     predecessor = query_of(lineage.checkpoints[-1])
-    with busy(relay):
+    with relay.busy(PACE_S):
         one, other = (
             lineage.start(f"{lineage.new_checkpoint()}-{name}", predecessor=predecessor)
             for name in ("one", "other")

@@ -1,4 +1,4 @@
-"""A Spark cluster on this machine: a master and a worker, each in its own process."""
+"""A Spark cluster on this machine: a master and one-core workers, each in its own process."""
 
 import secrets
 from collections.abc import Mapping
@@ -16,13 +16,14 @@ MEMORY_MB = 1024
 
 
 class SparkCluster:
-    """Standalone master and worker with room for some executors of a core each; use as a context manager."""
+    """Standalone master, and workers with room for an executor of one core each; a context manager."""
 
     def __init__(self, directory: Path, executors: int, environment: Mapping[str, str]) -> None:
         """Start it; clients that connect too early retry.
 
         Args:
             directory: for logs and the executors' working directories.
+            executors: number of workers.
             environment: variables that the executors get.
         """
         directory.mkdir()
@@ -46,24 +47,27 @@ class SparkCluster:
         port = choose(Ports(), {}, frozenset({"kafka"}))["kafka"]
         self.url = f"spark://{HOST}:{port}"
         master = ("--host", HOST, "--port", str(port), "--webui-port", "0")
-        room = ("--cores", str(executors), "--memory", f"{executors * MEMORY_MB}m")
-        worker = ("--host", HOST, "--webui-port", "0", *room, "--work-dir", str(directory / "work"), self.url)
-        self._master = self._start("master.Master", *master)
-        self._worker = self._start("worker.Worker", *worker)
+        self._master = self._start("master.Master", "master", *master)
+        room = ("--cores", "1", "--memory", f"{MEMORY_MB}m")
+        worker = ("--host", HOST, "--webui-port", "0", *room)
+        self._workers = [
+            self._start("worker.Worker", name, *worker, "--work-dir", str(directory / name), self.url)
+            for name in (f"worker-{number}" for number in range(executors))
+        ]
 
-    def _start(self, main: str, *options: str) -> Child:
+    def _start(self, main: str, name: str, *options: str) -> Child:
         command = [str(java.find().executable), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-        command += [f"-D{name}={value}" for name, value in self.security.items()]
+        command += [f"-D{setting}={value}" for setting, value in self.security.items()]
         command += ["-cp", f"{spark_surroundings.require_own()}/jars/*", f"org.apache.spark.deploy.{main}"]
-        return Child(main, [*command, *options], self._directory / f"{main}.log", self._environment)
+        return Child(name, [*command, *options], self._directory / f"{name}.log", self._environment)
 
     def executors(self) -> list[psutil.Process]:
         """The running JVMs of executors."""
-        return psutil.Process(self._worker.pid).children()
+        return [child for worker in self._workers for child in psutil.Process(worker.pid).children()]
 
     def __enter__(self) -> "SparkCluster":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._worker.kill()
-        self._master.kill()
+        for process in (*self._workers, self._master):
+            process.kill()

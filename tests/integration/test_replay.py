@@ -17,8 +17,6 @@ from deploy.replay import inputs
 from loadtests.audit.comparison import OUTPUTS
 from loadtests.audit.topic_log import TopicLog
 from loadtests.faults.installation import Installation, query_of
-from loadtests.faults.relay import Relay
-from loadtests.faults.repeater import Repeater
 from streaming_job.progress.last_record import positions
 from streaming_job.runtime.failpoints import Failpoint
 from streaming_job.settings import JobSettings
@@ -27,18 +25,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(1_200)]
 
 CAUSES = {"policy", "earlier alerts of the card"}
 """Causes of the differences that another policy makes."""
+PACE_S = 0.5
 ALERTS = [OUTPUTS.index(field) for field in ("fraud_alerts", "suppressed_alerts")]
-
-
-def busy(relay: Relay) -> Repeater:
-    """Send transactions and profile changes until the context is left."""
-    chance = random.Random(7)
-
-    def send() -> None:
-        relay.installed.send(60, late=0.02, out_of_order=0.05, malformed=0.02, duplicated=0.03)
-        relay.change_profiles(chance, 5)
-
-    return Repeater(send, 0.5)
 
 
 @only_thorough
@@ -73,7 +61,7 @@ def test_a_replay_that_changes_nothing_writes_the_same_bytes_although_it_is_kill
 
 @only_thorough
 def test_a_switch_under_load_loses_and_doubles_nothing(replayed: Replayed) -> None:
-    with busy(replayed.relay):
+    with replayed.relay.busy(PACE_S):
         replayed.take_over(replayed.command("switch", "same"))
     replayed.relay.audit()
     assert "--end-way-back" in replayed.done("drop", "same", status=1)
@@ -82,7 +70,7 @@ def test_a_switch_under_load_loses_and_doubles_nothing(replayed: Replayed) -> No
 @only_thorough
 def test_a_switch_killed_at_each_step_is_repeated_and_there_is_a_way_back(replayed: Replayed) -> None:
     points = replayed.installed.directory / "crash-points"
-    with busy(replayed.relay):
+    with replayed.relay.busy(PACE_S):
         replayed.take_over(replayed.command("back", "same"))
         for step in (Failpoint.CLAIMED, Failpoint.SEAM):
             (points / step).touch()
@@ -136,7 +124,7 @@ def test_another_policy_decides_from_the_seam_on_as_in_its_replay(replayed: Repl
     assert compared["differences"]["only_replay"] > 0
     assert {cause for counts in compared["causes"].values() for cause in counts} <= CAUSES
     before = query_of(installed.settings.checkpoint)
-    with busy(relay):
+    with relay.busy(PACE_S):
         replayed.take_over(replayed.command("switch", "strict"))
     _decided(installed, replayed.record("strict").successor(installed.settings))
     seam = {
