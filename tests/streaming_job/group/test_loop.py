@@ -95,7 +95,7 @@ EPOCHS = st.lists(
 the process, if any; and whether Spark commits the epoch."""
 
 
-@examples(60, thorough=40_000)
+@examples(60, thorough=10_000)
 @given(st.integers(0, WORLDS - 1), st.sampled_from(SHAPES), EPOCHS, st.integers(0, 2**32))
 def test_output_and_state_equal_those_of_an_uninterrupted_pass(seed, shape, epochs, chance):
     partitions, groups, group = shape

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from harness.group_batches import as_records
+from harness.group_batches import Group, as_records
 from harness.job_world import World, expected_alerts, place
 from harness.log_world import DAY, HOUR, MINUTE, START
 from harness.random_world import random_world
@@ -13,10 +13,13 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from thoroughness import examples
 
+from feature_store.kernels.hashing import hash_string
 from feature_store.layout import COMPACTED, PROFILES
 from feature_store.state.arena import MemoryArena
+from feature_store.state.card_view import describe, find_card
 from feature_store.state.deltas import Delta
 from feature_store.state.group_state import GroupState
+from streaming_job import explain
 from streaming_job.contracts import Contract, validate
 from streaming_job.decode import profiles
 from streaming_job.decode.snapshots import with_compacted
@@ -187,3 +190,19 @@ def test_a_version_in_force_is_known_although_the_first_one_arrived_later():
     world.losses = Losses(profiles_before=START + 4 * HOUR)
     for alerts in (world.alerts(), expected_alerts(world.expected())):
         assert [alert["profile_unknown"] for alert in alerts] == [False]
+
+
+def test_a_card_with_an_unknown_profile_can_be_explained(capsys):
+    world = World()
+    world.profile("u", HOUR, "c0")
+    world.profile("u", HOUR, "c0", credit_limit=None)
+    world.compact(4 * HOUR)
+    group = Group(0, world.rules())
+    group.take([*world.profiles, *world.rollouts], [])
+    card = find_card(group.store.items(), *hash_string("c0"))
+    assert card is not None
+    explain._print({"card_id": "c0", **describe(card)})
+    shown = capsys.readouterr().out
+    assert "the beginning" in shown
+    assert "unknown" in shown
+    assert "active" in shown

@@ -100,7 +100,7 @@ def as_groups(generation: Generation, log: MemoryLog) -> MemoryGroups:
     return groups
 
 
-@examples(25, thorough=10_000)
+@examples(25, thorough=3_000)
 @given(
     st.sampled_from(CASES),
     st.sampled_from([None, DAY, 7 * DAY]),

@@ -88,7 +88,7 @@ def moved(layout: Layout, move: tuple[bool, Partitioner, int, Any]) -> Layout:
     return Layout(layout.topic, partitioner, max(layout.partitions, partitions))
 
 
-@examples(40, thorough=20_000)
+@examples(40, thorough=4_000)
 @example(5, 2, INHERITED_TWICE, 1)
 @example(5, 2, MOVED_TWICE, 1)
 @given(st.integers(0, WORLDS - 1), st.integers(1, 4), LIVES, st.integers(0, 2**32))
