@@ -108,9 +108,8 @@ CHANGES = ("snapshot", "upsert", "reread", "status_only", "delete", "tombstone",
 SNAPSHOT, UPSERT, REREAD, STATUS_ONLY, DELETE, TOMBSTONE, COMPACTED = range(7)
 """Kinds of a profile change, indices into CHANGES. SNAPSHOT: a row of the first snapshot; REREAD: a row of a
 later snapshot, stored as SNAPSHOT. STATUS_ONLY, only stored: a row with an invalid column, without an earlier
-version to take the column from. COMPACTED, no record of the topic: versions that compaction
-may have removed, before the first one that is left. A version of STATUS_ONLY or above is no profile: only its
-status counts."""
+version to take the column from. COMPACTED, no record of the topic: versions that compaction may have removed,
+before the first one that is left. A version of STATUS_ONLY or above is no profile: only its status counts."""
 UNKNOWN_VERSION = -2
 """In place of a version's index: compaction may have removed the one in force."""
 NO_COUNTRY, NO_TIER, NO_DAY = -1, -1, np.iinfo(np.int32).min

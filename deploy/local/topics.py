@@ -143,14 +143,12 @@ def _differences(
 
 
 def _described_settings(client: AdminClient, name: str) -> Mapping[str, Any] | None:
-    (answer,) = client.describe_configs([ConfigResource(ResourceType.TOPIC, name)]).values()
     try:
-        entries: Mapping[str, Any] = answer.result(timeout=REQUEST_S)
+        return topic_reader.settings_of(client, name, REQUEST_S)
     except KafkaException as error:
         if topic_reader.is_missing(error):
             return None
         raise
-    return entries
 
 
 def _is_created(creation: Any) -> bool:

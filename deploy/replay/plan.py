@@ -1,7 +1,7 @@
 """What a start would do, told before anything is written: range, differences to expect, cost, refusals."""
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from models.policy import Policy
 from streaming_job.archive.followers import log_archive
 from streaming_job.backtest.window import time_of
 from streaming_job.log import clients, follow
-from streaming_job.log.clients import Consumer
 from streaming_job.runtime import lost_log
 from streaming_job.settings import JobSettings
 from streaming_job.takeover.handover import newest_records
@@ -102,7 +101,11 @@ def gather(live: JobSettings, replay: Replay) -> Facts:
             for part in log.ends(topic)
             for message in follow.newest(reader, TopicPartition(topic, part), SAMPLE)
         ]
-        oldest = min([*archived_from, *_arrivals(log, reader, topic)], default=0)
+        firsts = (
+            follow.first_arrival(reader, TopicPartition(topic, part, first))
+            for part, first in log.beginnings(topic).items()
+        )
+        oldest = min([*archived_from, *(first for first in firsts if first is not None)], default=0)
     finally:
         reader.close()
     compacted_before = lost_log.find(begins).profiles_before
@@ -122,14 +125,6 @@ def gather(live: JobSettings, replay: Replay) -> Facts:
         archived,
         gaps,
     )
-
-
-def _arrivals(log: TopicLog, reader: Consumer, topic: str) -> Iterator[int]:
-    """Yield the arrival of the first record of each partition that has one, ms."""
-    for part, first in log.beginnings(topic).items():
-        for message in follow.to_end(reader, TopicPartition(topic, part, first)):
-            yield message.timestamp()[1]
-            break
 
 
 def made(live: JobSettings, replay: Replay, facts: Facts, *, partial: bool) -> ReplayPlan:

@@ -35,9 +35,9 @@ class CardLog:
     transactions: list[Record]
     """Records that may be of the card, up to the alert's transaction, in the order of offsets."""
     profiles: list[Record]
+    """Profile records that may be of the card, those of each partition in the order of offsets."""
     losses: Losses
     """See `moves.Stretch`."""
-    """Profile records that may be of the card, those of each partition in the order of offsets."""
     snapshot_end: int | None
     """End of the first snapshot of the profiles, ms; None if it has not ended."""
     rollouts: list[Record]

@@ -108,8 +108,8 @@ class ContinuousAudit:
             return
         core.read_outputs()
         core.compare(core.read_tables(point.furthest, point.losses))
-        part = Stretch(core.layout, {}, partition_ends(point.transactions, topic))
-        for judged in core.judge([part._replace(losses=point.losses)]):
+        ends = partition_ends(point.transactions, topic)
+        for judged in core.judge([Stretch(core.layout, {}, ends, losses=point.losses)]):
             core.compare(judged.outcomes)
             core.drop_trials()
             self.checked += judged.kinds.total() - judged.kinds[Kind.DEAD_LETTER]

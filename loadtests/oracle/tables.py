@@ -187,9 +187,10 @@ class ProfileLog:
 
     def is_compacted(self, card_id: str, arrival: int) -> bool:
         """Return whether the version at `arrival` may have been removed: the first one left is later."""
-        first = next(iter(self._versions.get(card_id, ())), None)
-        is_left = first is None or self._version(card_id, arrival) is not None
-        return not is_left and first is not None and first.known_from < self.compacted_before
+        versions = self._versions.get(card_id)
+        if not versions or self._version(card_id, arrival) is not None:
+            return False
+        return versions[0].known_from < self.compacted_before
 
     def had_version(self, card_id: str, arrival: int) -> bool:
         """Return whether the log held a version of a card's row at `arrival`, or may have; deletes count."""

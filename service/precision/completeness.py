@@ -10,10 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented names of the module
-    ConfigResource,
-    ResourceType,
-)
 
 from service.labels.errors import UnreadError
 from streaming_job.log import follow, topic_reader
@@ -87,17 +83,15 @@ def _bounds(reader: Consumer, range_: PartitionRange, limits: tuple[int, int], n
         yield now_ms - kept_ms
     if kept_ms < 0 or kept_bytes >= 0:
         # deleted by size, or by hand: only the oldest record that is left shows how far
-        oldest = next(
-            follow.to_end(reader, TopicPartition(range_.topic, range_.partition, range_.first)), None
-        )
-        yield now_ms if oldest is None else oldest.timestamp()[1]
+        start = TopicPartition(range_.topic, range_.partition, range_.first)
+        oldest = follow.first_arrival(reader, start)
+        yield now_ms if oldest is None else oldest
 
 
 def _retention(admin: AdminClient, topic: str) -> tuple[int, int]:
     """Return the topic's limits of age, ms, and of size, bytes; -1: no limit."""
-    (answer,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
     try:
-        entries = answer.result(timeout=topic_reader.TIMEOUT_S)
+        entries = topic_reader.settings_of(admin, topic)
     except (KafkaException, TimeoutError) as fault:
         raise UnreadError(
             f"records of the trial may have been deleted from {topic}, and its retention cannot be read: "

@@ -51,15 +51,6 @@ class LogArchive:
             )
         return manifest
 
-    def manifests(self, topic: str) -> list[Manifest]:
-        """Return the newest manifests of a topic's partitions; empty if it is not archived.
-
-        Raises:
-            ArchiveError: see `manifest`.
-        """
-        parts = self._archive.partitions(self._fields[topic]) if topic in self._fields else []
-        return [manifest for part in parts if (manifest := self.manifest((topic, part))) is not None]
-
     def first(self, first: Offsets) -> Offsets:
         """Return the offset of each partition from which on archive and topic have all records.
 

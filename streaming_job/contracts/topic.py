@@ -9,6 +9,8 @@ from feature_store.catalogue import DAY_MS, HOUR_MS
 CREATE_TIME = {"message.timestamp.type": "CreateTime"}
 LOG_APPEND_TIME = {"message.timestamp.type": "LogAppendTime"}
 ANY_SIZE = {"retention.bytes": "-1"}
+CLOCKS_MS = HOUR_MS
+"""Greatest difference between the clocks of two machines, with a wide margin."""
 
 
 class Role(StrEnum):
@@ -58,8 +60,6 @@ class Component(StrEnum):
 
 
 Operations = frozenset[Operation]
-CLOCKS_MS = HOUR_MS
-"""Greatest difference between the clocks of two machines, with a wide margin."""
 READ = frozenset({Operation.READ})
 WRITE = frozenset({Operation.WRITE})
 READ_WRITE = READ | WRITE

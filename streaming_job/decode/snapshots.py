@@ -84,6 +84,8 @@ def with_compacted(
     if before is None:
         return changes, cards
     old = np.flatnonzero((changes["arrival"] < before) & (changes["change"] != SNAPSHOT))
+    if not old.size:  # as always in a live log
+        return changes, cards
     _, firsts = np.unique(cards[old], return_index=True)
     counts = np.ones(changes.size, dtype=np.int64)
     counts[old[firsts]] = 2

@@ -138,6 +138,16 @@ def to_end(reader: Consumer, start: TopicPartition, end: int | None = None) -> I
     return Follower(reader, [start], ends).to_end()
 
 
+def first_arrival(reader: Consumer, start: TopicPartition) -> int | None:
+    """Return the arrival of a partition's first record from an offset on, ms; None: there is none.
+
+    Raises:
+        KafkaException: no answer, or the partition cannot be read.
+    """
+    message = next(to_end(reader, start), None)
+    return None if message is None else message.timestamp()[1]
+
+
 def newest(
     reader: Consumer,
     partition: TopicPartition,

@@ -1,12 +1,17 @@
 """Functions that look up whether a topic exists, its id, its partitions, and their first and end offsets."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import TopicDescription  # type: ignore[attr-defined]  # it is its documented name
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are its documented names
+    ConfigResource,
+    ResourceType,
+    TopicDescription,
+)
 
 from streaming_job.log.clients import AdminClient, Consumer, Producer
 
@@ -54,6 +59,18 @@ def _id_in(answer: Future[TopicDescription], _client: AdminClient) -> str:
 def is_missing(fault: KafkaException) -> bool:
     """Return whether an error means that the topic does not exist."""
     return bool(fault.args) and fault.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
+def settings_of(client: AdminClient, topic: str, timeout_s: float = TIMEOUT_S) -> Mapping[str, Any]:
+    """Return the effective settings of a topic: a ConfigEntry by name.
+
+    Raises:
+        KafkaException: no such topic, no permission to read its settings, or no answer.
+        TimeoutError: no answer.
+    """
+    (answer,) = client.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+    entries: Mapping[str, Any] = answer.result(timeout=timeout_s)
+    return entries
 
 
 def exists(client: Consumer | AdminClient, topic: str, timeout_s: float = TIMEOUT_S) -> bool:

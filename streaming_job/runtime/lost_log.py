@@ -3,13 +3,8 @@
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are its documented names
-    ConfigResource,
-    ResourceType,
-)
 
 from feature_store.catalogue import WINDOWS
 from streaming_job.archive.followers import LogArchive, log_archive
@@ -17,7 +12,7 @@ from streaming_job.contracts.topics import TABLE
 from streaming_job.log import clients, follow, topic_reader
 from streaming_job.log.clients import Consumer, describe
 from streaming_job.log.losses import Losses
-from streaming_job.runtime.preconditions import TIMEOUT_S, StartUpError
+from streaming_job.runtime.preconditions import StartUpError
 from streaming_job.settings import JobSettings
 
 POLICY = "cleanup.policy"
@@ -61,22 +56,19 @@ def _compacted_before(settings: JobSettings, archive: LogArchive | None, reader:
         manifest = archive.manifest((topic, part))
         if manifest is None or manifest.whole_from > 0:
             return limit
-        after = _arrival(reader, TopicPartition(topic, part, max(first, manifest.end)))
+        after = follow.first_arrival(reader, TopicPartition(topic, part, max(first, manifest.end)))
         befores.append(manifest.compacted_before_ms if after is None or after >= limit else limit)
     return max(befores, default=0) or None
 
 
 def _policy(settings: JobSettings, topic: str) -> str | None:
     """Return the topic's cleanup policy; None if the job has no permission to read it."""
-    admin = clients.admin(settings)
-    (answer,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
     try:
-        entries: dict[str, Any] = answer.result(timeout=TIMEOUT_S)
+        return str(topic_reader.settings_of(clients.admin(settings), topic)[POLICY].value)
     except KafkaException as fault:
         if fault.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             return None
         raise
-    return str(entries[POLICY].value)
 
 
 def _windows_before(settings: JobSettings, archive: LogArchive | None, reader: Consumer) -> int | None:
@@ -102,11 +94,5 @@ def _beginnings(settings: JobSettings, archive: LogArchive | None, reader: Consu
         if span is not None:
             yield span.least_ms
         else:
-            arrival = _arrival(reader, TopicPartition(*place, first))
+            arrival = follow.first_arrival(reader, TopicPartition(*place, first))
             yield int(time.time() * 1000) if arrival is None else arrival
-
-
-def _arrival(reader: Consumer, start: TopicPartition) -> int | None:
-    """Return the arrival of the first record of a partition from an offset on, ms; None: there is none."""
-    message = next(follow.to_end(reader, start), None)
-    return None if message is None else message.timestamp()[1]

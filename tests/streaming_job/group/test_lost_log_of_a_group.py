@@ -131,7 +131,7 @@ def test_rows_of_the_first_snapshot_hide_nothing():
 def test_unknown_transactions_do_not_count_as_missing():
     world = review_all(World())
     world.tx(0, 5.0, card_id="c0")
-    world.tx(0, 5.0, card_id="nobody")
+    world.tx(0, 5.0, card_id="without a profile")
     world.profile("u", HOUR, "c0")
     world.compact(4 * HOUR)
     (outcome,) = world.run()
