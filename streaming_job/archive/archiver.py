@@ -26,6 +26,7 @@ from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.follower import LogFollower
 from streaming_job.log.records import PartitionId, Records
+from streaming_job.log.same_records import require_same_records
 
 TUNING = {
     # few large fetches: they cost less processor time, and archived records may be some seconds late
@@ -99,7 +100,11 @@ class Archiver:
     def __init__(
         self, settings: LetterSettings, storage: Storage, records: int, *, accept_loss: bool
     ) -> None:
-        """Begin where the manifests end, after the records that an earlier archiver of this run has read."""
+        """Begin where the manifests end, after the records that an earlier archiver of this run has read.
+
+        Raises:
+            LogError: a topic has lost archived records, and others have got their offsets.
+        """
         topics = {topic.name: topic for topic in look_up(settings, settings.topics)}
         commit.create(storage, {topic.field: topic.name for topic in topics.values()})
         client = {**settings.kafka, "bootstrap.servers": settings.bootstrap_servers}
@@ -109,6 +114,11 @@ class Archiver:
             for (name, part), first in sorted(with_retries(self._ends.first).items())
         }
         positions = {tp: writer.position for tp, writer in self._writers.items()}
+        newest = {
+            tp: record for tp, writer in self._writers.items() if (record := writer.newest()) is not None
+        }
+        at = {tp: record.offset for tp, record in newest.items()}
+        require_same_records(newest, with_retries(lambda: self._ends.arrivals(at)))
         self._log = LogFollower({**TUNING, **client}, positions, with_headers=True)
         self.records = records
         """Records read since the start of the run."""

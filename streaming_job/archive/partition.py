@@ -15,6 +15,7 @@ from feature_store.archive.storage import NewFile, Storage
 from feature_store.errors import FraudError
 from streaming_job.archive.contract_columns import decoder
 from streaming_job.archive.topics import ArchivedTopic, ArchiveTopicError
+from streaming_job.log.records import Arrived
 from streaming_job.runtime import failpoints
 
 
@@ -79,6 +80,16 @@ class PartitionArchiver:
     def newest_arrival_ms(self) -> int:
         """Newest arrival among the records that the archive lists; 0 without records."""
         return max((span.most_ms for span in self._manifest.files()), default=0)
+
+    def newest(self) -> Arrived | None:
+        """Return the last record that the archive lists; None without records."""
+        last = max(self._manifest.files(), key=lambda span: span.first, default=None)
+        if last is None:
+            return None
+        *_, batch = Archive(self._storage.place).read(
+            self._topic.field, self._partition, last.first, last.end, columns=("offset", "timestamp")
+        )
+        return Arrived(batch["offset"][-1].as_py(), batch["timestamp"].cast(pa.int64())[-1].as_py())
 
     def add(self, batch: pa.RecordBatch | None, end: int) -> None:
         """Archive records.

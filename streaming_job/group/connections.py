@@ -54,6 +54,10 @@ class KafkaConnections:
         """Return the last stable offset of each partition of all inputs."""
         return with_retries(self._ends.last)
 
+    def arrivals(self, at: Offsets) -> Offsets:
+        """Return the arrival of the record at each offset, ms; nothing where the log holds none."""
+        return with_retries(lambda: self._ends.arrivals(at))
+
     def topic_ids(self) -> dict[str, str]:
         """Return Kafka's id of each input topic."""
         admin, inputs = clients.admin(self._opening.settings), self._opening.inputs

@@ -138,6 +138,7 @@ class GroupCore:
 
     def fold(self, records: Records) -> None:
         """Fold records of a table, each partition in the order of offsets."""
+        self.outcome.newest |= records.newest()
         if records.topic == self._rules.topics.profiles:
             self._fold_profiles(records)
         elif records.topic == self._rules.topics.model_rollouts:
@@ -234,6 +235,7 @@ class GroupCore:
             self.watch = Stopwatch(self.outcome)
         else:
             self._decide(records, silent=False)
+        self.outcome.newest |= records.newest()
 
     def _decide(self, records: Records, *, silent: bool) -> None:
         decoded = transactions.decode(records, self._rules.limits, self._rules.key_groups)

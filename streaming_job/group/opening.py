@@ -6,7 +6,7 @@ anything, so a start that is refused does not disturb a running job.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -24,7 +24,8 @@ from streaming_job.group.rules import Rules
 from streaming_job.group.silence import Silence
 from streaming_job.group.stored_positions import positions_of, save_positions, save_topic_ids, topic_ids_of
 from streaming_job.log.errors import LogError, confirmed
-from streaming_job.log.records import Offsets, PartitionId
+from streaming_job.log.records import Arrived, Offsets, PartitionId
+from streaming_job.log.same_records import require_same_records
 from streaming_job.progress import last_record
 from streaming_job.progress.last_record import COMMIT_ID, FACTS_COMMIT, LAST, Record
 from streaming_job.runtime.checkpoint_errors import CheckpointError
@@ -118,6 +119,9 @@ class Connections(Protocol):
 
     def ends(self) -> Offsets:
         """Return the last stable offset of each partition of all inputs."""
+
+    def arrivals(self, at: Offsets) -> Offsets:
+        """Return the arrival of the record at each offset, ms; nothing where the log holds none."""
 
     def topic_ids(self) -> dict[str, str]:
         """Return Kafka's id of each input topic."""
@@ -247,24 +251,29 @@ def _checked(opening: Opening, connections: Connections, meta: Meta) -> tuple[Of
             record = last_record.newest(stable.progress, meta.extra.get(LAST))
         last_record.require_labels(record, written.commit_id)
     output = {**last_record.positions(record), **written.offsets}
-    positions, snapshot_end = require_log(opening, connections, meta, output)
+    positions, snapshot_end = require_log(opening, connections, meta, output, last_record.newest_read(record))
     settings_in_force.require_same(meta, positions, output, record)
     return positions, snapshot_end
 
 
 def require_log(
-    opening: Opening, connections: Connections, meta: Meta, output: Offsets | None = None
+    opening: Opening,
+    connections: Connections,
+    meta: Meta,
+    output: Offsets | None = None,
+    read: Mapping[PartitionId, Arrived] | None = None,
 ) -> tuple[Offsets, int | None]:
     """Check that the log holds what the state needs next, and reaches P and Q; store its topics' ids.
 
     Args:
         output: Q by partition; default: none is known.
+        read: the last record read of each partition before Q; default: none is known.
 
     Returns:
         P by partition of all inputs, and the answer of `Connections.snapshot_end`.
 
     Raises:
-        CheckpointError, LogError: see `require_fit` and `require_same_topics`.
+        CheckpointError, LogError: see `require_fit`, `require_same_topics` and `require_same_records`.
     """
 
     def fit() -> tuple[Offsets, Offsets]:
@@ -290,6 +299,8 @@ def require_log(
         ids = connections.topic_ids()
         require_same_topics(topic_ids_of(meta), ids)
         save_topic_ids(meta, ids)
+        held = {tp: record for tp, record in (read or {}).items() if tp in positions}
+        require_same_records(held, connections.arrivals({tp: record.offset for tp, record in held.items()}))
         return positions, ends
 
     positions, ends = confirmed(fit)

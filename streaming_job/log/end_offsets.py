@@ -1,4 +1,4 @@
-"""First and end offsets of the input topics' partitions."""
+"""First and end offsets of the input topics' partitions, and arrivals of single records."""
 
 import math
 import time
@@ -11,6 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaExcep
 from streaming_job.log import clients, topic_reader
 from streaming_job.log.clients import Address, describe
 from streaming_job.log.errors import PATIENCE_S, LogError, LogUnavailableError
+from streaming_job.log.follow import Follower, partition_of
 from streaming_job.log.records import Offsets
 from streaming_job.runtime.pauses import pause
 
@@ -105,6 +106,18 @@ class EndOffsets:
             KafkaException: no such topic, or no answer.
         """
         return self._ask(self._topics if topics is None else topics, OFFSET_END)
+
+    def arrivals(self, at: Offsets) -> Offsets:
+        """Return the arrival of the record at each offset, ms; nothing where the log holds none.
+
+        Raises:
+            KafkaException: no such topic, or no answer.
+        """
+        first, end = self.first(), self.last()
+        kept = {tp: offset for tp, offset in at.items() if first[tp] <= offset < end[tp]}
+        starts = [TopicPartition(*tp, offset) for tp, offset in kept.items()]
+        records = Follower(self._reader, starts, {tp: offset + 1 for tp, offset in kept.items()}).to_end()
+        return {partition_of(record): record.timestamp()[1] for record in records}
 
     def _ask(self, topics: Iterable[str], which: int) -> Offsets:
         # offsets_for_times asks all leaders at once, and accepts OFFSET_BEGINNING and OFFSET_END as times

@@ -59,7 +59,9 @@ class Follower:
             if start.offset < self._ends.get((start.topic, start.partition), start.offset + 1)
         }
         """Partitions that have not been read to their end since the start."""
-        reader.assign([start for start in starts if (start.topic, start.partition) in self.behind])
+        assigned = [start for start in starts if (start.topic, start.partition) in self.behind]
+        reader.assign(assigned)
+        reader.resume(assigned)  # what an earlier follower has paused stays so
 
     def poll(self, wait_s: float = POLL_S) -> list[Message]:
         """Return new records: after `wait_s`, or AT_ONCE of them earlier.
@@ -74,7 +76,7 @@ class Follower:
             if error is None:
                 records.append(message)
             elif error.code() == KafkaError._PARTITION_EOF:
-                partition = _partition(message)
+                partition = partition_of(message)
                 if partition in self.behind and self._is_end(partition, message.offset() or 0):
                     self.behind.discard(partition)
             elif error.fatal() or (message.topic() is not None and error.code() not in RETRIED):
@@ -100,7 +102,7 @@ class Follower:
                     continue
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
                     raise KafkaException(error)
-                partition, offset = _partition(message), message.offset() or 0
+                partition, offset = partition_of(message), message.offset() or 0
                 if partition not in self.behind:
                     continue
                 end = self._ends.get(partition, math.inf)
@@ -179,5 +181,6 @@ def newest(
         back *= GROWTH
 
 
-def _partition(message: Message) -> PartitionId:
+def partition_of(message: Message) -> PartitionId:
+    """Return the partition of a message."""
     return message.topic() or "", message.partition() or 0

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,13 @@ PartitionId = tuple[str, int]
 """(topic, partition)."""
 Offsets = dict[PartitionId, int]
 """Offset by partition."""
+
+
+class Arrived(NamedTuple):
+    """A record of a partition: its offset, and its arrival in ms."""
+
+    offset: int
+    arrival: int
 
 
 def name_of(tp: PartitionId) -> str:
@@ -43,6 +51,12 @@ class Records:
 
     def __len__(self) -> int:
         return self.offsets.size
+
+    def newest(self) -> dict[PartitionId, Arrived]:
+        """Return the last record of each partition that has any."""
+        last = np.flatnonzero(np.diff(self.partitions, append=-1))
+        rows = (self.partitions[last].tolist(), self.offsets[last].tolist(), self.arrivals[last].tolist())
+        return {(self.topic, part): Arrived(*record) for part, *record in zip(*rows, strict=True)}
 
     def take(self, rows: NDArray[np.int64]) -> "Records":
         """Return the records of `rows`, in that order."""

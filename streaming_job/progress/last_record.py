@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from streaming_job.log.records import Offsets
+from streaming_job.log.records import Arrived, Offsets, PartitionId
 from streaming_job.runtime.checkpoint_errors import CheckpointError
 
 Record = Mapping[str, Any]
@@ -39,6 +39,14 @@ def positions(record: Record | None) -> Offsets:
     """Return Q of all inputs as a record reports it; for the tables, Q is read from nowhere else."""
     parts = record["partitions"] if record is not None else ()
     return {(part["topic"], part["partition"]): part["end_offset"] for part in parts}
+
+
+def newest_read(record: Record | None) -> dict[PartitionId, Arrived]:
+    """Return the last record read of each partition of the inputs, as a progress record reports it."""
+    parts = record["partitions"] if record is not None else ()
+    return {
+        (part["topic"], part["partition"]): Arrived(**part["newest"]) for part in parts if "newest" in part
+    }
 
 
 def by_home(record: Record | None) -> dict[int, Offsets]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from streaming_job.contracts.topics import PROMPT, WRITTEN
 from streaming_job.dead_letters.record import DeadLetter
+from streaming_job.log.records import Arrived, PartitionId
 from streaming_job.progress.trials import Trials
 
 LATENESS_MS = (0.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 6e4, 3e5, 6e5, 3.6e6, 2.16e7, 8.64e7, 6.048e8)
@@ -102,6 +103,8 @@ class Outcome:
     """Alerts by rule."""
     partitions: dict[int, PartitionTimes] = field(default_factory=dict)
     """Partition of the transactions -> times; without partitions that had none."""
+    newest: dict[PartitionId, Arrived] = field(default_factory=dict)
+    """The last record read of each partition of the inputs; without partitions of which none was read."""
     lateness: NDArray[np.int64] = field(default_factory=lambda: _no_counts(LATENESS_MS))
     scores: NDArray[np.int64] = field(default_factory=lambda: _no_counts(SCORES))
     profile_ages: NDArray[np.int64] = field(default_factory=lambda: _no_counts(PROFILE_AGE_MS))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from streaming_job.log.records import Offsets, PartitionId
+from streaming_job.log.records import Arrived, Offsets, PartitionId
 from streaming_job.progress.outcome import LATENESS_MS, PartitionTimes
 
 SHARE = 0.99
@@ -38,6 +38,7 @@ class Partitions:
         ends: Offsets,
         transactions_topic: str,
         times: Mapping[int, PartitionTimes],
+        newest: Mapping[PartitionId, Arrived],
         now: int,
     ) -> list[dict[str, Any]]:
         """Return the next record's `partitions`; valid until the next call.
@@ -47,6 +48,7 @@ class Partitions:
             ends: by partition: the first offset not read; each of these partitions is in the result.
             transactions_topic: topic to whose partitions `times` refers.
             times: event times and arrivals by partition, for partitions with transactions.
+            newest: the last record read of each partition.
             now: wall clock, ms.
         """
         if self._entries.keys() != ends.keys():
@@ -57,6 +59,11 @@ class Partitions:
             entry["start_offset"], entry["end_offset"], entry["max_event_time"] = start, end, None
             if end > start:
                 entry["active_at"] = now
+        for tp, record in newest.items():
+            # a group that decides in silence reads again what an earlier record of this field is beyond
+            entry = self._entries[tp]
+            if entry.get("newest", {"offset": -1})["offset"] < record.offset:
+                entry["newest"] = record._asdict()
         for partition, seen in times.items():
             _update(self._entries[transactions_topic, partition], seen)
         return list(self._entries.values())

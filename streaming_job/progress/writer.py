@@ -148,7 +148,9 @@ class GroupProgress:
             **self._rollout,
             "rollouts_set_aside": self._set_aside,
             "table_lag": table_lag,
-            "partitions": self._partitions.advance(starts, ends, transactions_topic, outcome.partitions, now),
+            "partitions": self._partitions.advance(
+                starts, ends, transactions_topic, outcome.partitions, outcome.newest, now
+            ),
             "totals": totals.to_json(),
         }
         if self._silent_before:

@@ -28,7 +28,7 @@ from streaming_job.group.opening import OpenGroup, Opening, begin, change_settin
 from streaming_job.group.rules import Rules
 from streaming_job.group.staging import Cut, Staging
 from streaming_job.group.stored_positions import positions_of
-from streaming_job.log.records import Offsets, PartitionId
+from streaming_job.log.records import Arrived, Offsets, PartitionId
 from streaming_job.progress import last_record
 from streaming_job.progress.last_record import COMMIT_ID, LAST
 from streaming_job.progress.outcome import Outcome
@@ -86,22 +86,32 @@ class Output:
         """All values of a topic, which is named by its field of `Topics`."""
         return [value for values in self.records[topic].values() for value in values]
 
-    def commit(self, ends: Offsets, set_aside: Mapping[int, str] | None, settings: Mapping[str, Any]) -> None:
+    def commit(
+        self,
+        ends: Offsets,
+        newest: Mapping[PartitionId, Arrived],
+        set_aside: Mapping[int, str] | None,
+        settings: Mapping[str, Any],
+    ) -> None:
         """Write the next progress record.
 
         Args:
             ends: positions after the commit.
+            newest: the last record read of each partition, as in `Outcome`.
             set_aside: as in `Outcome`; None: unchanged.
             settings: those in force, as in `Meta.extra`.
         """
+        earlier = last_record.newest_read(self.progress)
+        read = {tp: max(filter(None, (earlier.get(tp), newest.get(tp)))) for tp in {*earlier, *newest}}
         before = self.progress["rollouts_set_aside"] if self.progress is not None else {}
         self.progress = {
             "commit_id": self.commit_id + 1,
             "written_at": 0,
             "settings": settings,
             "partitions": [
-                {"topic": topic, "partition": partition, "end_offset": end}
-                for (topic, partition), end in ends.items()
+                {"topic": topic, "partition": partition, "end_offset": ends[topic, partition]}
+                | ({"newest": read[topic, partition]._asdict()} if (topic, partition) in read else {})
+                for topic, partition in ends
             ],
             "rollouts_set_aside": before if set_aside is None else {str(o): r for o, r in set_aside.items()},
             **self._silent_before(ends),
@@ -165,7 +175,7 @@ class MemoryCommitter:
             self._log.append(FACTS, [(fact.record_key, fact.value) for fact in facts])
         reported = last_record.positions(output.progress)
         assert all(ends[partition] >= end for partition, end in reported.items()), "goes back behind Q"
-        output.commit(ends, outcome.set_aside, self._settings)
+        output.commit(ends, outcome.newest, outcome.set_aside, self._settings)
         output.committed |= {partition: ends[partition] for partition in output.committed}
         self._notes |= {LAST: orjson.dumps(output.progress).decode(), COMMIT_ID: output.commit_id}
         self._fate.call()
@@ -198,6 +208,11 @@ class MemoryConnections:
     def ends(self) -> Offsets:
         """See `opening.Connections`."""
         return self._log.ends(self._opening.inputs)
+
+    def arrivals(self, at: Offsets) -> Offsets:
+        """See `opening.Connections`."""
+        found = self._log.between(at, {tp: offset + 1 for tp, offset in at.items()})
+        return {(record.topic, record.partition): record.timestamp for record in found}
 
     def topic_ids(self) -> dict[str, str]:
         """See `opening.Connections`."""

@@ -18,7 +18,7 @@ from streaming_job.dead_letters.record import DeadLetter
 from streaming_job.group.settings_in_force import SINCE
 from streaming_job.log import clients
 from streaming_job.log.clients import Address
-from streaming_job.log.records import Offsets
+from streaming_job.log.records import Arrived, Offsets, PartitionId
 from streaming_job.progress.outcome import OutputRecord
 from streaming_job.progress.totals import Totals
 from streaming_job.runtime.failpoints import Failpoint
@@ -49,6 +49,8 @@ class WriterBench:
         self.servers = stack.bootstrap_servers
         self.topics = topics
         self._made: list[GroupWriter] = []
+        self.newest: dict[PartitionId, Arrived] = {}
+        """The last record read of each partition, as the next progress records report it."""
         self.log = TopicLog(stack.bootstrap_servers)
         self.settings = JobSettings(
             **{
@@ -101,6 +103,7 @@ class WriterBench:
             "written_at": commit_id,
             "partitions": [
                 {"topic": topic, "partition": partition, "start_offset": end - 10, "end_offset": end}
+                | ({"newest": self.newest[tp]._asdict()} if (tp := (topic, partition)) in self.newest else {})
                 for (topic, partition), end in ends.items()
             ],
             "rollouts_set_aside": {},

@@ -310,6 +310,9 @@ def test_records_deleted_by_retention_are_an_error(
         read(follow({(topic, 0): 21}), {(topic, 0): 22})
     with EndOffsets(brokers, (topic,)) as asked:
         assert asked.first() == {(topic, 0): 5, (topic, 1): 0, (topic, 2): 0}
+        ((_, arrival, *_),) = read(follow({(topic, 1): 0}), {(topic, 1): 1})[topic, 1]
+        at = {(topic, 0): 4, (topic, 1): 0, (topic, 2): 0}  # deleted, there, not written yet
+        assert [asked.arrivals(at) for _ in range(2)] == [{(topic, 1): arrival}] * 2
 
 
 def test_a_failing_partition_resumes_at_its_position_and_delays_no_other(

@@ -28,7 +28,7 @@ from streaming_job.log import errors
 from streaming_job.log.errors import LogError
 from streaming_job.log.own_partitions import OwnPartitions
 from streaming_job.log.partitioner import KeyGroups
-from streaming_job.log.records import Offsets
+from streaming_job.log.records import Arrived, Offsets
 from streaming_job.progress.last_record import COMMIT_ID, LAST
 from streaming_job.runtime.checkpoint_errors import CheckpointError
 from streaming_job.runtime.failpoints import Failpoint
@@ -179,6 +179,35 @@ def test_a_group_is_not_opened_on_a_log_that_has_lost_its_tail(
             opening, connections, GroupState(MemoryArena()), state_of(bench, "first"), MemoryPieces(), 0
         )
     assert [record["commit_id"] for record in bench.progress()] == [1, 2]  # nothing was written
+
+
+@pytest.mark.parametrize("instance", ["first", "second"])
+def test_a_group_is_not_opened_on_a_log_that_was_filled_again_beyond_its_output(
+    bench: WriterBench, opening: Opening, monkeypatch: pytest.MonkeyPatch, instance: str
+) -> None:
+    """P = 10, Q = 20, and the log ends at 30; but offset 19 is that of another record than before."""
+    monkeypatch.setattr(errors, "CONFIRM_S", 1.0)
+    opening = replace(opening, instance=instance)
+    last = {(bench.topics.transactions, partition): RECORDS - 1 for partition in OWN[0]}
+    with closing(KafkaConnections(opening)) as connections:
+        arrivals = connections.arrivals(last)
+    bench.newest = {tp: Arrived(offset, arrivals[tp]) for tp, offset in last.items()}
+    running = bench.writer("first")
+    bench.write(running, 1)
+    bench.write(running, 2)
+
+    def open_group() -> None:
+        with closing(KafkaConnections(opening)) as connections:
+            OpenGroup(
+                opening, connections, GroupState(MemoryArena()), state_of(bench, "first"), MemoryPieces(), 0
+            )
+
+    open_group()  # the log is as it was
+    recreate(bench, left=30)
+    with pytest.raises(
+        LogError, match=r"transactions\S*-0 holds another record at offset 19 than when it was"
+    ):
+        open_group()
 
 
 def test_a_group_is_not_opened_on_a_recreated_topic_that_reaches_beyond_its_positions(

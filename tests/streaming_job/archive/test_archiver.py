@@ -31,7 +31,7 @@ from deploy.local.stack import Endpoints
 from deploy.local.topics import create
 from feature_store.archive import commit, file_writer
 from feature_store.archive.commit import CommitPoint
-from feature_store.archive.layout import RECORD, ArchiveError
+from feature_store.archive.layout import MANIFEST_FILE, RECORD, ArchiveError
 from feature_store.archive.manifest import Kind
 from feature_store.archive.reader import Archive
 from feature_store.archive.storage import Storage
@@ -51,6 +51,8 @@ from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.decode import strict
 from streaming_job.log import clients, end_offsets
 from streaming_job.log.clients import Address
+from streaming_job.log.errors import LogError
+from streaming_job.log.topic_reader import topic_ids
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 PARTITIONS = 2
@@ -299,6 +301,27 @@ def test_a_topic_that_was_created_again_is_refused(settings: LetterSettings, tmp
     create(settings.bootstrap_servers, settings.topics, replay=True, partitions=PARTITIONS)
     with pytest.raises(ArchiveTopicError, match="was deleted and created again"):
         run(settings, tmp_path)
+
+
+def test_a_topic_that_lost_its_newest_records_and_was_filled_again_is_refused(
+    settings: LetterSettings, tmp_path: Path
+) -> None:
+    """What is archived and what the log holds now would not be one history."""
+    send(settings, range(FIRST_DAY, FIRST_DAY + 1))
+    run(settings, tmp_path)
+    run(settings, tmp_path)  # the log is as it was
+    topic, admin = settings.topics.transactions, clients.admin(Address(settings.bootstrap_servers))
+    old = topic_ids(admin, [topic])[topic]()
+    admin.delete_topics([topic])[topic].result()
+    create(settings.bootstrap_servers, settings.topics, replay=True, partitions=PARTITIONS)
+    send(settings, range(FIRST_DAY + 1, FIRST_DAY + 2), count=20)
+    new = topic_ids(admin, [topic])[topic]()
+    for manifest in tmp_path.glob(f"{topic}/*/{MANIFEST_FILE}"):  # a topic that loses its tail keeps its id
+        manifest.write_text(manifest.read_text().replace(old, new))
+    before = archived(tmp_path)
+    with pytest.raises(LogError, match=rf"{topic}-0 holds another record at offset 5 than when it was read"):
+        run(settings, tmp_path)
+    assert archived(tmp_path) == before
 
 
 def test_new_partitions_are_archived_while_it_runs(

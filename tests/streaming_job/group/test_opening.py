@@ -69,6 +69,22 @@ def test_a_group_is_not_opened_on_a_log_that_ends_before_the_output(
 
 
 @BY
+def test_a_group_is_not_opened_on_a_log_that_was_filled_again_beyond_the_output(
+    job: MemoryJob, instance: str | None
+) -> None:
+    """Ends beyond Q prove nothing: what other records have been decided in silence is not written."""
+    instances(job, instance)
+    p, q = p_and_q(job)
+    job.log.lose_tail(TX, (p + q) // 2)
+    job.log.append(TX, [(b"card", b"{}")] * COUNT)
+    assert job.log.end(TX) > q
+    written = len(job.output.values("fraud_alerts"))
+    with pytest.raises(LogError, match=r"transactions-0 holds another record at offset \d+ than when it was"):
+        job.epoch(looks=2)
+    assert (len(job.output.values("fraud_alerts")), job.output.committed[TX]) == (written, q)
+
+
+@BY
 def test_a_group_is_not_opened_without_its_offsets_and_progress(job: MemoryJob, instance: str | None) -> None:
     """The output from P on would be written twice."""
     instances(job, instance)
