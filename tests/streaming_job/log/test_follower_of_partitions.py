@@ -60,6 +60,9 @@ class Reader:
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
         self.paused += [partition.partition for partition in partitions]
 
+    def resume(self, partitions: Sequence[TopicPartition]) -> None:
+        """Resume what an earlier follower has paused."""
+
     def consume(self, most: int, wait_s: float) -> list[Answer]:
         return list(self.pieces.pop(0)) if self.pieces else []
 
