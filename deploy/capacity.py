@@ -32,8 +32,8 @@ PROFILES_PER_S = 12_000
 start, half of them in each of two groups on two cores."""
 DROP_PROFILE_S = 0.36e-6
 """Time in which a group reads and drops a profile of another group's card: measured, 0.28 and 0.08 us."""
-PROGRESS_BYTES_PER_S = 64_000
-"""Progress records of a group at most: 200 records/s of some 320 bytes, compressed. Estimated."""
+PROGRESS_BYTES_PER_S = 280_000
+"""Progress records of a group at most: 200/s of 1,400 bytes, compressed, with 12 partitions: measured."""
 COMMITS_PER_S = 200
 """Kafka transactions of a group at most, each of which takes 3 to 5 ms: measured."""
 MARKERS = 3
@@ -163,7 +163,7 @@ def walls(need: Need) -> list[Wall]:
         Wall(
             "the sidecar reads all progress records: 40 MB/s (assumed)",
             need.progress / 40e6,
-            "a longer FRAUD_SPACING_MS: each Kafka transaction has a record; progress in many partitions "
+            "a longer FRAUD_SPACING_MS: each Kafka transaction has a record; sidecars that share the groups "
             "(not built)",
         ),
         Wall(

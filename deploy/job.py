@@ -47,7 +47,9 @@ class NoProgressError(FraudError):
 
 @app.command()
 def topics(
-    partitions: Annotated[int, typer.Option(min=1, help="Per topic keyed by card.")] = 12,
+    partitions: Annotated[
+        int, typer.Option(min=1, help="Of the transactions, and of each topic that has as many.")
+    ] = 12,
     replication: Annotated[int, typer.Option(min=1, help="Replicas of each partition.")] = 3,
 ) -> None:
     """Create the job's missing topics; compare existing ones with the job's needs, and leave them as is.

@@ -32,7 +32,7 @@ def up(
     controller_port: Port = 0,
     postgres_port: Port = 0,
     connect_port: Port = 0,
-    partitions: Annotated[int, typer.Option(min=1, help="Per new topic keyed by card.")] = 2,
+    partitions: Annotated[int, typer.Option(min=1, help="Of new topics that have several.")] = 2,
     brokers: Annotated[
         int | None, typer.Option(help="1 or 3, which replicate each partition; by default as before, or 1.")
     ] = None,

@@ -91,7 +91,7 @@ def up(
         ports: ports to listen on; 0 for those of the last start, or free ones.
         services: the services to start; connect needs the other two.
         replay: input topics take their timestamps from the producer, see `Topics.configs`.
-        partitions: partitions of new topics that are keyed by card.
+        partitions: partitions of new topics that have several.
         brokers: number of brokers, 1 or 3; None: as at the first start, at which it is 1.
         proxied: give Kafka a second listener, for clients that connect through a proxy (`Endpoints.proxied`).
         guarded: give Kafka a listener with user and password (`Endpoints.guarded`).

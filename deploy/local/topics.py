@@ -47,7 +47,7 @@ def create(
 
     Args:
         replay: see `Topics.configs`.
-        partitions: number of partitions of new topics that are keyed by card.
+        partitions: number of partitions of new topics that have several.
         replication: replicas of each partition; None: on all brokers, but on 3 at most.
         alter: whether to alter the settings of existing topics, as the embedded stack does with its own. A
             bank's topics must not be altered: a changed setting may delete their records.

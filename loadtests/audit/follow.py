@@ -131,6 +131,7 @@ def _require_same_layout(record: Record) -> None:
         return
     if move is not None:
         raise FollowError(
-            f"the transactions have left {move.layout} (job-progress offset {record.offset}), and a "
-            "continuous audit does not follow cards to other partitions; audit with `fraud verify`"
+            f"the transactions have left {move.layout} (job-progress[{record.partition}] offset "
+            f"{record.offset}), and a continuous audit does not follow cards to other partitions; audit with "
+            "`fraud verify`"
         )

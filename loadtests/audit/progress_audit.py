@@ -80,7 +80,9 @@ class ProgressAudit:
             commit = Commit(str(row["query_id"]), int(row["key_group"]), int(row["commit_id"]))
             progress, move = _progress(row), drained_by(row)
         except (ValueError, KeyError, TypeError, AttributeError):
-            self.problems.append(f"job-progress offset {record.offset}: not a progress record")
+            self.problems.append(
+                f"job-progress[{record.partition}] offset {record.offset}: not a progress record"
+            )
             return
         if any(
             partition[0] == self._transactions and end > self._ends.get(partition, 0)

@@ -48,24 +48,37 @@ class SettledPoints:
         self._ends: dict[PartitionId, int] = {}
         self._tables: dict[PartitionId, dict[int, int]] = defaultdict(dict)
         self._key_groups = 1
+        self._taken_over = 0
+        """Number of the newest takeover: records before it are the predecessor's."""
         self._points: list[Point] = []
         self._losses = NOTHING_LOST
 
     def add(self, record: Record) -> None:
-        """Add a record of job-progress; malformed ones and those of other jobs are ignored."""
+        """Add a record of job-progress, those of each key group in their order.
+
+        Malformed records, those of other jobs, and those of a predecessor after the takeover are ignored.
+        """
         if record.key != self._job_id:
             return
         try:
             row = json.loads(record.value or b"")
-            group, key_groups = int(row["key_group"]), int(row["key_groups"])
+            group, key_groups, commit_id = (
+                int(row["key_group"]),
+                int(row["key_groups"]),
+                int(row["commit_id"]),
+            )
             ends = {(str(p["topic"]), int(p["partition"])): int(p["end_offset"]) for p in row["partitions"]}
             losses = losses_in(row)
         except (ValueError, KeyError, TypeError):
             return
+        if commit_id < self._taken_over:
+            return
         if group == 0:  # only its records name them
             self._losses = losses
-        if is_seam(row) and key_groups != self._key_groups:  # positions of other groups no longer count
-            self._tables.clear()
+        if is_seam(row):
+            self._taken_over = commit_id
+            if key_groups != self._key_groups:  # positions of other groups no longer count
+                self._tables.clear()
         self._key_groups = key_groups
         for partition, end in ends.items():
             if partition[0] == self._transactions:

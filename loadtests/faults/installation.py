@@ -5,9 +5,10 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -244,9 +245,9 @@ class Installation:
         """Read all committed records of a topic."""
         return list(self._log.read(topic))
 
-    def progress(self) -> Iterator[Record]:
+    def progress(self) -> list[Record]:
         """Read the job's progress records so far, in the order of writing."""
-        return self._log.read(self.topics.job_progress)
+        return sorted(self._log.read(self.topics.job_progress), key=attrgetter("timestamp"))
 
     def verdict(self) -> AuditResult:
         """Audit the outputs against the oracle."""

@@ -5,10 +5,10 @@ from collections.abc import Collection
 from contextlib import closing
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
 
 from loadtests.faults.errors import FaultError
-from streaming_job.log import clients, follow
+from streaming_job.log import clients, follow, topic_reader
 from streaming_job.log.clients import Address
 from streaming_job.log.records import PartitionId
 from streaming_job.progress.last_record import positions
@@ -17,11 +17,11 @@ from streaming_job.settings import JobSettings
 
 
 class ProgressFollower:
-    """Follower of one job's progress topic, which has one partition."""
+    """Follower of one job's progress topic."""
 
     def __init__(self, bootstrap_servers: str, settings: JobSettings) -> None:
         self._servers, self._settings = bootstrap_servers, settings
-        self._next = 0
+        self._next: dict[int, int] = {}
         self._newest: dict[int, dict[str, Any]] = {}
         self._commits = 0
 
@@ -52,11 +52,15 @@ class ProgressFollower:
 
     def _read(self) -> None:
         """Read new records, with one consumer per call so that nothing is fetched between calls."""
-        start = TopicPartition(self._settings.topics.job_progress, 0, self._next)
+        topic = self._settings.topics.job_progress
         try:
             with closing(clients.reader(Address(self._servers), "fraud-faults")) as reader:
-                for message in follow.to_end(reader, start):
-                    self._next = (message.offset() or 0) + 1
+                starts = [
+                    TopicPartition(topic, part, self._next.get(part, OFFSET_BEGINNING))
+                    for part in topic_reader.partitions(reader, topic)
+                ]
+                for message in follow.Follower(reader, starts).to_end():
+                    self._next[message.partition() or 0] = (message.offset() or 0) + 1
                     if message.key() == self._settings.job_id.encode():
                         record = json.loads(message.value() or b"")
                         self._newest[record["key_group"]] = record

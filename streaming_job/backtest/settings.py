@@ -1,5 +1,6 @@
 """The part of the job's settings that a backtest needs, and their comparison with those of the job."""
 
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,8 @@ def decided_by_the_job(log: ArchivedLog, settings: JobSettings) -> Offsets:
             for key, value in zip(records.keys.to_pylist(), records.values.to_pylist(), strict=True):
                 if key == settings.job_id.encode():
                     record = orjson.loads(value)
-                    newest[record["key_group"]] = record
+                    before = newest.get(record["key_group"], record)
+                    newest[record["key_group"]] = max(before, record, key=itemgetter("commit_id"))
     if not newest:
         raise BacktestError(
             f"the archive has no progress of the job {settings.job_id} in its last hour; set FRAUD_JOB_ID"

@@ -137,8 +137,8 @@ class Topic:
     """Fields that distinguish several records of a topic about one transaction."""
     is_prompt: bool = False
     """Whether a record of it is committed at once, without waiting for the commit interval."""
-    is_keyed_by_card: bool = True
-    """Whether it has the partitions of the transactions; otherwise it has one, whose order counts."""
+    is_spread: bool = True
+    """Whether it has as many partitions as the transactions; otherwise it has one, whose order counts."""
     of_facts: bool = False
     """Whether only a job that keeps merchant facts uses it."""
     read_again: bool = False

@@ -117,7 +117,7 @@ class Topics(BaseModel):
             others=_CONTROLS,
             input_name="rollouts",
             accepted=("rollouts",),
-            is_keyed_by_card=False,
+            is_spread=False,
             read_again=True,
         ),
     ] = "model-rollouts"
@@ -186,7 +186,7 @@ class Topics(BaseModel):
             count=_RECOMPUTED,
             without_digest=_RECOMPUTED,
             # a group's promise has to follow its facts
-            is_keyed_by_card=False,
+            is_spread=False,
             of_facts=True,
             read_again=True,
         ),
@@ -201,7 +201,6 @@ class Topics(BaseModel):
             others={Component.SIDECAR: READ, Component.ROLLOUTS: READ},
             count=Without("one for each Kafka transaction, numbered by commit_id"),
             without_digest=Without("it contains the digests"),
-            is_keyed_by_card=False,
             read_again=True,
         ),
     ] = "job-progress"
@@ -215,7 +214,7 @@ class Topics(BaseModel):
                 None, "the newest note on each dead letter that was sent again", is_compacted=True
             ),
             others={Component.DEAD_LETTERS: READ_WRITE},
-            is_keyed_by_card=False,
+            is_spread=False,
         ),
     ] = "dead-letter-replays"
     audit_log: Annotated[
@@ -226,7 +225,7 @@ class Topics(BaseModel):
             key="null",
             retention=Retention(None, "each record contains the digest of the previous one"),
             others=_CONTROLS,
-            is_keyed_by_card=False,
+            is_spread=False,
             read_again=True,
         ),
     ] = "audit-log"
@@ -238,7 +237,7 @@ class Topics(BaseModel):
             key="null",
             retention=Retention(90, "anybody with a token can cause refusals, so not for ever"),
             others=_CONTROLS,
-            is_keyed_by_card=False,
+            is_spread=False,
         ),
     ] = "audit-refusals"
 
@@ -299,9 +298,14 @@ class Topics(BaseModel):
         common = {"min.insync.replicas": "2" if replicas > 2 else "1"}
         return {name: {**common, **row.config(replay=replay, any_size=any_size)} for name, row in self.rows()}
 
+    @property
+    def compacted(self) -> frozenset[str]:
+        """Names of the topics that may be compacted."""
+        return frozenset(name for name, row in self.rows() if row.retention.is_compacted)
+
     def partitions(self, partitions: int) -> dict[str, int]:
-        """Return the partition count by topic name, given the count of the topics keyed by card."""
-        return {name: partitions if row.is_keyed_by_card else 1 for name, row in self.rows()}
+        """Return the partition count by topic name, given that of the transactions."""
+        return {name: partitions if row.is_spread else 1 for name, row in self.rows()}
 
 
 TABLE: Mapping[str, Topic] = {field: info.metadata[0] for field, info in Topics.model_fields.items()}

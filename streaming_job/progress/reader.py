@@ -1,6 +1,7 @@
 """The reader of progress records: finds the newest one of each key group, from the topic's end backwards."""
 
 import logging
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -14,8 +15,8 @@ from streaming_job.progress.totals import Totals
 log = logging.getLogger(__name__)
 
 STEPS_BACK = (100, 1_000, 10_000, 100_000)
-"""Distances from a partition's end at which the search begins, tried in turn; then each is ten times the one
-before, until the partition's beginning."""
+"""Distances from the ends of all partitions, together, at which the search begins, tried in turn; then each
+is ten times the one before, until the beginnings."""
 FEATURE_COUNTS = "feature_counts"
 """Field that only some records carry (`progress.writer`)."""
 BLIND = STEPS_BACK[-1]
@@ -87,7 +88,8 @@ def newest_by_group(
     newest: dict[int, dict[str, Any]] = {}
     bounds = topic_reader.bounds(reader, topic)
     seen_from = {partition: end for partition, (_, end) in bounds.items()}
-    for back in _distances(max((end - first for first, end in bounds.values()), default=0)):
+    longest = max((end - first for first, end in bounds.values()), default=0)
+    for back in _distances(longest * len(bounds)):
         if first_within is not None and back > first_within and not newest:
             log.warning(
                 "no progress of job %s is among the last %d offsets of %s; older ones were not read",
@@ -97,7 +99,7 @@ def newest_by_group(
             )
             break
         for partition, (first, end) in bounds.items():
-            start = max(first, end - back)
+            start = max(first, end - math.ceil(back / len(bounds)))
             messages = follow.to_end(reader, TopicPartition(topic, partition, start), seen_from[partition])
             for group, record in newest_among(messages, job_id)[0].items():
                 other = newest.get(group, record)

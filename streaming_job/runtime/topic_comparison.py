@@ -71,7 +71,7 @@ def of_topic(
 
     Args:
         wanted: settings that the job needs; None where any value will do.
-        sizes: numbers of partitions (of topics keyed by card) and of replicas that the job needs.
+        sizes: numbers of partitions (of the transactions) and of replicas that the job needs.
     """
     # dead letters have whole records of cards: they should not be kept longer than needed
     at_most = ("retention.ms",) if name == topics.dead_letters else ()

@@ -1,5 +1,7 @@
 """The follower of a predecessor's progress records, for a successor that warms up."""
 
+import math
+
 from confluent_kafka import TopicPartition
 
 from streaming_job.log import clients, follow, topic_reader
@@ -8,7 +10,7 @@ from streaming_job.settings import JobSettings
 from streaming_job.takeover.level import Level
 
 BACK = 2_000
-"""Offsets before the topic's end at which the follower begins: a level may need older records, too."""
+"""Offsets before the topic's ends at which the follower begins: a level may need older records, too."""
 
 
 class PredecessorWatch:
@@ -28,8 +30,9 @@ class PredecessorWatch:
         bounds = topic_reader.bounds(self._reader, topic)
         newest = newest_by_group(self._reader, topic, settings.job_id)
         self._query_id = next((record["query_id"] for record in newest.values()), None)
+        back = math.ceil(BACK / len(bounds))
         starts = [
-            TopicPartition(topic, part, max(first, end - BACK)) for part, (first, end) in bounds.items()
+            TopicPartition(topic, part, max(first, end - back)) for part, (first, end) in bounds.items()
         ]
         ends = {(topic, part): end for part, (_, end) in bounds.items()}
         for message in follow.Follower(self._reader, starts, ends).to_end():

@@ -69,6 +69,7 @@ class TransactionalProducer:
         self._settings, self._id = settings, transactional_id
         self._limit_s = settings.transaction_timeout_ms / 1000
         self._begun = 0.0
+        self._progress_partitions = 1
         self._unproven = 0
         self.disturbed = False
         """Whether a repeated request of an earlier transaction may still arrive."""
@@ -121,8 +122,12 @@ class TransactionalProducer:
         )
         # metadata are requested twice, because the second answer comes from a broker whose id is known:
         # without such a broker, the client would look for the coordinator again only after 500 ms
-        for topic in (self._settings.topics.fraud_alerts, self._settings.topics.job_progress):
-            client.list_topics(topic, CALL_TIMEOUT_S)
+        topics = self._settings.topics
+        client.list_topics(topics.fraud_alerts, CALL_TIMEOUT_S)
+        known = client.list_topics(topics.job_progress, CALL_TIMEOUT_S).topics[topics.job_progress]
+        if known.error is not None:
+            raise KafkaException(known.error)
+        self._progress_partitions = len(known.partitions)
         return client
 
     @property
@@ -139,15 +144,25 @@ class TransactionalProducer:
         self._begun = time.monotonic()
         self._client.begin_transaction()
 
-    def produce(self, topic: str, key: bytes | None, value: bytes, headers: Headers) -> None:
+    def produce_progress(self, group: int, value: bytes, headers: Headers) -> None:
+        """Add a progress record of a key group, whose records share a partition; see `produce`."""
+        topic, partition = self._settings.topics.job_progress, group % self._progress_partitions
+        self.produce(topic, self._settings.job_id.encode(), value, headers, partition)
+
+    def produce(
+        self, topic: str, key: bytes | None, value: bytes, headers: Headers, partition: int = -1
+    ) -> None:
         """Add a record; if it cannot be delivered, `flush`, `send_offsets` or `commit` fails.
+
+        Args:
+            partition: default: that of the key.
 
         Raises:
             KafkaException: the producer is no longer usable, or the brokers are too slow.
         """
         while True:
             try:
-                self._client.produce(topic, value, key, headers=headers)
+                self._client.produce(topic, value, key, partition, headers=headers)
                 return
             except BufferError:  # the local queue is full: wait until some records are sent
                 with _fatal_error_itself():

@@ -214,8 +214,7 @@ class GroupWriter:
         for field, topic in self._outputs:
             for record in output.records[field]:
                 producer.produce(topic, record.record_key, record.encode(), headers)
-        progress_topic, job_id = self._settings.topics.job_progress, self._settings.job_id
-        producer.produce(progress_topic, job_id.encode(), output.progress, headers)
+        producer.produce_progress(self._group, output.progress, headers)
         # Step 4. Wait until the brokers have all records.
         producer.flush()
         reach(Failpoint.SENT)

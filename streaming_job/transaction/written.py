@@ -271,8 +271,9 @@ class WrittenReader:
     def _await_stable(self) -> None:
         """Wait until no open transaction hides a record of the group.
 
-        Groups share the progress topic: a transaction of another group that a killed job left open hides all
-        records that were committed after it began. It ends when its group is taken over, or at its timeout.
+        Groups may share a partition: a transaction of another group that a killed job left open hides all
+        records that were committed there after it began. It ends when its group is taken over, or at its
+        timeout. All partitions are awaited, because the topic may have got more since the newest record.
         """
         deadline = time.monotonic() + self._open_at_most_s
         for partition in topic_reader.partitions(self._running, self._topic):

@@ -96,6 +96,18 @@ def test_headers_and_metadata_have_the_number_of_the_transaction(bench: WriterBe
         assert (mark.query_id, mark.owner.split("/")[0], mark.commit_id) == ("q", "a", 1)
 
 
+def test_each_key_group_has_its_progress_in_one_partition(bench: WriterBench) -> None:
+    for group in OWN:
+        writer = bench.writer("a", group=group)
+        for commit_id in (1, 2):
+            bench.write(writer, commit_id, group=group)
+    records = bench.log.read(bench.topics.job_progress)
+    assert {(dict(record.headers)["key_group"], record.partition) for record in records} == {
+        (b"0", 0),
+        (b"1", 1),
+    }
+
+
 def test_the_first_start_claims_the_begin_of_the_log(bench: WriterBench) -> None:
     writer = bench.new("a")
     assert writer.written().offsets == {}

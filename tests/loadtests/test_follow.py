@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from loadtests.audit.follow import FollowError
 from loadtests.audit.memory import Memory, MemoryFileError
 from loadtests.audit.sample import Sample
+from loadtests.audit.settled import SettledPoints
 from loadtests.oracle import Record
 from loadtests.oracle.card import Card
 from loadtests.oracle.records import Transaction
@@ -122,6 +123,28 @@ def test_the_audit_waits_for_the_group_that_is_behind_with_the_tables() -> None:
     log.write("job-progress", changed(first, key_groups=2, key_group=1, partitions=spans))
     audited.settle()
     assert audited.follower.checked == 10
+
+
+def test_what_a_predecessor_has_read_counts_no_more_after_a_takeover() -> None:
+    """Two groups have become one; partitions of job-progress are read in any order."""
+    place = {"topic": SETTINGS.topics.profiles, "partition": 0}
+    own = {"topic": SETTINGS.topics.transactions, "partition": 0, "end_offset": 7}
+
+    def record(group: int, groups: int, commit_id: int, read: int, **fields: object) -> Record:
+        row = {
+            "key_group": group, "key_groups": groups, "commit_id": commit_id, **fields,
+            "partitions": [own, {**place, "end_offset": read}],
+        }  # fmt: skip
+        return Record(SETTINGS.topics.job_progress, group, 0, 0, b"job", json.dumps(row).encode())
+
+    points = SettledPoints(SETTINGS.topics, "job", 0.0)
+    points.add(record(0, 1, 9, 40, takeover={"commit_id": 9}))
+    for group in (0, 1):
+        points.add(record(group, 2, 8, 100 * group))
+    points.mark(1.0)
+    settled = points.settled(1.0)
+    assert settled is not None
+    assert settled.slowest == settled.furthest == {(SETTINGS.topics.profiles, 0): 40}
 
 
 @settings(max_examples=25, deadline=None)

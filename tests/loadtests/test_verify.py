@@ -373,7 +373,7 @@ def test_a_progress_record_without_a_field_that_the_audit_needs_is_found(log, fi
     content = json.loads(record.value)
     del content[field]
     log.topics["job-progress"] = [record._replace(value=json.dumps(content).encode())]
-    assert "job-progress offset 0: not a progress record" in audit(log).problems
+    assert "job-progress[0] offset 0: not a progress record" in audit(log).problems
 
 
 def test_the_audit_finds_those_profiles_unknown_that_compaction_may_have_removed() -> None:

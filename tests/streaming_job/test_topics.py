@@ -52,6 +52,10 @@ class Broker:
         assert {name for name, _ in headers} == {"query_id", "key_group", "commit_id", "release"}
         self.written.append((topic, key, value))
 
+    def produce_progress(self, group: int, value: bytes, headers: Any) -> None:
+        """See `TransactionalProducer`."""
+        self.produce(SETTINGS.topics.job_progress, b"job", value, headers)
+
     def group_metadata(self) -> None:
         """See `WrittenReader`."""
 

@@ -1,7 +1,7 @@
 """The settings of the transactional producer that the operator's must not replace."""
 
 from typing import Any
-from unittest.mock import Mock
+from unittest.mock import MagicMock
 
 import pytest
 from harness.settings_of_nowhere import settings
@@ -15,7 +15,8 @@ pytestmark = pytest.mark.unit
 def test_no_operator_can_hide_deliveries_or_shorten_the_time_before_a_repeated_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    client = Mock()
+    client = MagicMock()
+    client.return_value.list_topics.return_value.topics.__getitem__.return_value.error = None
     monkeypatch.setattr(producer, "Producer", client)
     careless = {"delivery.report.only.error": "true", "retry.backoff.ms": "1", "retry.backoff.max.ms": "1"}
     TransactionalProducer(settings(kafka=careless), "job-0").close()
