@@ -14,7 +14,7 @@ from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.errors import PATIENCE_S, LogUnavailableError
 from streaming_job.log.follower import PartitionFollower
 from streaming_job.log.own_partitions import OwnPartitions
-from streaming_job.log.records import Offsets
+from streaming_job.log.records import Arrivals, Offsets
 from streaming_job.log.table_follower import TableFollower
 from streaming_job.progress.last_record import Record
 from streaming_job.progress.writer import GroupProgress
@@ -54,8 +54,8 @@ class KafkaConnections:
         """Return the last stable offset of each partition of all inputs."""
         return with_retries(self._ends.last)
 
-    def arrivals(self, at: Offsets) -> Offsets:
-        """Return the arrival of the record at each offset, ms; nothing where the log holds none."""
+    def arrivals(self, at: Offsets) -> Arrivals:
+        """Return the arrival of the record at each offset; see `EndOffsets.arrivals`."""
         return with_retries(lambda: self._ends.arrivals(at))
 
     def topic_ids(self) -> dict[str, str]:

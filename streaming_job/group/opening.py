@@ -24,7 +24,7 @@ from streaming_job.group.rules import Rules
 from streaming_job.group.silence import Silence
 from streaming_job.group.stored_positions import positions_of, save_positions, save_topic_ids, topic_ids_of
 from streaming_job.log.errors import LogError, confirmed
-from streaming_job.log.records import Arrived, Offsets, PartitionId
+from streaming_job.log.records import Arrivals, Arrived, Offsets, PartitionId
 from streaming_job.log.same_records import require_same_records
 from streaming_job.progress import last_record
 from streaming_job.progress.last_record import COMMIT_ID, FACTS_COMMIT, LAST, Record
@@ -120,8 +120,8 @@ class Connections(Protocol):
     def ends(self) -> Offsets:
         """Return the last stable offset of each partition of all inputs."""
 
-    def arrivals(self, at: Offsets) -> Offsets:
-        """Return the arrival of the record at each offset, ms; nothing where the log holds none."""
+    def arrivals(self, at: Offsets) -> Arrivals:
+        """Return the arrival of the record at each offset; see `EndOffsets.arrivals`."""
 
     def topic_ids(self) -> dict[str, str]:
         """Return Kafka's id of each input topic."""
@@ -300,7 +300,8 @@ def require_log(
         require_same_topics(topic_ids_of(meta), ids)
         save_topic_ids(meta, ids)
         held = {tp: record for tp, record in (read or {}).items() if tp in positions}
-        require_same_records(held, connections.arrivals({tp: record.offset for tp, record in held.items()}))
+        arrivals = connections.arrivals({tp: record.offset for tp, record in held.items()})
+        require_same_records(held, arrivals, opening.rules.topics.compacted)
         return positions, ends
 
     positions, ends = confirmed(fit)

@@ -12,7 +12,7 @@ from streaming_job.log import clients, topic_reader
 from streaming_job.log.clients import Address, describe
 from streaming_job.log.errors import PATIENCE_S, LogError, LogUnavailableError
 from streaming_job.log.follow import Follower, partition_of
-from streaming_job.log.records import Offsets
+from streaming_job.log.records import Arrivals, Offsets
 from streaming_job.runtime.pauses import pause
 
 TIMEOUT_S = 5.0
@@ -107,17 +107,24 @@ class EndOffsets:
         """
         return self._ask(self._topics if topics is None else topics, OFFSET_END)
 
-    def arrivals(self, at: Offsets) -> Offsets:
-        """Return the arrival of the record at each offset, ms; nothing where the log holds none.
+    def arrivals(self, at: Offsets) -> Arrivals:
+        """Return the arrival of the record at each offset, ms, or None; nothing outside of the log's bounds.
 
         Raises:
             KafkaException: no such topic, or no answer.
         """
+        if not at:
+            return {}
         first, end = self.first(), self.last()
-        kept = {tp: offset for tp, offset in at.items() if first[tp] <= offset < end[tp]}
+        kept = {tp: offset for tp, offset in at.items() if first.get(tp, math.inf) <= offset < end[tp]}
         starts = [TopicPartition(*tp, offset) for tp, offset in kept.items()]
-        records = Follower(self._reader, starts, {tp: offset + 1 for tp, offset in kept.items()}).to_end()
-        return {partition_of(record): record.timestamp()[1] for record in records}
+        arrivals: Arrivals = dict.fromkeys(kept)
+        try:
+            records = Follower(self._reader, starts, {tp: offset + 1 for tp, offset in kept.items()})
+            arrivals |= {partition_of(record): record.timestamp()[1] for record in records.to_end()}
+        finally:
+            self._reader.unassign()  # else it would go on fetching
+        return arrivals
 
     def _ask(self, topics: Iterable[str], which: int) -> Offsets:
         # offsets_for_times asks all leaders at once, and accepts OFFSET_BEGINNING and OFFSET_END as times

@@ -21,8 +21,8 @@ class LogError(FraudError):
 
     For a producer's timestamp: set the topic to `LogAppendTime`; if such records are intended, as in an
     archive, start with `FRAUD_ARRIVAL=create` until the job has read them. For lost records: keep producers
-    from writing to the topic, and restore it or a newer copy of the checkpoint; or, where the output is not
-    beyond the log, let an empty checkpoint take over.
+    from writing to the topic, and restore it or a newer copy of the checkpoint; or, where the log
+    has all that is decided, let an empty checkpoint take over.
     """
 
 

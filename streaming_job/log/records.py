@@ -21,6 +21,10 @@ class Arrived(NamedTuple):
     arrival: int
 
 
+Arrivals = dict[PartitionId, int | None]
+"""Arrival, ms, of the record at an offset, by partition; None: no record has this offset."""
+
+
 def name_of(tp: PartitionId) -> str:
     """Return a partition as text."""
     return f"{tp[0]}-{tp[1]}"

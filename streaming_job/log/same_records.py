@@ -4,27 +4,33 @@ A log that has lost its tail, in an unclean election or in a power cut of its on
 filled again before anybody looks. Its first and end offsets then look right, and only its records tell.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from streaming_job.log.errors import LogError
-from streaming_job.log.records import Arrived, Offsets, PartitionId, name_of
+from streaming_job.log.records import Arrivals, Arrived, PartitionId, name_of
 
 
-def require_same_records(read: Mapping[PartitionId, Arrived], arrivals: Offsets) -> None:
-    """Check that the log holds, where there was a record, the same one or none.
+def require_same_records(
+    read: Mapping[PartitionId, Arrived], arrivals: Arrivals, compacted: Collection[str]
+) -> None:
+    """Check that the log holds the records that were read, as far as its bounds include their offsets.
 
     Args:
         read: the last record read, by partition.
-        arrivals: arrival of the record that now has its offset, ms; without partitions where none has it,
-            because compaction or retention has removed it.
+        arrivals: of what is at these offsets now; without partitions whose bounds do not include them.
+        compacted: topics that may lack a record, because compaction has removed it.
 
     Raises:
-        LogError: a partition holds another record.
+        LogError: a partition holds another record, or none.
     """
     for tp, record in sorted(read.items()):
-        if (arrival := arrivals.get(tp, record.arrival)) != record.arrival:
-            raise LogError(
-                f"{name_of(tp)} holds another record at offset {record.offset} than when it was read "
-                f"(arrived at {arrival} ms, not {record.arrival}): the topic has lost its newest records, "
-                "and later ones have got their offsets; restore it, or use another job id, or archive"
-            )
+        arrival = arrivals.get(tp, record.arrival)
+        if arrival == record.arrival or (arrival is None and tp[0] in compacted):
+            continue
+        found = "no record" if arrival is None else f"a record that arrived at {arrival} ms"
+        raise LogError(
+            f"{name_of(tp)} holds {found} at offset {record.offset}, and not the one that was read there and "
+            f"arrived at {record.arrival} ms: the topic has lost its newest records, and later ones have got "
+            "their offsets, or it was restored with other timestamps; restore it as it was, or use another "
+            "job id, or archive"
+        )

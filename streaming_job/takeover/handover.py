@@ -27,9 +27,11 @@ from feature_store.merchants.catalogue import computed
 from streaming_job.group.positions import require_output
 from streaming_job.log import clients
 from streaming_job.log.clients import Consumer, describe
+from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.losses import NOTHING_LOST, Losses
 from streaming_job.log.partitioner import KeyGroups, Layout
-from streaming_job.log.records import Offsets, PartitionId, name_of, text_of
+from streaming_job.log.records import Arrived, Offsets, PartitionId, name_of, text_of
+from streaming_job.log.same_records import require_same_records
 from streaming_job.progress import last_record
 from streaming_job.progress.reader import newest_by_group
 from streaming_job.runtime.checkpoint_errors import CheckpointError
@@ -109,9 +111,11 @@ class Handover:
         Raises:
             StartUpError: nothing was written, or the predecessor cannot be taken over.
             OtherQueryError: the output is of a third query.
-            SinkError: the brokers do not answer.
+            LogError: the log is not the one that the predecessor has read.
+            SinkError, LogUnavailableError: the brokers do not answer.
         """
         records = self._due()
+        self._require_log(records)
         takeover = records[min(records)].get("takeover", {}) if records else {}
         if takeover.get("moved") and not self._settings.predecessor_checkpoint:
             log.warning(
@@ -258,6 +262,7 @@ class Handover:
             raise FencedError(
                 f"another instance has taken the output of job {settings.job_id} over; this one stops"
             )
+        self._require_log(records)
         layout = layout_of(records)
         old = layout.key_groups(len(records))
         topics = settings.topics.model_copy(update={"transactions": layout.topic})
@@ -292,7 +297,7 @@ class Handover:
         asked_by, now = settings.asked_by or socket.gethostname(), int(time.time() * 1000)
         for group, record in first_records(before, after, asked_by, now).items():
             headers = headers_of(self._query_id, group, commit_id)
-            producer.produce(topics.job_progress, settings.job_id.encode(), record, headers)
+            producer.produce_progress(group, record, headers)
         producer.flush()
         new = {(self._layout.topic, partition): 0 for partition in range(self._layout.partitions)}
         offsets = [
@@ -312,6 +317,20 @@ class Handover:
         layout = layout or self._layout
         own = [(layout.topic, partition) for partition in range(layout.partitions)]
         return closing(WrittenReader(self._settings, 0, own))
+
+    def _require_log(self, records: Mapping[int, Mapping[str, Any]]) -> None:
+        """Check that the log holds what the predecessor has read last, as openings after the seam will."""
+        settings = self._settings
+        inputs = (self._layout.topic, *settings.tables)
+        read: dict[PartitionId, Arrived] = {}
+        for record in records.values():
+            for tp, newest in last_record.newest_read(record).items():
+                if tp[0] in inputs:
+                    read[tp] = max(newest, read.get(tp, newest))
+        client = {**settings.kafka, "bootstrap.servers": settings.bootstrap_servers}
+        with EndOffsets(client, inputs) as bounds:
+            at = {tp: record.offset for tp, record in read.items()}
+            require_same_records(read, with_retries(lambda: bounds.arrivals(at)), settings.topics.compacted)
 
     def _require_takeable(self, records: Mapping[int, Mapping[str, Any]]) -> None:
         settings = self._settings

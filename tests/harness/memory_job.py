@@ -28,7 +28,7 @@ from streaming_job.group.opening import OpenGroup, Opening, begin, change_settin
 from streaming_job.group.rules import Rules
 from streaming_job.group.staging import Cut, Staging
 from streaming_job.group.stored_positions import positions_of
-from streaming_job.log.records import Arrived, Offsets, PartitionId
+from streaming_job.log.records import Arrivals, Arrived, Offsets, PartitionId
 from streaming_job.progress import last_record
 from streaming_job.progress.last_record import COMMIT_ID, LAST
 from streaming_job.progress.outcome import Outcome
@@ -209,10 +209,11 @@ class MemoryConnections:
         """See `opening.Connections`."""
         return self._log.ends(self._opening.inputs)
 
-    def arrivals(self, at: Offsets) -> Offsets:
+    def arrivals(self, at: Offsets) -> Arrivals:
         """See `opening.Connections`."""
         found = self._log.between(at, {tp: offset + 1 for tp, offset in at.items()})
-        return {(record.topic, record.partition): record.timestamp for record in found}
+        arrivals: Arrivals = dict.fromkeys(tp for tp, offset in at.items() if offset < self._log.end(tp))
+        return arrivals | {(record.topic, record.partition): record.timestamp for record in found}
 
     def topic_ids(self) -> dict[str, str]:
         """See `opening.Connections`."""

@@ -102,6 +102,10 @@ class MemoryLog:
         later = [r for r in self._records[self._written :] if (r.topic, r.partition) != place]
         self._records = [*self._records[: self._written], *later]
 
+    def drop(self, place: PartitionId, offset: int) -> None:
+        """Leave a gap instead of a record, as of a transaction marker."""
+        self._by_place[place] = [record for record in self._by_place[place] if record.offset != offset]
+
     def grow(self, most: int) -> None:
         """Write the next records."""
         self._write(min(self._written + self._fate.up_to(most), len(self._records)))

@@ -150,7 +150,12 @@ class Generation:
         )  # fmt: skip
         assert output.progress is not None
         kept = {name: output.progress[name] for name in KEPT if name in output.progress}
-        return {**orjson.loads(record), **kept}
+        whole = {**orjson.loads(record), **kept}
+        read = last_record.newest_read(output.progress)
+        for part in whole["partitions"]:
+            if (tp := (part["topic"], part["partition"])) in read:
+                part["newest"] = read[tp]._asdict()
+        return whole
 
     def _facts_from(self) -> dict[int, Offsets]:
         """Where the inherited states end in the topics of labels and facts; see `Handover`."""

@@ -182,9 +182,10 @@ class WriterBench:
 
     def empty_progress(self) -> None:
         """Delete the progress records, as kafka-delete-records does."""
-        partition = TopicPartition(self.topics.job_progress, 0, -1)
+        topic = self.topics.job_progress
+        partitions = [TopicPartition(topic, partition, -1) for partition in self.log.ends(topic)]
         client = broker.admin(self.servers)
-        for answer in client.delete_records([partition]).values():
+        for answer in client.delete_records(partitions).values():
             answer.result()
 
     def assert_written_once(self, *commits: int, group: int = 0) -> None:

@@ -313,6 +313,7 @@ def test_records_deleted_by_retention_are_an_error(
         ((_, arrival, *_),) = read(follow({(topic, 1): 0}), {(topic, 1): 1})[topic, 1]
         at = {(topic, 0): 4, (topic, 1): 0, (topic, 2): 0}  # deleted, there, not written yet
         assert [asked.arrivals(at) for _ in range(2)] == [{(topic, 1): arrival}] * 2
+        assert asked.arrivals({}) == {}
 
 
 def test_a_failing_partition_resumes_at_its_position_and_delays_no_other(

@@ -12,7 +12,9 @@ from deploy import cli
 from deploy.job import NoProgressError
 from deploy.local import topics as broker
 from loadtests.faults.record_producer import RecordProducer
+from streaming_job.log.errors import LogError
 from streaming_job.log.partitioner import KeyGroups, Partitioner
+from streaming_job.log.records import Arrived
 from streaming_job.progress import last_record
 from streaming_job.runtime.checkpoint_errors import CheckpointError
 from streaming_job.runtime.failpoints import Failpoint
@@ -154,6 +156,24 @@ def test_a_takeover_that_cannot_be_right_is_refused_before_anything_is_written(b
     with pytest.raises(StartUpError, match="keeps merchant facts"):
         of(bench, merchant_facts=True).is_due()
     bench.write(writer, 2)  # it was not disturbed
+
+
+def test_on_another_log_than_the_predecessors_nobody_is_fenced(bench: WriterBench) -> None:
+    """After the seam each opening of the successor's groups would be refused."""
+    topic = bench.topics.transactions
+    producer = RecordProducer(bench.servers, Partitioner.MURMUR2)
+    for _ in range(20):
+        producer.produce(topic, b"card", b"{}", 0)
+    producer.flush()
+    bench.newest = {(topic, 0): Arrived(19, 1)}
+    writers = [bench.writer("predecessor", group=group) for group in OWN]
+    for group, writer in zip(OWN, writers, strict=True):
+        bench.write(writer, 1, group)
+    takeover = of(bench)
+    for act in (takeover.is_due, takeover.run):
+        with pytest.raises(LogError, match=rf"{topic}-0 holds a record that arrived at \d+ ms at offset 19"):
+            act()
+    bench.write(writers[0], 2)
 
 
 def test_a_successor_is_near_once_it_needs_little_time_for_the_rest(
