@@ -1,7 +1,7 @@
 """Changes of an archive: each takes effect with one replaced manifest, so a writer may be killed anywhere."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
 
 from feature_store.archive.file_writer import FinishedFile
@@ -37,26 +37,37 @@ def names_of(storage: Storage) -> dict[str, str]:
     return {} if text is None else dict(parsed(text, f"{storage.place}/{ARCHIVE_FILE}")["topics"])
 
 
-def create(storage: Storage, names: Mapping[str, str]) -> None:
+def former_of(storage: Storage) -> list[tuple[str, str]]:
+    """Return field and name of the topics in whose place the archive has others now."""
+    text = storage.read(ARCHIVE_FILE)
+    former = [] if text is None else parsed(text, f"{storage.place}/{ARCHIVE_FILE}").get("former", [])
+    return [(field, name) for field, name in former]
+
+
+def create(storage: Storage, names: Mapping[str, str], replaceable: Collection[str] = ()) -> None:
     """Create an archive, or add topics to it.
 
     Args:
         names: topics by field of the table of topics.
+        replaceable: fields whose topics may be others than before; the archive keeps those, too.
 
     Raises:
         ArchiveError: the archive is of other topics.
     """
     with storage.locked(""):
-        present = names_of(storage)
-        for field, name in names.items():
-            if present.get(field, name) != name:
+        present, former = names_of(storage), former_of(storage)
+        replaced = [(field, name) for field, name in present.items() if names.get(field, name) != name]
+        for field, name in replaced:
+            if field not in replaceable:
                 raise ArchiveError(
-                    f"the archive {storage.place} is of the topic {present[field]}, not of {name}; give "
-                    "another directory"
+                    f"the archive {storage.place} is of the topic {name}, not of {names[field]}; give "
+                    "another directory, or --switched if the job was switched to a replay with this topic"
                 )
-        if {**present, **names} != present:
-            topics = {"format": FORMAT, "topics": {**present, **names}}
-            storage.replace(ARCHIVE_FILE, json.dumps(topics, indent=1).encode())
+        topics = {**present, **names}
+        if topics != present:
+            former = [place for place in (*former, *replaced) if place not in topics.items()]
+            content = {"format": FORMAT, "topics": topics, "former": former}
+            storage.replace(ARCHIVE_FILE, json.dumps(content, indent=1).encode())
 
 
 def manifest_of(storage: Storage, topic: str, partition: int) -> Manifest | None:

@@ -1,6 +1,7 @@
 """The reader of an archive: records of a partition by offsets or by arrivals, in the order of offsets."""
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,13 @@ class Archive:
         """Names of the topics, by field of the table of topics."""
         if not self.topics:
             raise ArchiveError(f"{place} is no archive; write one with `fraud archive run`")
+
+    def former(self) -> "Iterator[Archive]":
+        """Yield archives of the topics in whose place this one has others now, one of each topic."""
+        for field, name in commit.former_of(self.storage):
+            former = copy(self)
+            former.topics = {field: name}
+            yield former
 
     def partitions(self, field: str) -> list[int]:
         """Return the partitions of a topic that an archiver has begun, ascending.

@@ -9,7 +9,7 @@ again what is not listed.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from threading import Event
@@ -21,7 +21,7 @@ from feature_store.archive import commit
 from feature_store.archive.layout import RECORD
 from feature_store.archive.storage import Storage, named_faults
 from streaming_job.archive.partition import PartitionArchiver
-from streaming_job.archive.topics import look_up
+from streaming_job.archive.topics import SWITCHED, look_up
 from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.follower import LogFollower
@@ -74,17 +74,21 @@ def archive(
     *,
     until_now: bool,
     accept_loss: bool,
+    switched: bool = False,
 ) -> None:
     """Archive until a stop is requested, then list everything that was read.
 
     Args:
         until_now: end once the archive has what the topics have now.
         accept_loss: see `PartitionArchiver`.
+        switched: whether topics of a replay may take the place of the live ones (`SWITCHED`).
     """
     has_grown, records = True, 0
     with named_faults(storage.place):
         while has_grown:
-            archiver = Archiver(settings, storage, records, accept_loss=accept_loss)
+            archiver = Archiver(
+                settings, storage, records, accept_loss=accept_loss, replaceable=SWITCHED if switched else ()
+            )
             try:
                 has_grown = archiver.follow(timing, stop, report, until_now=until_now)
                 archiver.write_tails(is_last=True)
@@ -98,15 +102,16 @@ class Archiver:
     """A follower of all archived topics, and the writers of their partitions."""
 
     def __init__(
-        self, settings: LetterSettings, storage: Storage, records: int, *, accept_loss: bool
-    ) -> None:
+        self, settings: LetterSettings, storage: Storage, records: int, *, accept_loss: bool,
+        replaceable: Collection[str],
+    ) -> None:  # fmt: skip
         """Begin where the manifests end, after the records that an earlier archiver of this run has read.
 
         Raises:
             LogError: a topic has lost archived records, and others have got their offsets.
         """
         topics = {topic.name: topic for topic in look_up(settings, settings.topics)}
-        commit.create(storage, {topic.field: topic.name for topic in topics.values()})
+        commit.create(storage, {topic.field: topic.name for topic in topics.values()}, replaceable)
         client = {**settings.kafka, "bootstrap.servers": settings.bootstrap_servers}
         self._ends = EndOffsets(client, tuple(topics))
         self._writers: Mapping[PartitionId, PartitionArchiver] = {
@@ -118,7 +123,8 @@ class Archiver:
             tp: record for tp, writer in self._writers.items() if (record := writer.newest()) is not None
         }
         at = {tp: record.offset for tp, record in newest.items()}
-        require_same_records(newest, with_retries(lambda: self._ends.arrivals(at)))
+        compacted = {name for name, topic in topics.items() if topic.is_compacted}
+        require_same_records(newest, with_retries(lambda: self._ends.arrivals(at)), compacted)
         self._log = LogFollower({**TUNING, **client}, positions, with_headers=True)
         self.records = records
         """Records read since the start of the run."""

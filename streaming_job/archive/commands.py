@@ -48,9 +48,17 @@ def run(
         bool,
         typer.Option("--accept-loss", help="Record as lost what retention deleted before it was archived."),
     ] = False,
+    switched: Annotated[
+        bool,
+        typer.Option(
+            "--switched",
+            help="The job was switched to a replay: archive its rollouts and merchant facts instead.",
+        ),
+    ] = False,
     metrics_port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port of the metrics, on 127.0.0.1. 0: any free port")
+        int, typer.Option(min=0, max=65535, help="Port of the metrics. 0: any free port.")
     ] = 9110,
+    metrics_host: Annotated[str, typer.Option(help="Address on which the metrics are served.")] = LOOPBACK,
 ) -> None:
     """Write every topic that decides or is decided to an archive, until SIGTERM or Ctrl-C.
 
@@ -79,10 +87,13 @@ def run(
         stack.enter_context(suppress(pauses.StoppedError))
         stack.enter_context(pauses.ended_by(stop.is_set))
         if not until_now:
-            port, end = metric_families.serve(metrics.registry, metrics_port)
+            port, end = metric_families.serve(metrics.registry, metrics_port, metrics_host)
             stack.callback(end)
-            typer.echo(f"metrics: http://{LOOPBACK}:{port}/metrics")
-        archive(settings, storage, timing, stop, tell, until_now=until_now, accept_loss=accept_loss)
+            typer.echo(f"metrics: http://{metrics_host}:{port}/metrics")
+        archive(
+            settings, storage, timing, stop, tell,
+            until_now=until_now, accept_loss=accept_loss, switched=switched,
+        )  # fmt: skip
 
 
 @app.command()
@@ -146,10 +157,11 @@ def expire(
     before_ms = int(time.time() * 1000) - older_than * DAY_MS
     files = size = 0
     with named_faults(place):
-        for name in topic or chosen:
-            for partition in archived.partitions(name):
-                spans = commit.expire(archived.storage, archived.topics[name], partition, before_ms)
-                files += sum(bool(span.name) for span in spans)
-                size += sum(span.bytes for span in spans)
+        for each in (*archived.former(), archived):
+            for name in each.topics.keys() & (topic or chosen):
+                for partition in each.partitions(name):
+                    spans = commit.expire(each.storage, each.topics[name], partition, before_ms)
+                    files += sum(bool(span.name) for span in spans)
+                    size += sum(span.bytes for span in spans)
     before = datetime.fromtimestamp(before_ms / 1000, UTC).isoformat(timespec="seconds")
     typer.echo(f"deleted {files} files of {size:,} bytes, with arrivals before {before}")

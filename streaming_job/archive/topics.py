@@ -29,6 +29,10 @@ class ArchivedTopic:
     """Arrival before which compaction may have removed records by now; 0: none are removed."""
 
 
+SWITCHED = ("model_rollouts", "merchant_facts")
+"""Topics that a job has in another place after it was switched to a replay, whose own they were."""
+
+
 def look_up(brokers: Brokers, topics: Topics) -> list[ArchivedTopic]:
     """Return the topics to archive, in the order of the table.
 

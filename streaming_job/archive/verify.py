@@ -45,6 +45,12 @@ class Proof:
 
 def verify_files(archive: Archive, proof: Proof) -> None:
     """Prove the files of an archive against its manifests."""
+    for former in archive.former():
+        _verify_files(former, proof)
+    _verify_files(archive, proof)
+
+
+def _verify_files(archive: Archive, proof: Proof) -> None:
     for name in archive.topics:
         for partition in archive.partitions(name):
             try:

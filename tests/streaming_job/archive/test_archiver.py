@@ -107,9 +107,14 @@ def send_outputs(settings: LetterSettings, *, transactions: int = 6) -> None:
             producer.commit_transaction(30)
 
 
-def run(settings: LetterSettings, place: Path, *, accept_loss: bool = False) -> list[Report]:
+def run(
+    settings: LetterSettings, place: Path, *, accept_loss: bool = False, switched: bool = False
+) -> list[Report]:
     storage, reports = Storage(str(place)), list[Report]()
-    archive(settings, storage, TIMING, Event(), reports.append, until_now=True, accept_loss=accept_loss)
+    archive(
+        settings, storage, TIMING, Event(), reports.append,
+        until_now=True, accept_loss=accept_loss, switched=switched,
+    )  # fmt: skip
     return reports
 
 
@@ -303,6 +308,36 @@ def test_a_topic_that_was_created_again_is_refused(settings: LetterSettings, tmp
         run(settings, tmp_path)
 
 
+def test_an_archive_goes_on_after_a_switch_to_a_replay_and_back(
+    settings: LetterSettings, tmp_path: Path, topic_names: Callable[[], Topics]
+) -> None:
+    rollouts = topic_names().model_rollouts
+    switched = settings.model_copy(
+        update={"topics": settings.topics.model_copy(update={"model_rollouts": rollouts})}
+    )
+    create(settings.bootstrap_servers, switched.topics, replay=True, partitions=PARTITIONS)
+    producer = clients.producer(Address(settings.bootstrap_servers))
+    for number, topic in enumerate((settings.topics.model_rollouts, rollouts, rollouts)):
+        producer.produce(topic, b"event %d" % number, partition=0)
+    producer.flush(30)
+    run(settings, tmp_path)
+    with pytest.raises(ArchiveError, match=r"give another directory, or --switched if the"):
+        run(switched, tmp_path)
+    run(switched, tmp_path, switched=True)
+    run(switched, tmp_path)
+    (former,) = Archive(str(tmp_path)).former()
+    assert [len(of_archive(tmp_path, "model_rollouts")), former.topics] == [
+        2,
+        {"model_rollouts": settings.topics.model_rollouts},
+    ]
+    result = proof(switched, tmp_path)
+    assert (result.problems, result.records, result.compared) == ([], 3, 2)
+    run(settings, tmp_path, switched=True)
+    assert [row[4] for row in of_archive(tmp_path, "model_rollouts")] == [b"event 0"]
+    (former,) = Archive(str(tmp_path)).former()
+    assert former.topics == {"model_rollouts": rollouts}
+
+
 def test_a_topic_that_lost_its_newest_records_and_was_filled_again_is_refused(
     settings: LetterSettings, tmp_path: Path
 ) -> None:
@@ -319,7 +354,7 @@ def test_a_topic_that_lost_its_newest_records_and_was_filled_again_is_refused(
     for manifest in tmp_path.glob(f"{topic}/*/{MANIFEST_FILE}"):  # a topic that loses its tail keeps its id
         manifest.write_text(manifest.read_text().replace(old, new))
     before = archived(tmp_path)
-    with pytest.raises(LogError, match=rf"{topic}-0 holds another record at offset 5 than when it was read"):
+    with pytest.raises(LogError, match=rf"{topic}-0 holds a record that arrived at \d+ ms at offset 5"):
         run(settings, tmp_path)
     assert archived(tmp_path) == before
 
@@ -380,7 +415,7 @@ def test_a_running_archiver_exports_how_far_it_is(
             settings, tmp_path / "archive", f"--metrics-port={urlsplit(address).port}", log=tmp_path / "other"
         )
         assert taken.wait(60) == 1
-        assert "give another one with --metrics-port" in (tmp_path / "other").read_text()
+        assert "give others with --metrics-port" in (tmp_path / "other").read_text()
     finally:
         running.terminate()
     assert running.wait(60) == 0
