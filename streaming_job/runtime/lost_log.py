@@ -12,6 +12,7 @@ from streaming_job.contracts.topics import TABLE
 from streaming_job.log import clients, follow, topic_reader
 from streaming_job.log.clients import Consumer, describe
 from streaming_job.log.losses import Losses
+from streaming_job.progress.reader import newest_by_group
 from streaming_job.runtime.preconditions import StartUpError
 from streaming_job.settings import JobSettings
 
@@ -73,11 +74,23 @@ def _policy(settings: JobSettings, topic: str) -> str | None:
 
 def _windows_before(settings: JobSettings, archive: LogArchive | None, reader: Consumer) -> int | None:
     """Return the arrival before which windows may lack transactions; None: the log has its beginning."""
-    begins = max(_beginnings(settings, archive, reader), default=None)
+    beginnings = [*_beginnings(settings, archive, reader), *_moves(settings, reader)]
+    begins = max(beginnings, default=None)
     if begins is None:
         return None
     # the first transaction's windows reach back further the later it is, and one before it may be dated ahead
     return begins + max(WINDOWS.values()) + settings.allowed_lateness_ms + settings.allowed_skew_ms
+
+
+def _moves(settings: JobSettings, reader: Consumer) -> Iterator[int]:
+    """Yield the time, ms, of a takeover at or before which the transactions have moved.
+
+    What came before is in other partitions, or in another topic, and belongs to no card's history here.
+    """
+    if settings.predecessor:
+        for record in newest_by_group(reader, settings.topics.job_progress, settings.job_id).values():
+            if (takeover := record.get("takeover", {})).get("moved"):
+                yield takeover["at"]
 
 
 def _beginnings(settings: JobSettings, archive: LogArchive | None, reader: Consumer) -> Iterator[int]:

@@ -4,8 +4,10 @@ import time
 from pathlib import Path
 from threading import Event
 
+import orjson
 import pytest
 from confluent_kafka import TopicPartition
+from harness.progress_records import progress
 from harness.writer_bench import WriterBench
 
 from deploy.local import topics as broker
@@ -99,3 +101,19 @@ def test_a_log_that_begins_in_an_archive_is_as_whole_as_that_was_when_it_began(
     assert lost_log.find(settings).windows_before is not None
     archived = settings.model_copy(update={"log_archive": place})
     assert lost_log.find(archived) == Losses(manifest.compacted_before_ms)
+
+
+def test_transactions_that_have_moved_have_left_their_past_behind(settings: JobSettings) -> None:
+    """The new partitions begin at offset 0; a state that is read from them lacks what came before."""
+    write(settings, [0, 1])
+    taken_over = {
+        "query_id": "p", "release": "r", "key_groups": 1, "commit_id": 1, "at": 5_000, "asked_by": "me",
+        "moved": True,
+    }  # fmt: skip
+    record = progress(1, 0, job_id=settings.job_id, key_groups=1, takeover=taken_over)
+    producer = RecordProducer(settings.bootstrap_servers, settings.partitioner)
+    producer.produce(settings.topics.job_progress, settings.job_id.encode(), orjson.dumps(record))
+    producer.flush()
+    assert lost_log.find(settings).windows_before is None
+    successor = settings.model_copy(update={"predecessor": "q"})
+    assert lost_log.find(successor).windows_before == 5_000 + WINDOWS_MS
