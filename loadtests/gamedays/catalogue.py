@@ -10,6 +10,7 @@ from loadtests.gamedays.days import (
     hanging,
     rollouts,
     senders,
+    takeovers,
 )
 
 DAYS: dict[str, Gameday] = {
@@ -28,6 +29,8 @@ DAYS: dict[str, Gameday] = {
         checkpoints.CHECKPOINT_DELETED,
         checkpoints.CHECKPOINT_LOST,
         checkpoints.DISK_FULL,
+        takeovers.RESIZE_INTERRUPTED,
+        takeovers.UPGRADE_TAKEN_BACK,
         senders.HOT_CARD,
         hanging.LONG_EPOCHS,
         senders.WATERMARK_STUCK,
