@@ -19,6 +19,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from feature_store.spark_surroundings import LOOPBACK
 from loadtests.audit import endless, one_alert
 from loadtests.audit import verify as audit
 from loadtests.audit.archived_log import open_log
@@ -51,8 +52,11 @@ def verify(
         float, typer.Option(help="Minimal age of audited records, seconds; with --follow.", min=0)
     ] = 60,
     metrics_port: Annotated[
-        int, typer.Option(help="Port for metrics on 127.0.0.1; 0: any; with --follow.", min=0, max=65535)
+        int, typer.Option(help="Port of the metrics; 0: any; with --follow.", min=0, max=65535)
     ] = 9109,
+    metrics_host: Annotated[
+        str, typer.Option(help="Address on which the metrics are served; with --follow.")
+    ] = LOOPBACK,
     state: Annotated[
         Path | None,
         typer.Option(
@@ -89,7 +93,9 @@ def verify(
             "all cards"
         )
     if follow:
-        options = endless.EndlessOptions(share=share, behind_s=behind, state=state, metrics_port=metrics_port)
+        options = endless.EndlessOptions(
+            share=share, behind_s=behind, state=state, metrics_port=metrics_port, metrics_host=metrics_host
+        )
         run_endlessly(settings, options)
     elif alert_id is not None:
         _audit_alert(settings, alert_id, report)
@@ -136,7 +142,7 @@ def run_endlessly(settings: JobSettings, options: endless.EndlessOptions) -> Non
         from_registry(settings),
         options,
         stop,
-        started=lambda port: typer.echo(f"metrics at http://127.0.0.1:{port}/metrics", err=True),
+        started=lambda port: typer.echo(f"metrics at http://{options.metrics_host}:{port}/metrics", err=True),
     )
 
 

@@ -62,22 +62,23 @@ state_set = partial(Family, Type.STATE_SET)
 info = partial(Family, Type.INFO)
 
 
-def serve(registry: CollectorRegistry, port: int) -> tuple[int, Callable[[], None]]:
-    """Serve /metrics on the loopback interface; return the port and a function that stops the server.
+def serve(registry: CollectorRegistry, port: int, host: str = LOOPBACK) -> tuple[int, Callable[[], None]]:
+    """Serve /metrics; return the port and a function that stops the server.
 
     Args:
         port: port to listen on; 0: any free port.
+        host: address to listen on.
 
     Raises:
-        MetricsPortError: the port is taken.
+        MetricsPortError: the port is taken, or the address is none of this machine.
     """
     server: WSGIServer
     try:
-        server, thread = start_http_server(port, LOOPBACK, registry)
+        server, thread = start_http_server(port, host, registry)
     except OSError as fault:
         raise MetricsPortError(
-            f"port {port} of {LOOPBACK} cannot be used for the metrics ({fault}); give another one with "
-            "--metrics-port"
+            f"port {port} of {host} cannot be used for the metrics ({fault}); give others with "
+            "--metrics-port and --metrics-host"
         ) from fault
 
     def stop() -> None:

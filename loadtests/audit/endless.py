@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
 
+from feature_store.spark_surroundings import LOOPBACK
 from loadtests.audit.comparison import output_topics
 from loadtests.audit.core import Load
 from loadtests.audit.exported import AuditMetrics
@@ -36,7 +37,8 @@ class EndlessOptions:
     """File with the audit's state; None: a restart reads the log from its beginning."""
     save_every_s: float = 300.0
     metrics_port: int = 9109
-    """Port on the loopback interface; 0: any free port."""
+    """0: any free port."""
+    metrics_host: str = LOOPBACK
 
 
 def follow(
@@ -68,7 +70,7 @@ def follow(
     metrics = AuditMetrics(output_topics(settings.topics), lag_s)
     finding_log = _FindingLog(metrics)
     follower.findings.on_finding = finding_log.add
-    port, end = serve(metrics.registry, options.metrics_port)
+    port, end = serve(metrics.registry, options.metrics_port, options.metrics_host)
     started(port)
 
     def after_chunk() -> None:

@@ -41,6 +41,8 @@ class Assessment:
     """Limit for the age of the profile feed's newest heartbeat."""
     epoch_s: float
     """Limit for the length of an epoch."""
+    silence_s: float
+    """Limit for the age of a key group's newest progress record."""
     epochs: Mapping[int, Epoch] = field(default_factory=dict)
     """Key group -> its running epoch."""
     rates: Rates | None = None
@@ -118,6 +120,7 @@ class Monitor:
             limits=limits,
             heartbeat_s=self._heartbeats.limit_s,
             epoch_s=self._epoch_lengths.limit_s,
+            silence_s=self._settings.max_silence_s,
             epochs=dict(self._epochs),
             rates=rates,
             recent=self._recent.recent,

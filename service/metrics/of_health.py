@@ -31,6 +31,7 @@ def of_assessment(assessment: Assessment) -> list[Metric]:
         "held": assessment.limits.held_s,
         "heartbeat": assessment.heartbeat_s,
         "epoch": assessment.epoch_s,
+        "silence": assessment.silence_s,
     }
     epochs = [([str(group)], epoch.since_s) for group, epoch in assessment.epochs.items()]
     return [

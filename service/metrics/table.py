@@ -88,7 +88,8 @@ VERDICTS = (
     gauge("fraud_limit_seconds", "upper limit that the sidecar has learned for a time: without a commit "
           "while records wait (`commit`), from a record's arrival to its commit (`latency`), of a producer's "
           "Kafka transaction that holds records back (`held`), between two heartbeats of the profile feed "
-          "(`heartbeat`), of an epoch (`epoch`)", ("limit",)),
+          "(`heartbeat`), of an epoch (`epoch`); and the one that is set for the age of a group's newest "
+          "progress record (`silence`)", ("limit",)),
     counter("fraud_job_restarts", "instances of the job that took over since the sidecar's start"),
 )
 FEED = (

@@ -36,7 +36,12 @@ def sections(unit: Path) -> configparser.ConfigParser:
 
 def test_there_is_a_unit_for_each_program_that_runs_for_ever() -> None:
     commands = {sections(unit)["Service"]["ExecStart"].partition("/bin/")[2] for unit in UNITS}
-    assert commands == {"fraud job run", "fraud serve", "fraud archive run /var/lib/fraud-archive"}
+    assert commands == {
+        "fraud job run",
+        "fraud serve",
+        "fraud archive run /var/lib/fraud-archive",
+        "fraud verify --follow --state /var/lib/fraud-audit/audit.state",
+    }
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)

@@ -27,7 +27,7 @@ VALUES: dict[str, set[str]] = {
     "alerted": set(ALERTED),
     "code": set(REGISTRY),
     "reason": {reason.value for reason in Reason},
-    "limit": {"commit", "latency", "held", "heartbeat", "epoch"},
+    "limit": {"commit", "latency", "held", "heartbeat", "epoch", "silence"},
     "signal": {"change", "heartbeat"},
     "role": {"champion", "challenger"},
     "window": set(WINDOWS),

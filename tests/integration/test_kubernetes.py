@@ -112,7 +112,10 @@ def deployed(request: pytest.FixtureRequest, cluster: Cluster, images: dict[str,
 
 
 DEPLOYMENTS: dict[str, tuple[dict[str, str], Callable[[], Object]]] = {
-    "local": ({"state-job-0": "ReadWriteOnce"}, of_local),
+    "local": (
+        dict.fromkeys(("state-job-0", "state-audit-0", "archive-archive-0"), "ReadWriteOnce"),
+        of_local,
+    ),
     "executors": ({"state-job-0": "ReadWriteOnce", "checkpoint": "ReadWriteMany"}, of_executors),
     "spark-submit": ({"checkpoint": "ReadWriteMany"}, dict),
 }
@@ -139,6 +142,24 @@ def test_the_pod_of_the_sidecar_may_be_deleted(deployed: Deployed) -> None:
         deployed.until_alerts(watch)
         deployed.until_rolled_out("deployment/sidecar")
     deployed.audit()
+
+
+@local
+def test_archiver_and_continuous_audit_run_beside(deployed: Deployed) -> None:
+    with deployed.load(RATE):
+        archive, audit = (deployed.apply_beside(name) for name in ("archive", "audit"))
+        patience = Patience(4 * PATIENCE_S, 5.0)
+        while not (total(deployed, audit, 9109, "checked") and total(deployed, archive, 9110, "records")):
+            patience.wait(lambda: AssertionError(f"{Pod(deployed.cluster, audit).log}"))
+    found = ("missing", "duplicated", "unexpected", "different")
+    assert {kind: total(deployed, audit, 9109, kind) for kind in found} == dict.fromkeys(found, 0.0)
+    deployed.audit()
+
+
+def total(deployed: Deployed, pod: str, port: int, name: str) -> float:
+    """The sum of a counter of the archiver or the continuous audit; 0 if it does not answer yet."""
+    metrics = deployed.metrics(pod, port)
+    return sum(sum(metrics.get(f"fraud_{each}_{name}_total", {}).values()) for each in ("audit", "archive"))
 
 
 @local

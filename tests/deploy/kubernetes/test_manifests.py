@@ -102,10 +102,12 @@ def test_the_dashboards_are_config_maps() -> None:
     assert all(item["metadata"]["labels"]["grafana_dashboard"] == "1" for item in maps)
 
 
+BESIDE = [HOME / name for name in ("monitoring", "successor", "archive", "audit")]
+"""What is installed beside an overlay."""
+
+
 @needs("kubectl")
-@pytest.mark.parametrize(
-    "overlay", [*OVERLAYS, HOME / "monitoring", HOME / "successor"], ids=lambda path: path.name
-)
+@pytest.mark.parametrize("overlay", [*OVERLAYS, *BESIDE], ids=lambda path: path.name)
 def test_an_overlay_fits_the_schemas(overlay: Path) -> None:
     assert [fault for item in built(overlay) for fault in schema_faults(item)] == []
 
@@ -113,7 +115,28 @@ def test_an_overlay_fits_the_schemas(overlay: Path) -> None:
 @needs("kubectl")
 @pytest.mark.parametrize("overlay", OVERLAYS, ids=lambda path: path.name)
 def test_an_overlay_obeys_the_house_rules(overlay: Path) -> None:
-    assert faults(built(overlay)) == []
+    assert faults([item for directory in (overlay, *BESIDE) for item in built(directory)]) == []
+
+
+def test_prometheus_scrapes_what_the_rules_watch() -> None:
+    """By the names of the jobs that its own configuration has, and at the ports of the services."""
+    configured = yaml.safe_load((RULES.parent / "prometheus.yml").read_text())["scrape_configs"]
+    services = [
+        item for path in FILES for item in read(path) if item["kind"] == "Service" and "ports" in item["spec"]
+    ]
+    by_job = {
+        item["metadata"]["labels"]["card-fraud/scrape-job"]: item
+        for item in services
+        if "card-fraud/scrape-job" in item["metadata"].get("labels", {})
+    }
+    assert sorted(by_job) == sorted(each["job_name"] for each in configured)
+    for each in configured:
+        (target,) = each["static_configs"][0]["targets"]
+        (port,) = by_job[each["job_name"]]["spec"]["ports"]
+        assert target.rpartition(":")[2] == str(port["port"])
+    monitors = read(HOME / "monitoring" / "monitor.yaml")
+    monitored = {item["spec"]["selector"]["matchLabels"]["app.kubernetes.io/name"] for item in monitors}
+    assert monitored == {item["metadata"]["labels"]["app.kubernetes.io/name"] for item in by_job.values()}
 
 
 def test_spark_submit_and_the_operators_give_spark_the_same_properties() -> None:

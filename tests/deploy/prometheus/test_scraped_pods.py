@@ -1,4 +1,4 @@
-"""Rules that look back see the series of the sidecar's earlier pod: the ServiceMonitor drops its name."""
+"""Rules that look back see the series of an earlier pod: the ServiceMonitor drops its name."""
 
 import re
 import subprocess
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from harness.manifests import HOME
+from harness.manifests import HOME, read
 from harness.promtool import Case, Slope, rule_of, samples
 from harness.tools import find, needs
 
@@ -15,11 +15,13 @@ REPLACED_AT, END = 1_500, 1_560
 """Minutes: the pod is replaced more than a day after the beginning, and an hour after the last record."""
 
 
-def scraped(pod: str, address: str) -> dict[str, str]:
+MONITORS = {item["metadata"]["name"]: item for item in read(HOME / "monitoring" / "monitor.yaml")}
+
+
+def scraped(pod: str, address: str, monitor: str = "sidecar") -> dict[str, str]:
     """Labels of a pod's series: those of the operator, after the ServiceMonitor's relabelings."""
     labels = {"job": "card-fraud", "instance": address, "pod": pod, "namespace": "card-fraud"}
-    (monitor,) = yaml.safe_load_all((HOME / "monitoring" / "monitor.yaml").read_text())
-    (endpoint,) = monitor["spec"]["endpoints"]
+    (endpoint,) = MONITORS[monitor]["spec"]["endpoints"]
     for step in endpoint.get("relabelings", []):
         if step["action"] == "labeldrop":
             labels = {name: value for name, value in labels.items() if not re.fullmatch(step["regex"], name)}
@@ -32,8 +34,11 @@ def scraped(pod: str, address: str) -> dict[str, str]:
 OLD, NEW = scraped("sidecar-7d9c-x2x", "10.0.0.5:8000"), scraped("sidecar-7d9c-k8q", "10.0.0.9:8000")
 
 
-def test_the_series_of_a_new_pod_have_the_labels_of_the_old_one() -> None:
-    assert OLD == NEW
+@pytest.mark.parametrize("monitor", MONITORS)
+def test_the_series_of_a_new_pod_have_the_labels_of_the_old_one(monitor: str) -> None:
+    old, new = scraped("a", "10.0.0.5:8000", monitor), scraped("b", "10.0.0.9:8000", monitor)
+    assert old == new
+    assert old["instance"].startswith(f"{monitor}:")
 
 
 @needs("promtool")

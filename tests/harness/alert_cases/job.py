@@ -39,7 +39,7 @@ CASES = (
     ),
     Case(
         "FraudGroupSilent",
-        {AGE % 0: 5, AGE % 1: 5},
+        {AGE % 0: 5, AGE % 1: 5, LIMIT % "silence": 30},
         {AGE % 1: 40},
         fires_after=1,
         quiet_after=0,

@@ -5,7 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,11 +15,12 @@ from deploy.local.child import Child
 from feature_store import spark_surroundings
 from harness import manifests
 from harness.kubernetes import ROOT
-from harness.kubernetes.cluster import Cluster, Object
+from harness.kubernetes.cluster import Cluster, ClusterError, Object
 from harness.kubernetes.surroundings import ENDPOINTS, NAMESPACE, Surroundings
 from harness.manifests import HOME
 from harness.under_load import UnderLoad
 from loadtests.faults.installation import Installation
+from loadtests.gamedays.sight import Samples, samples_of
 from streaming_job.contracts.topics import Topics
 
 SETTINGS = {"FRAUD_WAIT_FOR_SNAPSHOT_S": "0"}
@@ -70,6 +71,18 @@ class Deployed(UnderLoad):
         self._apply(HOME / "successor", "successor", settings, patches, self.images, {})
         return Pod(self.cluster, "job-next-0")
 
+    def apply_beside(self, name: str) -> str:
+        """Start what runs beside a job, by its directory's name; return the name of its pod."""
+        self._apply(HOME / name, "", {}, [_share("StatefulSet", name)], self.images, {})
+        return f"{name}-0"
+
+    def metrics(self, pod: str, port: int) -> Samples:
+        """Return the metrics of a pod; none if it does not answer."""
+        page = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}:{port}/proxy/metrics"
+        with suppress(ClusterError):
+            return samples_of(self.cluster.kubectl("get", "--raw", page))
+        return {}
+
     def _apply(
         self, base: Path, config: str, settings: Mapping[str, str], patches: list[Object],
         images: Mapping[str, str], further: Object,
@@ -77,7 +90,7 @@ class Deployed(UnderLoad):
         """Apply an overlay over a directory of the project.
 
         Args:
-            config: the ConfigMap that gets the settings.
+            config: the ConfigMap that gets the settings; empty: the directory has none.
             further: see `Deployed`.
         """
         self._versions += 1
@@ -96,7 +109,7 @@ class Deployed(UnderLoad):
             "configMapGenerator": [
                 {"name": config, "behavior": "merge", "options": {"disableNameSuffixHash": True},
                  "literals": [f"{name}={value}" for name, value in settings.items()]}
-            ],
+            ] if config else [],
             "patches": patches,
         }  # fmt: skip
         for name, value in further.items():

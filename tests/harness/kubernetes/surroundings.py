@@ -23,7 +23,10 @@ NAMESPACE = "card-fraud"
 BROKERS = tuple(f"kafka-{number}.kafka.kafka.svc.cluster.local" for number in range(3))
 ENDPOINTS = Endpoints("kafka.kafka.svc:9092", "", "", "http://mlflow.mlflow.svc:5000")
 """The brokers' listener without TLS, which is for the tests' own clients; the registry's."""
-PRINCIPALS = {"kafka-job": Component.JOB, "kafka-sidecar": Component.SIDECAR}
+PRINCIPALS = {
+    f"kafka-{component}": component
+    for component in (Component.JOB, Component.SIDECAR, Component.ARCHIVE, Component.AUDIT)
+}
 """Secret -> component whose user its certificate names."""
 PROPERTIES = """\
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,TLS:SSL,CONTROLLER:PLAINTEXT
@@ -101,7 +104,7 @@ class Surroundings:
                 "metadata": {"name": claim},
                 "spec": {
                     "accessModes": [mode],
-                    "capacity": {"storage": "20Gi"},
+                    "capacity": {"storage": "100Gi"},
                     "claimRef": {"namespace": NAMESPACE, "name": claim},
                     "local": {"path": str(path)},
                     "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}},
