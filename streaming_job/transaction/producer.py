@@ -122,11 +122,13 @@ class TransactionalProducer:
         )
         # metadata are requested twice, because the second answer comes from a broker whose id is known:
         # without such a broker, the client would look for the coordinator again only after 500 ms
-        topics = self._settings.topics
-        client.list_topics(topics.fraud_alerts, CALL_TIMEOUT_S)
-        known = client.list_topics(topics.job_progress, CALL_TIMEOUT_S).topics[topics.job_progress]
-        if known.error is not None:
-            raise KafkaException(known.error)
+        progress, deadline = self._settings.topics.job_progress, time.monotonic() + CALL_TIMEOUT_S
+        client.list_topics(self._settings.topics.fraud_alerts, CALL_TIMEOUT_S)
+        # a broker that has just started may not know the topic yet
+        while not (known := client.list_topics(progress, CALL_TIMEOUT_S).topics[progress]).partitions:
+            if time.monotonic() > deadline:
+                raise KafkaException(known.error)
+            pauses.pause(FIRST_TRY_S)
         self._progress_partitions = len(known.partitions)
         return client
 

@@ -16,7 +16,6 @@ def test_no_operator_can_hide_deliveries_or_shorten_the_time_before_a_repeated_r
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     client = MagicMock()
-    client.return_value.list_topics.return_value.topics.__getitem__.return_value.error = None
     monkeypatch.setattr(producer, "Producer", client)
     careless = {"delivery.report.only.error": "true", "retry.backoff.ms": "1", "retry.backoff.max.ms": "1"}
     TransactionalProducer(settings(kafka=careless), "job-0").close()
