@@ -33,6 +33,7 @@ from models.scoring import Scorer
 from models.train import train
 from models.trees import compile_trees
 from streaming_job.contracts import ContractError
+from streaming_job.decode.snapshots import ends_snapshot
 from streaming_job.decode.transactions import TimeLimits
 from streaming_job.facts.table import MerchantRules
 from streaming_job.group.rules import Rules
@@ -207,10 +208,17 @@ class World(LogWorld):
         )  # fmt: skip
 
     def compact(self, before: int) -> None:
-        """Remove the profiles that newer ones have replaced which arrived before `before`, ms from START."""
+        """Remove the profiles that newer ones have replaced which arrived before `before`, ms from START.
+
+        The row that ends the first snapshot stays: without it, rows of a later one would count as rows of the
+        first, for which a job waits (docs/decisions/221).
+        """
+        end = next((row.offset for row in self.profiles if ends_snapshot(row.value)), -1)
         self.losses = replace(self.losses, profiles_before=START + before)
         newest = {record.key: record.offset for record in self.profiles if record.timestamp < START + before}
-        self.profiles = [row for row in self.profiles if row.offset >= newest.get(row.key, 0)]
+        self.profiles = [
+            row for row in self.profiles if row.offset >= newest.get(row.key, 0) or row.offset == end
+        ]
 
     def in_order(self) -> list[Record]:
         """All records in the order of writing; at equal times profiles and rollouts come first, labels last.
