@@ -33,15 +33,20 @@ Reach = Callable[[CommitPoint], None]
 
 def names_of(storage: Storage) -> dict[str, str]:
     """Return the archive's topics by field; none if there is no archive."""
-    text = storage.read(ARCHIVE_FILE)
-    return {} if text is None else dict(parsed(text, f"{storage.place}/{ARCHIVE_FILE}")["topics"])
+    return _content(storage)[0]
 
 
 def former_of(storage: Storage) -> list[tuple[str, str]]:
     """Return field and name of the topics in whose place the archive has others now."""
+    return _content(storage)[1]
+
+
+def _content(storage: Storage) -> tuple[dict[str, str], list[tuple[str, str]]]:
     text = storage.read(ARCHIVE_FILE)
-    former = [] if text is None else parsed(text, f"{storage.place}/{ARCHIVE_FILE}").get("former", [])
-    return [(field, name) for field, name in former]
+    if text is None:
+        return {}, []
+    content = parsed(text, f"{storage.place}/{ARCHIVE_FILE}")
+    return dict(content["topics"]), [(field, name) for field, name in content.get("former", [])]
 
 
 def create(storage: Storage, names: Mapping[str, str], replaceable: Collection[str] = ()) -> None:
@@ -55,7 +60,7 @@ def create(storage: Storage, names: Mapping[str, str], replaceable: Collection[s
         ArchiveError: the archive is of other topics.
     """
     with storage.locked(""):
-        present, former = names_of(storage), former_of(storage)
+        present, former = _content(storage)
         replaced = [(field, name) for field, name in present.items() if names.get(field, name) != name]
         for field, name in replaced:
             if field not in replaceable:

@@ -122,9 +122,8 @@ class Archiver:
         newest = {
             tp: record for tp, writer in self._writers.items() if (record := writer.newest()) is not None
         }
-        at = {tp: record.offset for tp, record in newest.items()}
         compacted = {name for name, topic in topics.items() if topic.is_compacted}
-        require_same_records(newest, with_retries(lambda: self._ends.arrivals(at)), compacted)
+        require_same_records(newest, lambda at: with_retries(partial(self._ends.arrivals, at)), compacted)
         self._log = LogFollower({**TUNING, **client}, positions, with_headers=True)
         self.records = records
         """Records read since the start of the run."""

@@ -300,8 +300,7 @@ def require_log(
         require_same_topics(topic_ids_of(meta), ids)
         save_topic_ids(meta, ids)
         held = {tp: record for tp, record in (read or {}).items() if tp in positions}
-        arrivals = connections.arrivals({tp: record.offset for tp, record in held.items()})
-        require_same_records(held, arrivals, opening.rules.topics.compacted)
+        require_same_records(held, connections.arrivals, opening.rules.topics.compacted)
         return positions, ends
 
     positions, ends = confirmed(fit)

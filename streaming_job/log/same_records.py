@@ -1,28 +1,29 @@
-"""The check that a log still holds the last records that were read of it. Pure.
+"""The check that a log still holds the last records that were read of it.
 
 A log that has lost its tail, in an unclean election or in a power cut of its only replica, may have been
 filled again before anybody looks. Its first and end offsets then look right, and only its records tell.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from streaming_job.log.errors import LogError
-from streaming_job.log.records import Arrivals, Arrived, PartitionId, name_of
+from streaming_job.log.records import Arrivals, Arrived, Offsets, PartitionId, name_of
 
 
 def require_same_records(
-    read: Mapping[PartitionId, Arrived], arrivals: Arrivals, compacted: Collection[str]
+    read: Mapping[PartitionId, Arrived], ask: Callable[[Offsets], Arrivals], compacted: Collection[str]
 ) -> None:
     """Check that the log holds the records that were read, as far as its bounds include their offsets.
 
     Args:
         read: the last record read, by partition.
-        arrivals: of what is at these offsets now; without partitions whose bounds do not include them.
+        ask: returns the arrivals of what is at some offsets now; see `EndOffsets.arrivals`.
         compacted: topics that may lack a record, because compaction has removed it.
 
     Raises:
         LogError: a partition holds another record, or none.
     """
+    arrivals = ask({tp: record.offset for tp, record in read.items()})
     for tp, record in sorted(read.items()):
         arrival = arrivals.get(tp, record.arrival)
         if arrival == record.arrival or (arrival is None and tp[0] in compacted):

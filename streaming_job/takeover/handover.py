@@ -19,6 +19,7 @@ import socket
 import time
 from collections.abc import Mapping
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaException, TopicPartition
@@ -329,8 +330,9 @@ class Handover:
                     read[tp] = max(newest, read.get(tp, newest))
         client = {**settings.kafka, "bootstrap.servers": settings.bootstrap_servers}
         with EndOffsets(client, inputs) as bounds:
-            at = {tp: record.offset for tp, record in read.items()}
-            require_same_records(read, with_retries(lambda: bounds.arrivals(at)), settings.topics.compacted)
+            require_same_records(
+                read, lambda at: with_retries(partial(bounds.arrivals, at)), settings.topics.compacted
+            )
 
     def _require_takeable(self, records: Mapping[int, Mapping[str, Any]]) -> None:
         settings = self._settings
