@@ -87,7 +87,7 @@ def _default(name: str, field: FieldInfo) -> str:
     default: Any = field.default
     if default is PydanticUndefined:
         return "required"
-    if default is None or default == "":
+    if default in (None, "", ()):
         return "none"
     if isinstance(default, Topics):
         return "[below](#names-of-topics)"

@@ -9,7 +9,7 @@ from streaming_job.contracts.topics import Topics
 from streaming_job.settings import JobSettings
 
 _OF_RETIRED = (Component.JOB, Component.AUDIT, Component.DEAD_LETTERS, Component.REPLAY)
-"""Components that read the topic that the transactions have left."""
+"""Components that read the topics that the transactions have left."""
 
 
 class Resource(StrEnum):
@@ -70,8 +70,8 @@ def needed(component: Component, settings: JobSettings) -> Iterator[Permission]:
 
 def _topics(component: Component, settings: JobSettings) -> Iterator[Permission]:
     """Yield one permission for each topic that the component uses, sorted by name."""
-    if settings.retired_transactions and component in _OF_RETIRED:
-        yield Permission(Resource.TOPIC, settings.retired_transactions, (Operation.READ,))
+    for name in settings.retired_transactions if component in _OF_RETIRED else ():
+        yield Permission(Resource.TOPIC, name, (Operation.READ,))
     for name, row in sorted(settings.topics.rows(), key=lambda named: named[0]):
         allowed = row.operations(component, facts=settings.merchant_facts)
         if allowed:

@@ -9,7 +9,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from feature_store.catalogue import DAY_MS, FORGET_AFTER_MS, MINUTE_MS, STRANGER_MARGIN_MS
-from streaming_job.contracts.topics import Topics
+from streaming_job.contracts.topics import Names, Topics
 from streaming_job.log.partitioner import Layout, Partitioner
 
 MOST_LABEL_DELAY_MS = 120 * DAY_MS
@@ -65,9 +65,10 @@ class JobSettings(BaseSettings):
     """Directory of the predecessor's checkpoint, or of a copy: a first start then takes its newest saved
     state, split and merged by card, instead of reading the log from its beginning. Without `predecessor` the
     output of a new job begins where that state ends, as in a replay."""
-    retired_transactions: str = ""
-    """Topic of the transactions before a takeover moved the cards to another one. Records that still arrive
-    there become dead letters: retired_topic. Empty: there is none, or nothing is written to it any more."""
+    retired_transactions: Names = ()
+    """Topics that the transactions have left, because a takeover moved the cards to another one:
+    topic[,topic]. Records that still arrive there become dead letters: retired_topic. A takeover has to name
+    those that its predecessor follows; a restart without one of them forgets it for good."""
     log_archive: str = ""
     """Directory or URI of an archive (`fraud archive run`) in which the inputs begin: what it has of them is
     read there, the rest from the topics, which may have lost their beginnings. It is for replays, whose
@@ -188,7 +189,11 @@ class JobSettings(BaseSettings):
             if name == "topics":
                 variables |= {f"FRAUD_TOPICS__{field.upper()}": topic for field, topic in value.items()}
             else:
-                variables[f"FRAUD_{name.upper()}"] = (
-                    json.dumps(value) if isinstance(value, dict) else str(value)
-                )
+                variables[f"FRAUD_{name.upper()}"] = _as_variable(value)
         return variables
+
+
+def _as_variable(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(value)
+    return json.dumps(value) if isinstance(value, dict) else str(value)

@@ -130,7 +130,7 @@ class Replay:
                 "predecessor_checkpoint": self.start_from,
                 "log_archive": self.archive,
                 # from the beginning of the log, all of a topic that the cards have left would come too late
-                "retired_transactions": live.retired_transactions if self.start_from else "",
+                "retired_transactions": live.retired_transactions if self.start_from else (),
                 "drain": False,
                 "epoch_port": 0,
                 "ui_port": 0,

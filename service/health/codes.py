@@ -74,7 +74,7 @@ REGISTRY = {
         Code("mostly_dead_letters", Verdict.WARN, "Most records of an input are dead letters."),
         Code("model_fails", Verdict.WARN, "The model gives no score for most transactions."),
         Code("foreign_facts", Verdict.WARN, "Another program writes to the topic of merchant facts."),
-        Code("retired_topic", Verdict.WARN, "Transactions still come to the topic that the job has left."),
+        Code("retired_topic", Verdict.WARN, "Transactions still come to a topic that the job has left."),
         Code("rollouts_set_aside", Verdict.WARN, "A rollout cannot be used; the last good one decides."),
     )
 }

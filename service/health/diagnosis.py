@@ -117,7 +117,7 @@ def _of_counts(recent: Recent | None) -> Iterator[Reason]:
         skipped = f"{recent.foreign_facts} records that no job wrote were skipped {during}"
         yield Reason("foreign_facts", f"merchant facts: {skipped}")
     if recent.retired:
-        late = f"{recent.retired} transactions came to the topic that the job has left {during}"
+        late = f"{recent.retired} transactions came to a topic that the job has left {during}"
         yield Reason("retired_topic", f"{late}: they become dead letters and are not decided")
 
 

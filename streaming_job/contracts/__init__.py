@@ -118,7 +118,7 @@ class Reason(StrEnum):
     the right partition. Write rollouts with `fraud rollouts`.
     """
     RETIRED_TOPIC = "retired_topic"
-    """A transaction in the topic that the job has left for another one (`FRAUD_RETIRED_TRANSACTIONS`): a
+    """A transaction in a topic that the job has left for another one (`FRAUD_RETIRED_TRANSACTIONS`): a
     producer still writes there.
 
     Have that producer write to the new topic. Then replay the letters: they go there, too.

@@ -4,7 +4,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator
+from pydantic_settings import NoDecode
 
 from streaming_job.contracts.topic import (
     COMPARE,
@@ -55,6 +56,15 @@ def _alerts(
         identity=identity,
         is_prompt=is_prompt,
     )
+
+
+def _names(given: str | Collection[str]) -> tuple[str, ...]:
+    names = map(str.strip, given.split(",")) if isinstance(given, str) else given
+    return tuple(dict.fromkeys(filter(None, names)))
+
+
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names)]
+"""A setting that names any number of topics, with commas between them."""
 
 
 class Topics(BaseModel):

@@ -158,7 +158,7 @@ def _sent_before(settings: LetterSettings) -> set[str]:
 
 def target(letter: Letter, settings: LetterSettings) -> str:
     """Return the topic to which a letter's record is sent."""
-    is_retired = letter.topic and letter.topic == settings.retired_transactions
+    is_retired = letter.topic in settings.retired_transactions
     return settings.topics.transactions if is_retired else letter.topic
 
 

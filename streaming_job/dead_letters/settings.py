@@ -2,7 +2,7 @@
 
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from streaming_job.contracts.topics import Topics
+from streaming_job.contracts.topics import Names, Topics
 from streaming_job.log.partitioner import Partitioner
 
 
@@ -18,7 +18,7 @@ class LetterSettings(BaseSettings):
     topics: Topics = Topics()
     partitioner: Partitioner = Partitioner.MURMUR2
     """Partitioner of the producers of `transactions`, by which a replay chooses the partition of a card."""
-    retired_transactions: str = ""
-    """Topic that the job's transactions have left; its records are sent to `transactions`."""
+    retired_transactions: Names = ()
+    """Topics that the job's transactions have left; their records are sent to `transactions`."""
     refuse_card_numbers: bool = True
     """Whether the job refuses a card_id that has the form of a card number."""

@@ -143,7 +143,7 @@ class GroupCore:
             self._fold_profiles(records)
         elif records.topic == self._rules.topics.model_rollouts:
             self._fold_rollouts(records)
-        elif records.topic == self._rules.retired:
+        elif records.topic in self._rules.retired:
             self._refuse_retired(records)
         elif self.facts is not None:
             self.outcome.counts["foreign_facts"] += self.facts.fold(records, self.silence.output)
@@ -198,7 +198,7 @@ class GroupCore:
             )
 
     def _refuse_retired(self, records: Records) -> None:
-        """Report records of the topic that the transactions have left."""
+        """Report records of a topic that the transactions have left."""
         detail = f"the transactions have moved to {self._rules.topics.transactions}; write this one there"
         reasons = dict.fromkeys(range(len(records)), (Reason.RETIRED_TOPIC, detail))
         for refused in transactions.with_card_numbers(records, self._rules.limits):

@@ -66,9 +66,13 @@ class Opening:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """The topics that the group folds. Records of a retired topic are reported by group 0 only."""
-        retired = (self.rules.retired,) if self.rules.retired and self.group == 0 else ()
-        return (*self.rules.tables, *retired)
+        """The topics that the group folds."""
+        return (*self.rules.tables, *self.retired)
+
+    @property
+    def retired(self) -> tuple[str, ...]:
+        """The retired topics whose records the group reports: group 0 reports all of them."""
+        return self.rules.retired if self.group == 0 else ()
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -266,7 +270,8 @@ def require_log(
     """Check that the log holds what the state needs next, and reaches P and Q; store its topics' ids.
 
     Args:
-        output: Q by partition; default: none is known.
+        output: Q by partition; default: none is known. In a retired topic, on which no decision depends, a
+            state that has not followed it continues there.
         read: the last record read of each partition before Q; default: none is known.
 
     Returns:
@@ -280,12 +285,14 @@ def require_log(
         # looked up after Q: a running writer may move Q, and ends are never before it
         first, ends = connections.first(), connections.ends()
         # partitions added to a table, or to a retired topic, since P was stored are read from their beginning
-        inputs, state = _inputs(opening, first), positions_of(meta)
-        retired = opening.rules.retired
-        if retired in opening.tables and not any(topic == retired for topic, _ in state):
+        inputs = _inputs(opening, first)
+        left = {tp: end for tp, end in (output or {}).items() if tp[0] in opening.retired}
+        state = {**left, **positions_of(meta)}
+        if unknown := sorted({*opening.retired} - {topic for topic, _ in state}):
             raise CheckpointError(
-                f"FRAUD_RETIRED_TRANSACTIONS={retired}, but this checkpoint has not taken over from a job on "
-                "that topic, so it is unknown which of its records are decided; remove the setting"
+                f"FRAUD_RETIRED_TRANSACTIONS names {', '.join(unknown)}, but this checkpoint has not taken "
+                "over from a job that followed it, so it is unknown which of its records are decided; remove "
+                "it there"
             )
         facts = opening.rules.topics.merchant_facts
         if AUTHOR in meta.extra and not any(topic == facts for topic, _ in state):
@@ -319,7 +326,7 @@ def begin(opening: Opening, connections: Connections, meta: Meta, store: PieceSt
     """
     save_topic_ids(meta, connections.topic_ids())
     first = _inputs(opening, connections.first())
-    positions = {tp: offset for tp, offset in first.items() if tp[0] != opening.rules.retired}
+    positions = {tp: offset for tp, offset in first.items() if tp[0] not in opening.retired}
     save_positions(meta, positions)
     settings_in_force.store_first(meta, opening.settings.decisive)
     if not opening.takes_over:

@@ -45,8 +45,8 @@ class Rules:
     """Rules of merchant facts; None: the job keeps none."""
     release: str = RELEASE
     """The release that alerts name."""
-    retired: str = ""
-    """Former topic of the transactions, whose records are dead letters; empty: there is none."""
+    retired: tuple[str, ...] = ()
+    """Former topics of the transactions, whose records are dead letters."""
     losses: Losses = NOTHING_LOST
     """What the log had lost when the state was first read from it."""
 

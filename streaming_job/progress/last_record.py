@@ -58,6 +58,11 @@ def by_home(record: Record | None) -> dict[int, Offsets]:
     }
 
 
+def left(record: Record) -> list[str]:
+    """Return the topics that the transactions have left, oldest first, also those that no job follows now."""
+    return list(record.get("takeover", {}).get("left", ()))
+
+
 def set_aside(record: Record | None) -> dict[int, str]:
     """Return the proposals that a record lists as set aside, offset -> reason, for `ModelJudge`."""
     reasons = record["rollouts_set_aside"] if record is not None else {}

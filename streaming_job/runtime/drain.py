@@ -30,11 +30,11 @@ def ends(settings: JobSettings, partitions: int) -> Offsets:
         )
     client = {**settings.kafka, "bootstrap.servers": settings.bootstrap_servers}
     topic = settings.topics.transactions
-    retired = (settings.retired_transactions,) if settings.retired_transactions else ()
-    with EndOffsets(client, (topic, *settings.tables, *retired)) as reader:
+    others = (*settings.tables, *settings.retired_transactions)
+    with EndOffsets(client, (topic, *others)) as reader:
         # the tables after the transactions, whose decisions may depend on them
         last = with_retries(partial(reader.last, (topic,)))
-        last |= with_retries(partial(reader.last, (*settings.tables, *retired)))
+        last |= with_retries(partial(reader.last, others))
     return {tp: end for tp, end in last.items() if tp[0] != topic or tp[1] < partitions}
 
 

@@ -81,18 +81,19 @@ def require_inputs(settings: JobSettings) -> None:
 
 
 def _require_retired(settings: JobSettings, existing: Collection[str]) -> None:
-    retired = settings.retired_transactions
-    if retired in {*settings.topics.job_topics, *settings.tables}:
-        # its records would be both decided and refused
-        raise StartUpError(
-            f"FRAUD_RETIRED_TRANSACTIONS={retired} is a topic that the job reads or writes now; remove the "
-            "setting: it names a topic that the transactions have left"
-        )
-    if retired and retired not in existing:
-        raise StartUpError(
-            f"the topic FRAUD_RETIRED_TRANSACTIONS={retired} does not exist, or the job has no permission on "
-            "it; correct the setting, or remove it if the topic was deleted"
-        )
+    used = {*settings.topics.job_topics, *settings.tables}
+    for retired in settings.retired_transactions:
+        if retired in used:
+            # its records would be both decided and refused
+            raise StartUpError(
+                f"FRAUD_RETIRED_TRANSACTIONS names {retired}, a topic that the job reads or writes now; "
+                "remove it there: the setting names topics that the transactions have left"
+            )
+        if retired not in existing:
+            raise StartUpError(
+                f"the topic {retired} of FRAUD_RETIRED_TRANSACTIONS does not exist, or the job has no "
+                "permission on it; correct the setting, or remove the topic there if it was deleted"
+            )
 
 
 def _require_settings(

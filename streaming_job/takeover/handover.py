@@ -41,7 +41,7 @@ from streaming_job.runtime.partitioning import require_moved
 from streaming_job.runtime.preconditions import StartUpError
 from streaming_job.settings import JobSettings
 from streaming_job.takeover.level import behind
-from streaming_job.takeover.moving import layout_of
+from streaming_job.takeover.moving import layout_of, retired_after, topic_ends
 from streaming_job.takeover.seam import Predecessor, Successor, first_records
 from streaming_job.transaction.producer import FENCED, SinkError, TransactionalProducer
 from streaming_job.transaction.writer import FencedError, GroupWriter, headers_of
@@ -341,6 +341,7 @@ class Handover:
             self._require_facts(former, records)
         if former != self._layout:
             self._require_movable(former, records)
+        self._require_retired(former, records)
 
     def _facts_from(self) -> dict[int, Offsets]:
         """Return for each group from where on it folds labels and facts; empty without merchant facts."""
@@ -374,15 +375,15 @@ class Handover:
 
     def _require_movable(self, former: Layout, records: Mapping[int, Mapping[str, Any]]) -> None:
         settings, topic = self._settings, self._layout.topic
-        if topic != former.topic and settings.retired_transactions != former.topic:
+        if topic != former.topic and former.topic not in settings.retired_transactions:
             raise StartUpError(
                 f"the predecessor has decided the transactions of {former}, this job reads {self._layout}: "
-                f"correct FRAUD_TOPICS__TRANSACTIONS; or, if the cards are to move, set "
-                f"FRAUD_RETIRED_TRANSACTIONS={former.topic}, whose later records become dead letters"
+                "correct FRAUD_TOPICS__TRANSACTIONS; or, if the cards are to move, set "
+                f"FRAUD_RETIRED_TRANSACTIONS={','.join(retired_after(records, topic))}, whose later records "
+                "become dead letters"
             )
         known = {name for record in records.values() for name, _ in last_record.positions(record)}
-        if "drained" in (takeover := records[0].get("takeover", {})):
-            known.add(takeover["drained"]["layout"]["topic"])
+        known.update(last_record.left(records[0]))
         # a job that no longer follows a topic has left its offsets there
         if topic != former.topic and (topic in known or self._marks(self._layout)):
             raise StartUpError(
@@ -393,6 +394,27 @@ class Handover:
             raise StartUpError(
                 f"the cards move from {former} to {self._layout}, whose log does not begin with their "
                 "history: set FRAUD_PREDECESSOR_CHECKPOINT to the predecessor's checkpoint"
+            )
+
+    def _require_retired(self, former: Layout, records: Mapping[int, Mapping[str, Any]]) -> None:
+        """Check that the successor follows the retired topics that the predecessor follows.
+
+        Otherwise records that a forgotten producer writes there would be lost in silence.
+        """
+        settings = self._settings
+        named, wanted = set(settings.retired_transactions), retired_after(records, self._layout.topic)
+        lacking = [name for name in wanted if name not in named and topic_ends(settings, name) is not None]
+        if lacking:
+            raise StartUpError(
+                f"FRAUD_RETIRED_TRANSACTIONS lacks {', '.join(lacking)}, whose later records the predecessor "
+                f"refuses: set it to {','.join(wanted)}; or, if nothing is written there any more, first "
+                "restart the predecessor without it"
+            )
+        known = {name for name, _ in last_record.positions(records[0])} | {former.topic}
+        if unknown := sorted(named - known):
+            raise StartUpError(
+                f"FRAUD_RETIRED_TRANSACTIONS names {', '.join(unknown)}, which the predecessor does not "
+                "follow, so it is unknown which of its records are decided; remove it there"
             )
 
 

@@ -135,7 +135,7 @@ def inherit(opening: Opening, stores: Stores, former: Former, meta: Meta, store:
         own |= {
             tp: offset
             for tp, offset in positions.items()
-            if tp in opening.own_partitions or (tp[0] == rules.retired and rules.retired in opening.tables)
+            if tp in opening.own_partitions or tp[0] in opening.retired
         }
         save_topic_ids(meta, topic_ids_of(old))
         end = snapshots.first_end(meta.extra.get(SNAPSHOT_END), old.extra.get(SNAPSHOT_END))

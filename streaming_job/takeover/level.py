@@ -7,7 +7,7 @@ and for each group of the newest transactions that it had decided at or before t
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from streaming_job.log.records import Offsets
@@ -18,7 +18,7 @@ from streaming_job.progress.last_record import Record
 class Level:
     """The newest level, from the records added so far."""
 
-    def __init__(self, transactions_topic: str, rollouts_topic: str, retired: str = "") -> None:
+    def __init__(self, transactions_topic: str, rollouts_topic: str, retired: Collection[str] = ()) -> None:
         self._topic, self._rollouts, self._retired = transactions_topic, (rollouts_topic, 0), retired
         self._records: dict[int, deque[Record]] = {}
         """Records that a level may still need, by key group, oldest first."""
@@ -54,7 +54,7 @@ class Level:
         tables = {tp: min(table[tp] for table in newest) for tp in set.intersection(*map(set, newest))}
         self._raise_to(tables)
         ends = last_record.positions(self._records[0][-1])  # no decision depends on a retired topic
-        self._raise_to({tp: end for tp, end in ends.items() if tp[0] == self._retired})
+        self._raise_to({tp: end for tp, end in ends.items() if tp[0] in self._retired})
         for group in self._records.values():
             while len(group) > 1 and self._fits(group[1], tables):
                 group.popleft()
@@ -68,7 +68,7 @@ class Level:
 
     def _tables(self, record: Record) -> Offsets:
         ends = last_record.positions(record).items()
-        return {tp: end for tp, end in ends if tp[0] not in (self._topic, self._retired)}
+        return {tp: end for tp, end in ends if tp[0] not in (self._topic, *self._retired)}
 
     def _fits(self, record: Record, tables: Offsets) -> bool:
         """Return whether the tables are far enough for all that the record's group had decided."""

@@ -85,6 +85,18 @@ def drained_up_to(records: Records, ends: list[int]) -> str:
     return f"its key groups have read {', '.join(apart)} up to different positions" if apart else ""
 
 
+def followed(records: Records) -> list[str]:
+    """Return the topics that the transactions have left, and whose later records the job still refuses."""
+    read = {topic for topic, _ in last_record.positions(records[0])}
+    return [topic for topic in last_record.left(records[0]) if topic in read]
+
+
+def retired_after(records: Records, target: str) -> list[str]:
+    """Return the retired topics of a successor whose transactions are in the topic `target`."""
+    now = layout_of(records).topic
+    return [*followed(records), *([now] if now != target else [])]
+
+
 def stages(
     records: Records, target: str, partitioner: Partitioner, ends: Mapping[str, list[int] | None]
 ) -> list[Stage]:
@@ -104,12 +116,14 @@ def stages(
         return _after(records, now)
     is_same, left = target == now.topic, now.topic
     missing = drained_up_to(records, ends[left] or [])
-    moved = f"FRAUD_TOPICS__TRANSACTIONS={target} FRAUD_RETIRED_TRANSACTIONS={left}"
+    has_left = target in last_record.left(records[0])
+    retired = ",".join(retired_after(records, target))
     variables = [
         f"FRAUD_PREDECESSOR={query_id} FRAUD_PREDECESSOR_CHECKPOINT=<the job's checkpoint>",
         "FRAUD_CHECKPOINT=<an empty directory>",
         f"FRAUD_PARTITIONER={partitioner}",
-        *([] if is_same else [moved]),
+        *([] if is_same else [f"FRAUD_TOPICS__TRANSACTIONS={target}"]),
+        *([f"FRAUD_RETIRED_TRANSACTIONS={retired}"] if retired else []),
         f"FRAUD_KEY_GROUPS=<n, {groups} now>",
     ]
     create = (
@@ -125,8 +139,10 @@ def stages(
     )
     drain = f"stop the job with SIGTERM, then run it to the end of its inputs: FRAUD_DRAIN=true {RUN}"
     resume = f"let the producers write to {to}, once this command says that the job decides it"
+    if has_left:
+        create = f"choose another name: the transactions have left {target}, so its offsets are decided"
     return [
-        Stage(create, partitions > 0),
+        Stage(create, partitions > 0 and not has_left),
         Stage(f"stop all producers of {left}, and let them send what they have; {wait}", not missing),
         Stage(f"{drain}; it ends by itself" + (f" (now {missing})" if missing else ""), not missing),
         Stage(f"start the successor: {' '.join(variables)} {RUN}", False),
@@ -137,17 +153,16 @@ def stages(
 def _after(records: Records, now: Layout) -> list[Stage]:
     """Return the steps after a move."""
     done = [Stage(f"the job decides {now}", True)]
-    takeover = records[min(records)].get("takeover", {})
-    if "drained" not in takeover or (left := str(takeover["drained"]["layout"]["topic"])) == now.topic:
+    if not (left := last_record.left(records[0])):
         return done
     late = sum(
         record["totals"]["dead_letters_by_reason"].get(Reason.RETIRED_TOPIC.value, 0)
         for record in records.values()
     )
-    follows = any(name == left for record in records.values() for name, _ in last_record.positions(record))
-    forbid = f"take away the permission to write to {left}; records that came too late so far: {late}"
+    names = ", ".join(watched := followed(records)) or ", ".join(left)
+    forbid = f"take away the permission to write to {names}; records that came too late so far: {late}"
     forget = (
-        "once none come any more, restart the job without FRAUD_RETIRED_TRANSACTIONS; keep the topic as long "
-        "as `fraud verify` is to audit across the move"
+        f"once none come any more, restart the job without {names} in FRAUD_RETIRED_TRANSACTIONS; keep each "
+        "topic as long as `fraud verify` is to audit across the move"
     )
-    return [*done, Stage(forbid, not follows), Stage(forget, not follows)]
+    return [*done, Stage(forbid, not watched), Stage(forget, not watched)]

@@ -70,8 +70,8 @@ class Successor:
     rollouts: the first decision of the successor does."""
     computed: tuple[str, ...]
     """Features that models may use, name:version."""
-    retired: str = ""
-    """Topic whose records its group 0 refuses; empty: none."""
+    retired: tuple[str, ...] = ()
+    """Topics whose records its group 0 refuses."""
     label_delay_ms: int | None = None
     """Label delay of its merchant facts; None: it keeps none."""
     facts_from: Mapping[int, Offsets] = field(default_factory=dict)
@@ -98,6 +98,11 @@ def first_records(before: Predecessor, after: Successor, asked_by: str, now: int
         "asked_by": asked_by,
         "moved": before.layout != after.layout or before.has_moved,
     }
+    left = last_record.left(before.records[0])
+    if before.layout.topic != after.layout.topic:
+        left.append(before.layout.topic)
+    if left:
+        takeover["left"] = left
     if before.layout != after.layout:
         topic, partitions = before.layout.topic, range(before.layout.partitions)
         ends = [before.offsets.get((topic, partition), 0) for partition in partitions]
@@ -127,9 +132,9 @@ def _record(
     ends |= {(topic, home): before.offsets.get((topic, home), 0) for home in homes}
     # what the predecessor, if it keeps facts, has made of labels are facts of another topic
     ends |= after.facts_from.get(group, {})
-    if group == 0 and after.retired:
+    if group == 0:
         known = last_record.positions(before.records[0]) | before.offsets
-        ends |= {tp: end for tp, end in known.items() if tp[0] == after.retired}
+        ends |= {tp: end for tp, end in known.items() if tp[0] in after.retired}
     entries = {
         (part["topic"], part["partition"]): part
         for record in before.records.values()
@@ -146,7 +151,7 @@ def _record(
         **{name: before.records[0][name] for name in of_rollouts if name in before.records[0]},
         "commit_id": before.commit_id,
         # a retired topic has no event time any more
-        "partitions": [entries[tp] for tp in sorted(ends) if tp in entries and tp[0] != after.retired],
+        "partitions": [entries[tp] for tp in sorted(ends) if tp in entries and tp[0] not in after.retired],
         "totals": orjson.loads(orjson.dumps(totals.to_json(), option=orjson.OPT_SERIALIZE_NUMPY)),
         "silent_before": silent_before,
         "takeover": takeover,

@@ -63,12 +63,13 @@ class WarmGroup:
             store: the persisted pieces.
             watch: follows the predecessor.
         """
-        positions, snapshot_end = require_log(opening, connections, meta)
         self._watch, self._store, self._clock = watch, store, opening.clock
         self._looked = opening.clock()
         watch.look()
         self._set_aside = dict(watch.level.set_aside)
         own, level = opening.own_partitions, watch.level.offsets()
+        retired = {tp: end for tp, end in level.items() if tp[0] in opening.retired}
+        positions, snapshot_end = require_log(opening, connections, meta, retired)
         tables = {tp: offset for tp, offset in positions.items() if tp not in own}
         silence = Silence(dict.fromkeys(tables, EVERYTHING))
         core = GroupCore(opening.group, opening.rules, state, meta, store, silence, self._set_aside)

@@ -92,7 +92,7 @@ class GroupWriter:
         self._settings, self._group = settings, group
         self._outputs = [(field, getattr(settings.topics, field)) for field in WRITTEN]
         self._own = [(settings.topics.transactions, partition) for partition in own]
-        self._tables = frozenset((*settings.tables, settings.retired_transactions))
+        self._tables = frozenset((*settings.tables, *settings.retired_transactions))
         self._query_id, self._instance, self._successor = query_id, instance, successor
         self._owner = f"{instance}/{secrets.token_hex(8)}"
         self._reader = WrittenReader(settings, group, self._own)

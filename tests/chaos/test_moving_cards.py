@@ -1,4 +1,4 @@
-"""The cards of a running job move to other partitions: another topic and partitioner, then more partitions.
+"""The cards of a running job move: to another topic and partitioner, to more partitions, to a third topic.
 
 All tests follow one another on one installation; the audit covers everything since the beginning.
 """
@@ -34,8 +34,8 @@ class Mover:
     def __init__(self, relay: Relay) -> None:
         """Begin with the relay's job."""
         self.relay, self.installed = relay, relay.installed
-        self.left = ""
-        """Topic that the transactions have left."""
+        self.left: tuple[str, ...] = ()
+        """Topics that the transactions have left."""
         self._late = 0
         self._checkpoints = 0
 
@@ -87,11 +87,12 @@ class Mover:
         return shown.stdout.splitlines()
 
     def write_late(self) -> None:
-        """Write to the topic that the transactions have left."""
-        for number in range(LATE):
-            self.installed.produce(self.left, b"c", b'{"late": %d}' % number)
+        """Write to the topics that the transactions have left."""
+        for topic in self.left:
+            for number in range(LATE):
+                self.installed.produce(topic, b"c", b'{"late": %d}' % number)
         self.installed.flush()
-        self._late += LATE
+        self._late += LATE * len(self.left)
 
     def audit(self) -> AuditResult:
         """Audit everything since the beginning; all late records must be dead letters."""
@@ -109,18 +110,19 @@ def mover(relay: Relay) -> Mover:
 
 def test_to_another_topic_with_more_partitions_and_the_other_partitioner(mover: Mover) -> None:
     relay, installed, before = mover.relay, mover.installed, mover.begin()
-    mover.left = before.topics.transactions
+    old = before.topics.transactions
+    mover.left = (old,)
     with Repeater(lambda: installed.send(60), 0.2):  # the predecessor is busy
-        topics = before.topics.model_copy(update={"transactions": f"{mover.left}-1"})
+        topics = before.topics.model_copy(update={"transactions": f"{old}-1"})
         broker.create(before.bootstrap_servers, topics, partitions=3)
         early = mover.start(mover.successor_of(before, topics=topics))
         assert early.exit_code() == 1, early.log
         assert "drain the predecessor (FRAUD_DRAIN=true)" in early.error
         assert relay.job.runs
     # the producers write to the new topic from here on; the job still runs on the old one
-    installed.move(f"{mover.left}-2", Partitioner.CRC32, partitions=5)
+    installed.move(f"{old}-2", Partitioner.CRC32, partitions=5)
     relay.burst()
-    target = (f"{mover.left}-2", "--partitioner", "crc32")
+    target = (f"{old}-2", "--partitioner", "crc32")
     mover.steps(before, *target)
     relay.job.ask_to_end()
     assert relay.job.exit_code() == 0, relay.job.log
@@ -129,9 +131,9 @@ def test_to_another_topic_with_more_partitions_and_the_other_partitioner(mover: 
         "1. [done]", "2. [done]", "3. [done]", "4. [now] "
     ]  # fmt: skip
     after = mover.successor_of(before, key_groups=3)
-    with mover.start(after.model_copy(update={"retired_transactions": ""})) as unnamed:
+    with mover.start(after.model_copy(update={"retired_transactions": ()})) as unnamed:
         assert unnamed.exit_code() == 1
-        assert f"set FRAUD_RETIRED_TRANSACTIONS={mover.left}" in unnamed.error
+        assert f"set FRAUD_RETIRED_TRANSACTIONS={old}" in unnamed.error
     after = mover.successor_of(before, key_groups=3)
     killed = mover.start(after)
     killed.arm(Failpoint.CLAIMED)
@@ -145,7 +147,7 @@ def test_to_another_topic_with_more_partitions_and_the_other_partitioner(mover: 
     verdict = mover.audit()
     assert verdict.dead_letters["retired_topic"] == LATE
     assert mover.steps(after, *target)[2].endswith(f"records that came too late so far: {LATE}")
-    assert installed.settings.topics.transactions != mover.left
+    assert installed.settings.topics.transactions != old
     installed.settings = after
 
 
@@ -174,4 +176,27 @@ def test_to_partitions_that_were_added_by_hand(mover: Mover, wait_for: Callable[
     relay.until(lambda: TOOK_OVER in relay.job.log, "the takeover")
     relay.burst()
     mover.write_late()
+    mover.audit()
+    installed.settings = after
+
+
+def test_to_a_third_topic_while_producers_still_write_to_both_former_ones(mover: Mover) -> None:
+    relay, installed, before = mover.relay, mover.installed, mover.installed.settings
+    first, old = *mover.left, before.topics.transactions
+    installed.move(f"{old}-3", Partitioner.MURMUR2, partitions=3)
+    relay.burst()
+    relay.job.ask_to_end()
+    assert relay.job.exit_code() == 0, relay.job.log
+    mover.drain(before)
+    mover.left = (first, old)
+    assert f"FRAUD_RETIRED_TRANSACTIONS={first},{old} " in "".join(mover.steps(before, f"{old}-3"))
+    after = mover.successor_of(before, key_groups=3)
+    with mover.start(after.model_copy(update={"retired_transactions": (old,)})) as forgetful:
+        assert forgetful.exit_code() == 1
+        assert f"lacks {first}, whose later records the predecessor refuses" in forgetful.error
+    after = mover.successor_of(before, key_groups=3)
+    relay.job = mover.start(after)
+    relay.until(lambda: TOOK_OVER in relay.job.log, "the takeover")
+    mover.write_late()
+    relay.burst()
     mover.audit()

@@ -152,15 +152,15 @@ class MemoryLog:
         self.origins[*place, moved.offset] = record
         return moved
 
-    def write_late(self, topic: str, most: int) -> None:
-        """Write some earlier transactions again, to a topic that the transactions have left, if any."""
-        places = sorted(tp for tp in self._by_place if tp[0] == topic)
+    def write_late(self, topics: Collection[str], most: int) -> None:
+        """Write some earlier transactions again, to topics that the transactions have left, if any."""
+        places = sorted(tp for tp in self._by_place if tp[0] in topics)
         written = [record for record in self._records[: self._written] if record.topic == TOPICS.transactions]
         if not places or not written:
             return
         for record in self._fate.random.choices(written, k=self._fate.up_to(most)):
             place = self._fate.random.choice(places)
-            late = record._replace(topic=topic, partition=place[1], offset=self.end(place))
+            late = record._replace(topic=place[0], partition=place[1], offset=self.end(place))
             self._by_place[place].append(late)
             self.retired.append((*place, late.offset))
 

@@ -108,7 +108,7 @@ class Generation:
         Args:
             epochs: runs of epochs that may be killed; before each that is, the drain starts anew.
         """
-        inputs = [self.rules.topics.transactions, *self.rules.topics.tables, self.rules.retired]
+        inputs = [self.rules.topics.transactions, *self.rules.topics.tables, *self.rules.retired]
 
         def start() -> None:
             ends = log.ends(inputs)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from harness.writer_bench import OWN, Killed, WriterBench, die
 from typer.testing import CliRunner
 
@@ -213,7 +214,7 @@ def elsewhere(bench: WriterBench, **changes: object) -> dict[str, Any]:
     return {
         "topics": topics,
         "partitioner": Partitioner.CRC32,
-        "retired_transactions": bench.topics.transactions,
+        "retired_transactions": (bench.topics.transactions,),
         "predecessor_checkpoint": "kept",
         "partitions": 6,
         **changes,
@@ -223,7 +224,7 @@ def elsewhere(bench: WriterBench, **changes: object) -> dict[str, Any]:
 def test_cards_move_only_where_the_settings_say_so(bench: WriterBench, written: list[GroupWriter]) -> None:
     old = bench.topics.transactions
     with pytest.raises(StartUpError, match=f"set FRAUD_RETIRED_TRANSACTIONS={old}, whose later records"):
-        of(bench, **elsewhere(bench, retired_transactions="")).is_due()
+        of(bench, **elsewhere(bench, retired_transactions=())).is_due()
     with pytest.raises(
         StartUpError, match="set FRAUD_PREDECESSOR_CHECKPOINT to the predecessor's checkpoint"
     ):
@@ -260,7 +261,26 @@ def test_cards_move_at_the_end_of_a_drained_job(bench: WriterBench, written: lis
         bench.writer("predecessor again")
     # back to the topic that the cards have left: its offsets are decided
     with pytest.raises(StartUpError, match="create one with another name"):
-        of(bench, query="q", predecessor="new", retired_transactions=f"{old}-2").is_due()
+        of(bench, query="q", predecessor="new", retired_transactions=(f"{old}-2",)).is_due()
+    # a second move, and a takeover within the new topic, go on refusing what comes to the first one
+    third = bench.topics.model_copy(update={"transactions": f"{old}-3"})
+    broker.create(bench.servers, third, partitions=6)
+    again = {**elsewhere(bench, topics=third), "query": "third", "predecessor": "new"}
+    both = f"{old},{old}-2"
+    for left, refusal in (
+        ((f"{old}-2",), f"lacks {old}, whose later records the predecessor refuses: set it to {both}; or,"),
+        ((old,), f"set FRAUD_RETIRED_TRANSACTIONS={both}, whose later records"),
+        ((old, f"{old}-2", bench.topics.profiles), f"names {bench.topics.profiles}, which the predecessor"),
+    ):
+        with pytest.raises(StartUpError, match=refusal):
+            of(bench, **{**again, "retired_transactions": left}).is_due()
+    assert of(bench, **{**again, "retired_transactions": (old, f"{old}-2")}).is_due()
+    within = {**elsewhere(bench), "query": "third", "predecessor": "new"}
+    with pytest.raises(StartUpError, match=f"lacks {old}, "):
+        of(bench, **{**within, "retired_transactions": ()}).is_due()
+    admin = AdminClient({"bootstrap.servers": bench.servers})
+    admin.delete_topics([old])[old].result()
+    assert of(bench, **{**within, "retired_transactions": ()}).is_due(), "nothing can be written there"
 
 
 def test_cards_do_not_move_while_their_old_topic_still_grows(

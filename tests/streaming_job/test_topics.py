@@ -12,14 +12,16 @@ import pytest
 from harness import settings_of_nowhere
 
 from deploy import topics_page
-from streaming_job import contracts
+from streaming_job import contracts, environment
 from streaming_job.contracts import Contract, validate
 from streaming_job.contracts.topic import Component, Operation, Role, Topic, Without
 from streaming_job.contracts.topics import COUNTED, DIGESTED, PROMPT, TABLE, WRITTEN, Topics
+from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.group.committer import GroupCommitter
 from streaming_job.permissions import needed
 from streaming_job.progress.outcome import Outcome, OutputRecord
 from streaming_job.progress.writer import GroupProgress
+from streaming_job.settings import JobSettings
 from streaming_job.transaction import writer
 from streaming_job.transaction.written import GroupOutput
 
@@ -163,6 +165,25 @@ def test_the_job_may_take_over() -> None:
     """A takeover has a transactional id and a client of its own."""
     name = f"{SETTINGS.job_id}-takeover"
     assert allowed(Component.JOB, name) == {Operation.WRITE, Operation.DESCRIBE}
+
+
+def test_topics_that_the_transactions_have_left_are_named_with_commas(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in SETTINGS.variables().items():
+        monkeypatch.setenv(name, value)
+    assert environment.settings(JobSettings).retired_transactions == ()
+    monkeypatch.setenv("FRAUD_RETIRED_TRANSACTIONS", "older, old,older,")
+    moved = environment.settings(JobSettings)
+    assert (
+        moved.retired_transactions
+        == environment.settings(LetterSettings).retired_transactions
+        == ("older", "old")
+    )
+    assert moved.variables()["FRAUD_RETIRED_TRANSACTIONS"] == "older,old"
+    for component, is_allowed in ((Component.JOB, True), (Component.SIDECAR, False)):
+        granted = {permission.name for permission in needed(component, moved)}
+        assert ({"older", "old"} <= granted) == is_allowed
 
 
 @pytest.mark.parametrize("field", TABLE)

@@ -224,7 +224,7 @@ def test_a_record_of_a_retired_topic_goes_to_where_the_transactions_are():
     late = replace(LETTER, topic="old", value=GOOD)
     with pytest.raises(LetterError, match="no input of this job"):
         check([late], SETTINGS)
-    moved = SETTINGS.model_copy(update={"retired_transactions": "old"})
+    moved = SETTINGS.model_copy(update={"retired_transactions": ("older", "old")})
     check([late], moved)
     assert target(late, moved) == TOPICS.transactions
     assert destination(late, moved, 12) == destination(replace(LETTER, value=GOOD), moved, 12)

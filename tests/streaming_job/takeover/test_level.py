@@ -29,6 +29,18 @@ def level(*records: dict[str, Any]) -> Level:
     return result
 
 
+def test_a_retired_topic_is_no_table_and_is_as_far_as_group_0_reports_it():
+    watched = Level(TX, "rollouts", ("old", "older"))
+    for group in range(GROUPS):
+        watched.add(record(group, 1, 10, 5))
+    first = record(0, 2, 20, 5)
+    first["partitions"] += [{"topic": t, "partition": 0, "end_offset": 3} for t in ("old", "older")]
+    watched.add(first)
+    assert watched.offsets() == {
+        (TX, 0): 20, (TX, 1): 10, ("table", 0): 5, ("old", 0): 3, ("older", 0): 3,
+    }  # fmt: skip
+
+
 def test_without_a_record_of_each_group_there_is_no_level():
     assert level(record(0, 1, 10, 5)).offsets() == {}
 

@@ -13,6 +13,10 @@ pytestmark = pytest.mark.unit
 OLD, NEW = "transactions", "transactions-2"
 LAYOUT = {"topic": OLD, "partitioner": "murmur2", "partitions": 2}
 ELSEWHERE = {"topic": NEW, "partitioner": "crc32", "partitions": 6}
+TAKEOVER = {
+    "query_id": "q0", "release": "0.1.0+0123abcd", "key_groups": 2, "commit_id": 1, "at": 1,
+    "asked_by": "me", "drained": {"layout": LAYOUT, "ends": [100, 100]}, "left": [OLD],
+}  # fmt: skip
 
 
 def records(layout: dict[str, Any] = LAYOUT, **changes: Any) -> dict[int, dict[str, Any]]:
@@ -46,11 +50,7 @@ def test_groups_that_have_read_a_table_unequally_far_are_not_drained() -> None:
 
 
 def test_after_the_move_the_old_topic_is_watched_and_then_forgotten() -> None:
-    takeover = {
-        "query_id": "q0", "release": "0.1.0+0123abcd", "key_groups": 2, "commit_id": 1, "at": 1,
-        "asked_by": "me", "drained": {"layout": LAYOUT, "ends": [100, 100]},
-    }  # fmt: skip
-    moved = records(ELSEWHERE, takeover=takeover)
+    moved = records(ELSEWHERE, takeover=TAKEOVER)
     moved[0]["totals"]["dead_letters_by_reason"]["retired_topic"] = 4
     steps = stages(moved, NEW, Partitioner.CRC32, {NEW: [0] * 6})
     assert shown(steps) == [True, False, False]
@@ -59,6 +59,21 @@ def test_after_the_move_the_old_topic_is_watched_and_then_forgotten() -> None:
     for record in moved.values():
         del record["partitions"][0]
     assert all(shown(stages(moved, NEW, Partitioner.CRC32, {NEW: [0] * 6})))
+    # no successor may begin there
+    back = stages(moved, OLD, Partitioner.MURMUR2, {OLD: [100, 100], NEW: [0] * 6})
+    assert not back[0].is_done
+    assert back[0].text.startswith("choose another name: the transactions have left transactions")
+
+
+def test_a_second_move_goes_on_refusing_what_comes_to_the_first_topic() -> None:
+    moved = records(ELSEWHERE, takeover={**TAKEOVER, "left": ["older", OLD]})
+    ends = {NEW: [0] * 6, "third": [0] * 6}
+    assert (
+        f"FRAUD_RETIRED_TRANSACTIONS={OLD},{NEW} " in stages(moved, "third", Partitioner.CRC32, ends)[3].text
+    )
+    # so do more partitions
+    steps = stages(moved, NEW, Partitioner.CRC32, {NEW: [0] * 9})
+    assert f"FRAUD_RETIRED_TRANSACTIONS={OLD} " in steps[3].text
 
 
 def test_to_partitions_that_the_topic_has_got() -> None:

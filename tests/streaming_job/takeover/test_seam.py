@@ -41,11 +41,12 @@ def seam(
     records: dict[int, dict[str, Any]],
     groups: int,
     layout: Layout = LAYOUT,
-    retired: str = "",
+    retired: tuple[str, ...] = (),
     former: Layout = LAYOUT,
 ) -> list[dict[str, Any]]:
     """The successor's first records."""
-    before = Predecessor(records, {(TX, home): 100 + home for home in range(PARTITIONS)}, 47, former)
+    ends = {(former.topic, home): 100 + home for home in range(former.partitions)}
+    before = Predecessor(records, ends, 47, former)
     after = Successor(
         "job", "new", layout.key_groups(groups), layout, (TABLE, ROLLOUTS), ROLLOUTS, IDENTITIES, retired
     )
@@ -98,7 +99,7 @@ def test_in_another_topic_the_cards_begin_anew_and_group_0_refuses_what_still_co
     old = {group: record(group, 2, 50, 7) for group in range(2)}
     for each in old.values():  # drained
         each["partitions"][0]["end_offset"] = 50
-    new = seam(old, 3, elsewhere, retired=TX)
+    new = seam(old, 3, elsewhere, retired=(TX,))
     for group, first in enumerate(new):
         validate(Contract.JOB_PROGRESS, first)
         ends = last_record.positions(first)
@@ -114,10 +115,25 @@ def test_in_another_topic_the_cards_begin_anew_and_group_0_refuses_what_still_co
         assert first["applied"] == []
     assert new[0]["layout"] == elsewhere.to_json()
     # after a takeover within the new topic group 0 still refuses them
-    third = seam(dict(enumerate(new)), 2, elsewhere, TX, elsewhere)
+    third = seam(dict(enumerate(new)), 2, elsewhere, (TX,), elsewhere)
     assert last_record.positions(third[0])[TX, 3] == 103
     assert "drained" not in third[0]["takeover"]
     assert third[0]["takeover"]["moved"]
+    assert last_record.left(third[0]) == [TX]
+
+
+def test_after_a_second_move_group_0_refuses_what_comes_to_either_topic_until_told_to_forget_it():
+    second, third = Layout("second", Partitioner.CRC32, 3), Layout("third", Partitioner.CRC32, 4)
+    moved = dict(enumerate(seam({0: record(0, 1, 50, 7)}, 2, second, (TX,))))
+    again = seam(moved, 2, third, (TX, "second"), second)
+    former = {(topic, home): 100 + home for topic, count in ((TX, 6), ("second", 3)) for home in range(count)}
+    for group, first in enumerate(again):
+        validate(Contract.JOB_PROGRESS, first)
+        ends = last_record.positions(first).items()
+        assert {tp: end for tp, end in ends if tp[0] in (TX, "second")} == ({} if group else former)
+    (forgotten,) = seam(dict(enumerate(again)), 1, third, ("second",), third)
+    assert {topic for topic, _ in last_record.positions(forgotten)} == {"second", "third", TABLE}
+    assert last_record.left(forgotten) == [TX, "second"], "the cards must never move back"
 
 
 def test_in_more_partitions_of_the_topic_the_cards_continue_where_it_ended():

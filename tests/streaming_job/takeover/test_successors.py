@@ -35,7 +35,7 @@ def case(seed: int) -> tuple[Rules, list[Record]]:
     return world.rules(1, load_any), as_written(world)
 
 
-def rules_of(seed: int, layout: Layout, groups: int, retired: str) -> Rules:
+def rules_of(seed: int, layout: Layout, groups: int, retired: tuple[str, ...]) -> Rules:
     """The rules of a job that reads its transactions by a layout."""
     topics = TOPICS.model_copy(update={"transactions": layout.topic})
     return replace(case(seed)[0], topics=topics, key_groups=layout.key_groups(groups), retired=retired)
@@ -78,6 +78,11 @@ INHERITED_TWICE = [(1, True, SLOW, [], None), (2, True, [], [], None)]
 CRC32 = Partitioner.CRC32
 MOVED_TWICE = [(3, True, SLOW, [], (True, CRC32, 7, [])), (2, True, SLOW, [], (False, CRC32, 9, []))]
 """To another topic and partitioner; there partitions are added."""
+MOVED_ON = [
+    (2, True, SLOW, [], (True, CRC32, 3, [])),
+    (1, True, SLOW, [(True, epoch) for epoch in SLOW], (True, CRC32, 5, [])),
+]
+"""To another topic, and from there to a third one, while producers of both write on."""
 
 
 def moved(layout: Layout, move: tuple[bool, Partitioner, int, Any]) -> Layout:
@@ -91,9 +96,10 @@ def moved(layout: Layout, move: tuple[bool, Partitioner, int, Any]) -> Layout:
 @examples(40, thorough=4_000)
 @example(5, 2, INHERITED_TWICE, 1)
 @example(5, 2, MOVED_TWICE, 1)
+@example(5, 2, MOVED_ON, 1)
 @given(st.integers(0, WORLDS - 1), st.integers(1, 4), LIVES, st.integers(0, 2**32))
 def test_the_union_of_all_generations_equals_the_output_of_one_job(seed, groups, lives, chance):
-    fate, layout, retired = Fate(chance), ORIGINAL, ""
+    fate, layout, retired = Fate(chance), ORIGINAL, ()
     log = MemoryLog(case(seed)[1], fate)
     with mortal(fate):
         generations = [Generation("q0", rules_of(seed, layout, groups, retired), log, fate)]
@@ -111,7 +117,7 @@ def test_the_union_of_all_generations_equals_the_output_of_one_job(seed, groups,
                     log.move(ORIGINAL, after)
                 current.drain(log, move[-1])
                 log.move(ORIGINAL, after)
-                retired = retired if after.topic == layout.topic else layout.topic
+                retired = retired if after.topic == layout.topic else (*retired, layout.topic)
             is_way_back = after == layout and len(generations) > 1 and generations[-2].rules.layout == layout
             if next_groups == "back" and is_way_back:
                 successor = generations[-2]
@@ -143,20 +149,50 @@ def test_records_in_partitions_that_were_added_to_a_topic_before_it_was_left_are
     fate, elsewhere = Fate(1), Layout("elsewhere", CRC32, 5)
     log = MemoryLog(case(5)[1], fate)
     with mortal(fate):
-        old = Generation("q0", rules_of(5, ORIGINAL, 2, ""), log, fate)
+        old = Generation("q0", rules_of(5, ORIGINAL, 2, ()), log, fate)
         old.begin()
         log.stop_producers()
         log.create([(ORIGINAL.topic, PARTITIONS)])
         old.drain(log, [])
         log.move(ORIGINAL, elsewhere)
-        new = Generation("q1", rules_of(5, elsewhere, 2, ORIGINAL.topic), log, fate)
+        new = Generation("q1", rules_of(5, elsewhere, 2, (ORIGINAL.topic,)), log, fate)
         new.inherit(old)
         for group in range(2):
             new.epoch(group, 3, None, MemoryWatch(old.outputs, new.rules))
         new.take_over(old)
         while not any(partition == PARTITIONS for _, partition, _ in log.retired):
-            log.write_late(ORIGINAL.topic, 5)
+            log.write_late((ORIGINAL.topic,), 5)
         new.finish()
     found = union(old.outputs + new.outputs, log.origins)
+    assert found.late == sorted(log.retired)
+    assert found.alerts == undisturbed(5).alerts
+
+
+def test_a_state_that_has_not_followed_a_retired_topic_continues_it_where_the_output_ends():
+    fate, elsewhere = Fate(1), Layout("elsewhere", CRC32, 5)
+    log, left = MemoryLog(case(5)[1], fate), (ORIGINAL.topic,)
+    with mortal(fate):
+        old = Generation("q0", rules_of(5, ORIGINAL, 2, ()), log, fate)
+        old.begin()
+        log.stop_producers()
+        old.drain(log, [])
+        log.move(ORIGINAL, elsewhere)
+        live = Generation("q1", rules_of(5, elsewhere, 2, left), log, fate)
+        replay = Generation("replay", rules_of(5, elsewhere, 2, ()), log, fate)
+        for each in (live, replay):
+            each.inherit(old)
+        live.take_over(old)
+        replay.begin()
+        for number in range(10):
+            live.epoch(number, 10, None)
+            log.write_late(left, 2)
+        new = Generation("q2", rules_of(5, elsewhere, 2, left), log, fate)
+        new.inherit(replay)
+        for group in range(2):
+            new.epoch(group, 3, None, MemoryWatch(live.outputs, new.rules))
+        new.take_over(live)
+        log.write_late(left, 5)
+        new.finish()
+    found = union(old.outputs + live.outputs + new.outputs, log.origins)
     assert found.late == sorted(log.retired)
     assert found.alerts == undisturbed(5).alerts
