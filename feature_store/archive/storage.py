@@ -100,7 +100,7 @@ class Storage:
             yield
             return
         path = self._path(directory)
-        path.mkdir(parents=True, exist_ok=True)
+        _make_directory(path)
         with (path / _LOCK).open("ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
@@ -117,7 +117,7 @@ class Storage:
         """Give a file that is on the disk its name; it replaces one that has it already."""
         if self._is_local:
             path = self._path(name)
-            path.parent.mkdir(parents=True, exist_ok=True)
+            _make_directory(path.parent)
             new.path.rename(path)
             new.file.close()
             _sync_directory(path.parent)
@@ -172,6 +172,14 @@ class NewFile:
         """Delete the file."""
         self.file.close()
         self.path.unlink(missing_ok=True)
+
+
+def _make_directory(path: Path) -> None:
+    """Create a directory, if it is missing, with its missing parents; their names are then on the disk."""
+    missing = [directory for directory in (path, *path.parents) if not directory.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for directory in missing:
+        _sync_directory(directory.parent)
 
 
 def _sync_directory(path: Path) -> None:

@@ -201,6 +201,25 @@ def test_a_partition_counts_from_its_first_manifest_on(tmp_path: Path) -> None:
         Archive(str(tmp_path)).manifest("t", 0)
 
 
+def test_created_directories_are_on_the_disk_before_a_file_is_in_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(storage, "_sync_directory", synced.append)
+    files = Storage(str(tmp_path / "parent/archive"))
+    with files.locked("t/partition=0"):
+        parents = {tmp_path / name for name in ("", "parent", "parent/archive", "parent/archive/t")}
+        assert set(synced) == parents
+        new = files.new_file("t/partition=0")
+        files.publish(new, "t/partition=0/day=1/file")
+    assert set(synced[len(parents) :]) == {
+        tmp_path / f"parent/archive/t/partition=0{name}" for name in ("", "/day=1")
+    }
+    synced.clear()
+    with files.locked("t/partition=0"):
+        assert synced == []
+
+
 def test_expiry_deletes_whole_files_from_the_first_on(tmp_path: Path) -> None:
     target = Storage(str(tmp_path))
     days = [records(8 * number, 8 * number + 8, DAY + number) for number in range(3)]
