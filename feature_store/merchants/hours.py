@@ -82,6 +82,8 @@ class SortedHours:
 class GrowingHours:
     """Counts that arrive in any order, mostly for the newest hour; hours that no lookup reaches are dropped.
 
+    Merchants without other hours are forgotten whenever the arrays of merchants are full.
+
     Adding a count costs one look into the index and one into the merchant's segment, however many merchants
     there are.
     """
@@ -114,7 +116,7 @@ class GrowingHours:
             counts: HOUR_COUNT in any order; several of one merchant and hour add up.
             oldest: first hour that a lookup can reach.
         """
-        self._reserve(self._known + counts.size)
+        self._reserve(counts.size, oldest)
         merchants, hour, count = (
             np.ascontiguousarray(counts[name]) for name in ("merchant", "hour", "count")
         )
@@ -149,15 +151,21 @@ class GrowingHours:
         rows = self._end * (self.hour.itemsize + self.count.itemsize)
         return self._slots.nbytes + sum(array.nbytes for array in per_merchant) + rows
 
-    def _reserve(self, merchants: int) -> None:
-        """Make room for this number of merchants."""
-        if merchants <= self._merchants.size:
+    def _reserve(self, new: int, oldest: int) -> None:
+        """Make room for this number of new merchants: forget those without an hour from `oldest` on."""
+        size, known = self._merchants.size, self._known
+        if known + new <= size:
             return
-        size = max(merchants, 2 * self._merchants.size)
+        kept = self._size[:known] > 0
+        last = self._start[:known][kept] + self._size[:known][kept] - 1
+        kept[kept] = self.hour[last] >= oldest
+        self._known = int(np.count_nonzero(kept))
+        if (self._known + new) * 4 > size * 3:  # else many merchants come before the arrays are full again
+            size = max(self._known + new, 2 * size)
         for name in ("_merchants", "_start", "_size", "_capacity"):
             old = getattr(self, name)
             grown = np.zeros(size, dtype=old.dtype)
-            grown[: self._known] = old[: self._known]
+            grown[: self._known] = old[:known][kept]
             setattr(self, name, grown)
         self._slots = np.full(1 << (2 * size - 1).bit_length(), EMPTY, dtype=np.int32)
         fill_index(self._slots, self._merchants, self._known)

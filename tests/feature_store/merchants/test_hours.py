@@ -85,6 +85,15 @@ def test_sorted_hours_hold_the_same(counts):
     assert found(SortedHours.of(added_up(rows(counts))), 0) == found(growing, 0)
 
 
+def test_merchants_without_hours_that_a_lookup_reaches_are_forgotten():
+    table = GrowingHours()
+    for hour in range(200):  # each hour has a thousand merchants of its own, and merchant 0
+        others = [(2 * number + 1, hour, 1) for number in range(1_000 * hour + 10, 1_000 * hour + 1_010)]
+        table.add(rows([(0, hour, 1), *others]), hour - 5)
+    assert found(table, 194) == {(0, hour): 1 for hour in range(194, 200)}
+    assert table.nbytes < 3_000_000, "200,000 merchants take 14 MB"
+
+
 def test_hours_that_no_lookup_reaches_make_room_for_new_ones():
     table = GrowingHours()
     for hour in range(100_000):
