@@ -5,18 +5,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any, Protocol
 
-from confluent_kafka import (
-    OFFSET_BEGINNING,
-    KafkaError,
-    KafkaException,
-    TopicPartition,
-)
+from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
 
 from feature_store.errors import FraudError
 from loadtests.oracle.records import Record
 from streaming_job.log import clients, topic_reader
 from streaming_job.log.clients import Address, Consumer, describe
-from streaming_job.log.follow import Follower
+from streaming_job.log.follow import STARTING, Follower
 from streaming_job.log.records import PartitionId
 
 NAME = "fraud-audit"
@@ -24,12 +19,6 @@ POLL_S = 0.2
 SILENCE_S = 60.0
 """The broker is considered lost if it sends neither a record nor an end-of-partition event for this long."""
 TIMEOUT_S = 30.0
-STARTING = (
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-)
-"""Transient errors while the broker creates or loads the topic of committed offsets."""
 
 
 def _record(message: Any) -> Record:

@@ -20,7 +20,7 @@ class AlertFeed(TopicFollower):
 
     def __init__(self, settings: ServiceSettings) -> None:
         super().__init__(settings, (settings.topics.fraud_alerts,), "alerts", FETCH_WAIT_MS)
-        self._shown: Mapping[int, deque[tuple[int, bytes]]] = {}
+        self._shown: Mapping[int, deque[tuple[int, bytes]]] = {}  # never resized: read without a lock
         """Partition -> its newest alerts, each as (Kafka timestamp in ms, value)."""
 
     def newest(self, limit: int) -> list[bytes]:
@@ -35,11 +35,12 @@ class AlertFeed(TopicFollower):
         return [value for *_, value in alerts[: min(limit, SHOWN)]]
 
     def _begin(self, reader: Consumer) -> Sequence[TopicPartition]:
-        positions = self._newest_records(reader, SHOWN)
-        # the records kept so far are read again
-        self._shown = {position.partition: deque(maxlen=SHOWN) for position in positions}
-        return positions
+        self._shown = {}  # the records kept so far are read again
+        return self._newest_records(reader, SHOWN)
 
     def _take(self, records: Sequence[Message]) -> None:
         for record in records:
-            self._shown[record.partition() or 0].append((record.timestamp()[1], record.value() or b""))
+            partition = record.partition() or 0
+            if partition not in self._shown:
+                self._shown = {**self._shown, partition: deque(maxlen=SHOWN)}
+            self._shown[partition].append((record.timestamp()[1], record.value() or b""))

@@ -43,5 +43,6 @@ class RolloutReader(TopicFollower):
             new = [
                 Record(message.offset() or 0, message.timestamp()[1], message.value() or b"")
                 for message in records
+                if not message.partition()  # the only one that has events (`RolloutWriter`)
             ]
             self._history = self._history.with_records(new, set_aside)

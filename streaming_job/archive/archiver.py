@@ -160,7 +160,7 @@ class Archiver:
         for writer in self._writers.values():
             writer.write_tail(is_last=is_last)
         arrived_s, ends = self._mark
-        if all(self._log.positions.get(tp, end) >= end for tp, end in ends.items()):
+        if all(self._log.positions.get(tp, 0) >= end for tp, end in ends.items()):
             self._listed_until_s = arrived_s
             self._mark = time.time(), with_retries(self._ends.last)
 

@@ -11,13 +11,11 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaError, KafkaExcep
 from streaming_job.log import clients, topic_reader
 from streaming_job.log.clients import Address, describe
 from streaming_job.log.errors import PATIENCE_S, LogError, LogUnavailableError
-from streaming_job.log.follow import Follower, partition_of
+from streaming_job.log.follow import NEW_PARTITIONS_S, Follower, partition_of
 from streaming_job.log.records import Arrivals, Offsets
 from streaming_job.runtime.pauses import pause
 
 TIMEOUT_S = 5.0
-NEW_PARTITIONS_S = 10.0
-"""Interval at which new partitions are looked up."""
 PAUSE_S = 0.1
 """Pause before a request is repeated."""
 

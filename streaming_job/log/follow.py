@@ -14,11 +14,11 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
-from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Message, TopicPartition
 
 from streaming_job.log.clients import Consumer
 from streaming_job.log.records import PartitionId
-from streaming_job.log.topic_reader import offsets
+from streaming_job.log.topic_reader import offsets, partitions
 
 POLL_S = 0.2
 PATIENCE_S = 15.0
@@ -26,10 +26,20 @@ AT_ONCE = 500
 """Maximal number of records that `poll` returns."""
 BUFFERED = 5_000
 """Maximal number of records that `to_end` takes at once from those that the client has fetched."""
+NEW_PARTITIONS_S = 10.0
+"""Interval at which new partitions are looked up."""
+LOOK_UP_S = 1.0
+"""Longest time that a look-up of new partitions takes away from reading, for each topic."""
 OFFSETS_BACK = 10
 """Offsets for each record that is looked for, at which the search for the newest ones begins."""
 GROWTH = 100
-RETRIED = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+STARTING = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
+"""Errors while the broker creates or loads the topic of committed offsets, which no reader needs."""
+RETRIED = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._TIMED_OUT, *STARTING)
 """Errors that the client reports while it reconnects by itself."""
 
 
@@ -51,6 +61,8 @@ class Follower:
                 that were written meanwhile included.
         """
         self._reader, self._ends = reader, dict(ends or {})
+        self._known = {(start.topic, start.partition) for start in starts}
+        self._looked_up = time.monotonic()
         self._confirmed: set[PartitionId] = set()
         """Partitions whose end a leader has named."""
         self.behind: set[PartitionId] = {
@@ -66,10 +78,13 @@ class Follower:
     def poll(self, wait_s: float = POLL_S) -> list[Message]:
         """Return new records: after `wait_s`, or AT_ONCE of them earlier.
 
+        A partition that is added to a topic is read from its beginning, NEW_PARTITIONS_S later at most.
+
         Raises:
             KafkaException: a partition cannot be read, for example because its topic does not exist; or the
-                client has failed for good.
+                client lacks a permission, or has failed for good.
         """
+        self._add_new_partitions()
         records = []
         for message in self._reader.consume(AT_ONCE, wait_s):
             error = message.error()
@@ -79,7 +94,7 @@ class Follower:
                 partition = partition_of(message)
                 if partition in self.behind and self._is_end(partition, message.offset() or 0):
                     self.behind.discard(partition)
-            elif error.fatal() or (message.topic() is not None and error.code() not in RETRIED):
+            elif error.code() not in RETRIED:
                 raise KafkaException(error)
         return records
 
@@ -116,6 +131,24 @@ class Follower:
             if time.monotonic() > answered + patience_s:
                 waiting = ", ".join(sorted({topic for topic, _ in self.behind}))
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer about {waiting}"))
+
+    def _add_new_partitions(self) -> None:
+        now = time.monotonic()
+        if now - self._looked_up <= NEW_PARTITIONS_S:
+            return
+        self._looked_up = now
+        try:
+            present = {
+                (topic, partition)
+                for topic in {topic for topic, _ in self._known}
+                for partition in partitions(self._reader, topic, LOOK_UP_S)
+            }
+        except KafkaException:
+            return  # fetching reports what does not pass, and the next look-up is soon
+        if new := present - self._known:
+            self._reader.incremental_assign([TopicPartition(*tp, OFFSET_BEGINNING) for tp in sorted(new)])
+            self._known |= new
+            self.behind |= new
 
     def _is_end(self, partition: PartitionId, offset: int) -> bool:
         """Return whether a partition ends at an offset at which a fetch reports its end.

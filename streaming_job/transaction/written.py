@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from feature_store.errors import FraudError
 from streaming_job.log import clients, topic_reader
 from streaming_job.log.clients import Consumer
+from streaming_job.log.follow import STARTING
 from streaming_job.log.records import Offsets, PartitionId
 from streaming_job.progress.last_record import positions
 from streaming_job.progress.reader import BLIND, newest_by_group
@@ -27,9 +28,7 @@ from streaming_job.transaction.producer import CALL_TIMEOUT_S, SinkError, descri
 log = logging.getLogger(__name__)
 
 RESTARTING = (
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    *STARTING,
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError._TRANSPORT,

@@ -1,12 +1,14 @@
 """Missing permissions: what the brokers refuse is named; those of replays suffice."""
 
 import json
+import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException, TopicPartition
 from harness import settings_of_nowhere
 from harness.writer_bench import WriterBench
 
@@ -29,6 +31,7 @@ from streaming_job.contracts.topic import Component, Operation
 from streaming_job.contracts.topics import Topics
 from streaming_job.log import clients
 from streaming_job.log.clients import Address
+from streaming_job.log.follow import Follower
 from streaming_job.permissions import Permission, Resource, needed
 from streaming_job.runtime.preconditions import require_inputs
 from streaming_job.takeover.handover import newest_records
@@ -65,6 +68,16 @@ def test_a_missing_permission_of_a_key_group_is_named(
         bench.close()
     assert f"{name} authorization failed" in str(refusal.value)
     assert "`fraud job permissions` prints what the job needs" in str(refusal.value)
+
+
+def test_a_reader_without_permission_for_its_group_does_not_wait_in_silence(stack: Endpoints) -> None:
+    assert stack.guarded is not None
+    with closing(clients.reader(Address(*stack.guarded), "not-permitted")) as reader:
+        follower = Follower(reader, [TopicPartition("no-such-topic", 0, 0)])
+        deadline = time.monotonic() + 60
+        with pytest.raises(KafkaException, match="Group authorization failed"):
+            while time.monotonic() < deadline:
+                follower.poll()
 
 
 def test_a_missing_permission_to_see_settings_of_topics_is_a_warning(

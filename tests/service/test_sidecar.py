@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
+from harness.alert_records import alert
 from harness.job_writer import Job
 from harness.local_client import LocalClient
 from harness.progress_records import progress
@@ -17,6 +18,7 @@ from deploy.local.stack import Endpoints
 from service.app import create_app
 from service.settings import ServiceSettings
 from streaming_job.contracts.topics import Topics
+from streaming_job.log import follow
 
 pytestmark = pytest.mark.integration
 
@@ -49,6 +51,12 @@ def settings_of(servers: str, topics: Topics) -> ServiceSettings:
 def sidecar(job: Job) -> Iterator[LocalClient]:
     with LocalClient(create_app(job.settings)) as client:
         yield client
+
+
+def produce(servers: dict[str, str], topic: str, record: Any, partition: int = 0, key: str = "") -> None:
+    producer = Producer(servers)  # a new one knows new partitions
+    producer.produce(topic, json.dumps(record).encode(), key, partition)
+    assert producer.flush(30) == 0
 
 
 def samples(client: LocalClient) -> dict[str, float]:
@@ -282,6 +290,29 @@ def test_what_stands_still_or_fails_turns_the_verdict(job: Job, wait_for: Any) -
         assert not any(detail.startswith("transactions: ") for detail in details)
         states = {part["name"]: part["state"] for part in status()["parts"]}
         assert (states["inputs"], states["model"], states["feed"]) == ("bad", "bad", "unknown")
+
+
+def test_partitions_that_are_added_are_read_without_a_restart(
+    job: Job, wait_for: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "NEW_PARTITIONS_S", 0.2)
+    servers, topics = {"bootstrap.servers": job.settings.bootstrap_servers}, job.settings.topics
+    admin = AdminClient(servers)
+    admin.create_topics([NewTopic(topics.fraud_alerts, 1, 1)])[topics.fraud_alerts].result(30)
+    with LocalClient(create_app(job.settings)) as client:
+        job.write(1)
+        produce(servers, topics.fraud_alerts, alert(1, 100))
+        wait_for(lambda: samples(client).get("fraud_commits_total") == 1, what="the first commit")
+        wait_for(lambda: len(client.get("/v1/alerts").json()["alerts"]) == 1, what="the first alert")
+        for added in admin.create_partitions(
+            [NewPartitions(topic, 2) for topic in (topics.job_progress, topics.fraud_alerts)]
+        ).values():
+            added.result(30)
+        commit = progress(2, job_id=job.settings.job_id)
+        produce(servers, topics.job_progress, commit, partition=1, key=job.settings.job_id)
+        produce(servers, topics.fraud_alerts, alert(2, 100), partition=1)
+        wait_for(lambda: samples(client)["fraud_commits_total"] == 2, what="the second commit")
+        wait_for(lambda: len(client.get("/v1/alerts").json()["alerts"]) == 2, what="the second alert")
 
 
 def test_a_new_instance_is_counted(job: Job, wait_for: Any) -> None:

@@ -39,7 +39,7 @@ from feature_store.catalogue import DAY_MS
 from loadtests.audit.archived_log import open_log
 from loadtests.audit.topic_log import TopicLog, TopicReadError
 from loadtests.faults.installation import Installation
-from streaming_job.archive.archiver import Report, Timing, archive
+from streaming_job.archive.archiver import Archiver, Report, Timing, archive
 from streaming_job.archive.commands import app
 from streaming_job.archive.metrics import FAMILIES
 from streaming_job.archive.partition import LostRecordsError
@@ -390,6 +390,27 @@ def test_new_partitions_are_archived_while_it_runs(
         finally:
             stop.set()
         running.result()
+
+
+def test_records_of_a_partition_that_is_not_archived_yet_do_not_count_as_listed(
+    settings: LetterSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait_for: Callable[..., Any]
+) -> None:
+    monkeypatch.setattr(end_offsets, "NEW_PARTITIONS_S", 0.0)
+    archiver = Archiver(settings, Storage(str(tmp_path)), 0, accept_loss=False, replaceable=())
+    try:
+        grown = NewPartitions(settings.topics.labels, PARTITIONS + 1)
+        admin = clients.admin(Address(settings.bootstrap_servers))
+        admin.create_partitions([grown])[settings.topics.labels].result()
+        producer = clients.producer(Address(settings.bootstrap_servers))
+        producer.produce(settings.topics.labels, b"v", partition=PARTITIONS)
+        producer.flush(30)
+        wait_for(lambda: archiver.report().unread == 1, what="the record's partition")
+        sent_s = time.time()
+        for _ in range(3):
+            archiver.write_tails(is_last=False)
+        assert archiver.report().listed_until_s < sent_s
+    finally:
+        archiver.close()
 
 
 def test_a_running_archiver_exports_how_far_it_is(

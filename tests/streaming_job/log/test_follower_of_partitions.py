@@ -5,10 +5,11 @@ record Z  offset of partition 1          END     the same of partition 1
 """
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 
 from streaming_job.log import follow
 from streaming_job.log.follow import Follower, newest, to_end
@@ -48,6 +49,8 @@ class Reader:
         self.pieces = list(pieces)
         self.reported = {answer.at[0]: answer.at[1] for piece in pieces for answer in piece if answer.fault}
         self.leaders_end = end
+        self.partitions: int | None = 2
+        """Number of the topic's partitions; None: the brokers do not answer."""
         self.assigned: list[tuple[int, int]] = []
         self.paused: list[int] = []
 
@@ -56,6 +59,15 @@ class Reader:
 
     def assign(self, starts: Sequence[TopicPartition]) -> None:
         self.assigned = [(start.partition, start.offset) for start in starts]
+
+    def incremental_assign(self, starts: Sequence[TopicPartition]) -> None:
+        self.assigned += [(start.partition, start.offset) for start in starts]
+
+    def list_topics(self, topic: str, timeout_s: float) -> Any:
+        if self.partitions is None:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        known = SimpleNamespace(error=None, partitions=dict.fromkeys(range(self.partitions)))
+        return SimpleNamespace(topics={topic: known})
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
         self.paused += [partition.partition for partition in partitions]
@@ -188,11 +200,36 @@ def test_a_partition_is_behind_until_its_leaders_end_is_read() -> None:
     assert records.behind == set()
 
 
+def test_polls_follow_partitions_that_are_added_from_their_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(follow.time, "monotonic", lambda: now[0])
+    reader = Reader([Answer(0, 5, EOF), Answer(1, 0, EOF)], [], [], [Answer(2, 0), Answer(2, 1, EOF)])
+    records = follower(reader, [start(0, 5), start(1)])
+    records.poll()
+    for partitions in (None, 2):  # brokers that do not answer delay the look-up, and end nothing
+        reader.partitions, now[0] = partitions, now[0] + 2 * follow.NEW_PARTITIONS_S
+        assert records.poll() == []
+    reader.partitions = 3
+    assert records.behind == set()
+    now[0] += 2 * follow.NEW_PARTITIONS_S
+    assert [message.partition() for message in records.poll()] == [2]
+    assert reader.assigned == [(0, 5), (1, 0), (2, OFFSET_BEGINNING)]
+    assert records.behind == set(), "it was read to its end"
+
+
 @pytest.mark.parametrize("error", ["UNKNOWN_TOPIC_OR_PART", "TOPIC_AUTHORIZATION_FAILED", "_BAD_MSG"])
 def test_a_poll_fails_if_a_partition_cannot_be_read(error: str) -> None:
     unreadable = Answer(0, -1, KafkaError(getattr(KafkaError, error)))
     with pytest.raises(KafkaException, match=error):
         follower(Reader([unreadable]), [start(0)]).poll()
+
+
+@pytest.mark.parametrize("error", ["_AUTHENTICATION", "_SSL", "GROUP_AUTHORIZATION_FAILED"])
+def test_a_poll_fails_if_the_client_cannot_log_in(error: str) -> None:
+    refused = Answer(0, -1, KafkaError(getattr(KafkaError, error)))
+    refused.topic = lambda: None  # type: ignore[assignment, method-assign, return-value]
+    with pytest.raises(KafkaException, match=error):
+        follower(Reader([refused]), [start(0)]).poll()
 
 
 def test_the_newest_records_are_found_behind_markers_without_reading_all() -> None:
