@@ -1,21 +1,24 @@
 """Backtests of the sidecar: one at a time, in a process that may fail, be killed or be cancelled."""
 
+import multiprocessing
 import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from service.backtests import jobs, tables
+from service.backtests import jobs, running, tables
 from service.backtests.jobs import BacktestJobs
 from service.backtests.routes import ASKED, backtest_routes
 from service.security import problems
 from service.security.roles import CALLER, Caller, Role
+from streaming_job.backtest.request import Request
 
 pytestmark = pytest.mark.unit
 
@@ -125,6 +128,39 @@ def test_a_process_that_is_killed_within_a_message_has_failed(sidecar: Sidecar) 
     job = jobs.Backtest("id", "ada", 0, {})
     sidecar.jobs._follow(job, process, receiver)
     assert job.state is jobs.State.FAILED
+
+
+def test_a_backtest_that_needs_more_memory_than_is_left_fails_before_the_kernel_kills_the_sidecar(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def greedy(*_: object) -> None:
+        np.ones(1 << 30, np.uint8)
+
+    monkeypatch.setattr(running, "memory_left", lambda: 256 << 20)
+    monkeypatch.setattr(running, "report_of", greedy)
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=running.work, args=(sender, "", Request()))
+    process.start()
+    sender.close()
+    kind, text = receiver.recv()
+    process.join(30)
+    assert (kind, "more memory than is left" in text) == ("error", True)
+
+
+@pytest.mark.parametrize(("limit", "left"), [("100", 50), ("max", None)])
+def test_memory_that_a_container_leaves_counts_without_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, left: int | None
+) -> None:
+    free = running.memory_left()
+    place = tmp_path / "of/this"
+    place.mkdir(parents=True)
+    (tmp_path / "cgroup").write_text("0::/of/this\n")
+    for name, content in (("max", limit), ("current", "60"), ("stat", "anon 40\ninactive_file 10\n")):
+        (place / f"memory.{name}").write_text(content)
+    monkeypatch.setattr(running, "SELF", tmp_path)
+    monkeypatch.setattr(running, "CGROUPS", tmp_path)
+    assert running.memory_left() == left if left else running.memory_left() > free / 2
 
 
 def test_the_threshold_of_a_budget_is_shown_in_full() -> None:
