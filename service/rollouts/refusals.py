@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from service.rollouts.errors import DeskError
 from service.rollouts.requests import Actor
@@ -28,7 +28,7 @@ WINDOW_S = 10.0
 MOST_KINDS = 8
 """Kinds that are told apart within a window; further ones are one kind."""
 FLUSH_S = 5.0
-"""Longest wait for the brokers at the end of the process."""
+"""Longest wait for the brokers at the end of the sidecar or the process."""
 
 Kind = tuple[str, str, str]
 _OTHERS: Kind = ("", "", "")
@@ -96,7 +96,7 @@ class Refusals:
         """Write what is counted, and wait up to FLUSH_S for the brokers."""
         self.close_window()
         if self._producer is not None and (left := self._producer.flush(FLUSH_S)):
-            self._failed(f"the brokers did not confirm {left} records before the process ended")
+            self._failed(f"the brokers did not confirm {left} records before the end")
 
     def _write(self, entry: Entry) -> None:
         topic = self._settings.topics.audit_refusals
@@ -115,7 +115,8 @@ class Refusals:
         except (KafkaException, BufferError) as fault:
             text = describe(fault) if isinstance(fault, KafkaException) else str(fault)
             self._failed(text)
-            self._producer = None  # a producer with a fatal error is of no more use
+            if isinstance(fault, KafkaException) and fault.args[0].code() == KafkaError._FATAL:
+                self._producer = None  # it is of no more use; otherwise it may still have earlier records
 
     def _delivered(self, error: object, _message: object) -> None:
         if error is not None:

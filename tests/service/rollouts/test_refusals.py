@@ -24,3 +24,17 @@ def test_a_refusal_that_is_not_confirmed_before_the_process_ends_is_logged(
         records.flush()
     atexit.unregister(records.flush)
     assert "did not confirm 1 records" in caplog.text
+
+
+def test_a_refusal_that_cannot_be_sent_does_not_take_earlier_ones_with_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(refusals, "FLUSH_S", 0.1)
+    records = Refusals(ServiceSettings(bootstrap_servers="127.0.0.1:1"), lambda: START / 1000)
+    records.note("rollout.paused", "r2", ADA, StaleError("seq", "an older one"))
+    with caplog.at_level(logging.ERROR):
+        records.note("rollout.resumed", "r2", ADA, StaleError("seq", "too large" * 1_000_000))
+        records.flush()
+    atexit.unregister(records.flush)
+    assert "Message size too large" in caplog.text
+    assert "did not confirm 1 records" in caplog.text

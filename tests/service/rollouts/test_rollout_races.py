@@ -16,10 +16,12 @@ from loadtests.simulator.rollouts import publish
 from models.policy import Policy
 from models.rollouts.events import Type, installation
 from models.rollouts.state import Phase
+from service.progress_reader import ProgressReader
 from service.rollouts import reading
 from service.rollouts.desk import Desk
 from service.rollouts.errors import DeskError, StaleError
 from service.rollouts.history import History
+from service.rollouts.parts import RolloutParts
 from service.rollouts.reading import Job
 from service.rollouts.refusals import MOST_KINDS, Refusals
 from service.rollouts.requests import Receipt, Step, Stop
@@ -228,6 +230,16 @@ def test_refusals_are_recorded_in_a_chain_and_many_of_a_kind_are_counted(setting
         99,
         True,
     )
+
+
+def test_refusals_that_are_only_counted_are_written_when_the_sidecar_stops(settings: ServiceSettings) -> None:
+    parts = RolloutParts(settings, ProgressReader(settings))
+    parts.start()
+    for number in range(2):
+        with pytest.raises(DeskError):
+            parts.desk.take(step(Type.RESUMED, f"k{number}"), BOB)
+    parts.stop()
+    assert [record["detail"].get("further", 0) for record in refusals_of(settings)] == [0, 1]
 
 
 def test_refused_requests_in_a_loop_do_not_keep_a_guard_from_ending_the_rollout(
