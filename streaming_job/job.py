@@ -116,20 +116,15 @@ class Job:
             require_partitioner(settings, partitions)
             wait_for_snapshot(settings, self._stop)
             layout = settings.layout(partitions)
-            self._losses = self._find_losses()
-            new = FixedSettings(
-                settings.job_id, layout, settings.key_groups, settings.merchant_delay_ms, self._losses
-            )
-            if not self._stop.is_set():  # else nothing is fixed, and the next start waits again
-                checkpoint.fix(new)
+            fixed = FixedSettings(settings.job_id, layout, settings.key_groups, settings.merchant_delay_ms)
         else:
             require_fixed(fixed, settings, partitions)
-            partitions = fixed.layout.partitions
-            self._losses = fixed.losses
-            if not checkpoint.epochs("commits"):  # the state still begins with the log, which has lost more
-                self._losses = self._find_losses()
-                checkpoint.fix(replace(fixed, losses=self._losses))
-        return KeyGroups(settings.partitioner, partitions, settings.key_groups)
+        if not checkpoint.epochs("commits"):  # the state still begins with the log, which may have lost more
+            fixed = replace(fixed, losses=self._find_losses())
+            if not self._stop.is_set():  # else nothing is fixed, and the next start waits again
+                checkpoint.fix(fixed)
+        self._losses = fixed.losses
+        return KeyGroups(settings.partitioner, fixed.layout.partitions, settings.key_groups)
 
     def _find_losses(self) -> Losses:
         """Return what the log lacks for the state with which this job begins; an inherited one keeps its."""

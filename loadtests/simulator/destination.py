@@ -4,13 +4,9 @@ import time
 from collections.abc import Iterable
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    ConfigResource,
-    ResourceType,
-)
 
 from loadtests.rig.send import SendError
-from streaming_job.log import clients
+from streaming_job.log import clients, topic_reader
 from streaming_job.log.clients import AdminClient, Brokers, describe
 
 ANSWER_S = 10.0
@@ -41,10 +37,9 @@ def check(brokers: Brokers, topics: Iterable[str], archive_from_ms: int | None =
 
 
 def _check_archive_topic(admin: AdminClient, topic: str, first_ms: int) -> None:
-    resource = ConfigResource(ResourceType.TOPIC, topic)
     try:
-        settings = admin.describe_configs([resource], request_timeout=ANSWER_S)[resource].result()
-    except KafkaException as error:
+        settings = topic_reader.settings_of(admin, topic, ANSWER_S)
+    except (KafkaException, TimeoutError) as error:
         raise SendError(
             f"the configuration of topic {topic} cannot be read: {describe(error)}; check the brokers "
             "and the permissions"

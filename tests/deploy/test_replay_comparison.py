@@ -217,7 +217,7 @@ def test_transactions_are_compared_from_where_no_alert_about_them_can_be_deleted
     live, asked = settings_of_nowhere.settings(), []
     topic = live.topics.fraud_alerts
 
-    def records(_: object, starts: dict[tuple[str, int], int]) -> Any:
+    def records(_: object, __: object, starts: dict[tuple[str, int], int]) -> Any:
         ((_, part), _) = next(iter(starts.items()))
         values = [
             orjson.dumps({"source": {"topic": TOPIC, "partition": of, "offset": offset}})
@@ -234,5 +234,5 @@ def test_transactions_are_compared_from_where_no_alert_about_them_can_be_deleted
     monkeypatch.setattr(reading, "_beginnings", lambda *_: {(topic, p): at for p, at in enumerate(first)})
     monkeypatch.setattr(reading, "_records", records)
     monkeypatch.setattr(reading, "_arrived", arrived)
-    assert reading.kept(live, [topic], {0: (10, 100), 1: (20, 100)}) == expected
+    assert reading.kept(live, None, [topic], {0: (10, 100), 1: (20, 100)}) == expected
     assert set(asked) <= {NOW + reading.SKEW_MS}

@@ -11,6 +11,7 @@ from deploy.replay.comparison import columns, labelled, reading, report
 from deploy.replay.comparison.champions import deciding
 from deploy.replay.comparison.differences import Side, join, side
 from deploy.replay.record import Replay
+from streaming_job.archive.followers import LogArchive, log_archive
 from streaming_job.settings import JobSettings
 from streaming_job.takeover.handover import newest_records
 
@@ -28,14 +29,15 @@ def compare(live: JobSettings, replay: Replay, say: Callable[[str], object]) -> 
         KafkaException: the brokers do not answer.
     """
     other, topic = replay.settings(live), live.topics.transactions
-    live = live.model_copy(update={"log_archive": replay.archive})
+    archive = log_archive(live.model_copy(update={"log_archive": replay.archive}))
     both = reading.decided(live, other)
-    ranges = reading.kept(live, [live.topics.fraud_alerts, live.topics.suppressed_alerts], both)
+    ranges = reading.kept(live, archive, [live.topics.fraud_alerts, live.topics.suppressed_alerts], both)
     sides: list[Side] = []
     for name, job in (("live", live), ("replayed", other)):
         say(f"reading the {name} alerts")
         sent, suppressed = (
-            reading.values(job, each) for each in (job.topics.fraud_alerts, job.topics.suppressed_alerts)
+            reading.values(job, archive, each)
+            for each in (job.topics.fraud_alerts, job.topics.suppressed_alerts)
         )
         sides.append(side(sent, suppressed, ranges, topic))
     say("comparing")
@@ -45,7 +47,7 @@ def compare(live: JobSettings, replay: Replay, say: Callable[[str], object]) -> 
     )
     releases = str(records[0]["release"]), str(records[1]["release"])
     result = report.of(join(*sides), live_deciding, replay_deciding, releases, labelled.read(live))
-    others = {field: _differing(live, other, field, ranges) for field in OTHERS}
+    others = {field: _differing(live, other, archive, field, ranges) for field in OTHERS}
     remaining = inputs.remaining({part: end for part, (_, end) in ranges.items()}, replay.range)
     return {
         "name": replay.name,
@@ -57,12 +59,14 @@ def compare(live: JobSettings, replay: Replay, say: Callable[[str], object]) -> 
     }
 
 
-def _differing(live: JobSettings, other: JobSettings, field: str, ranges: columns.Ranges) -> dict[str, int]:
+def _differing(
+    live: JobSettings, other: JobSettings, archive: LogArchive | None, field: str, ranges: columns.Ranges
+) -> dict[str, int]:
     """Compare all records of an output for transactions in the ranges, as bytes."""
     found = []
-    ranges = reading.kept(live, [getattr(live.topics, field)], ranges)
+    ranges = reading.kept(live, archive, [getattr(live.topics, field)], ranges)
     for job in (live, other):
-        table = columns.parse(reading.values(job, getattr(job.topics, field)), OTHERS[field])
+        table = columns.parse(reading.values(job, archive, getattr(job.topics, field)), OTHERS[field])
         table = columns.within(table, columns.source_of(table), ranges, live.topics.transactions)
         found.append(Counter(table["value"].to_pylist()))
     one, two = found

@@ -1,6 +1,6 @@
 """Reading of whole topics into Arrow columns, without an object for each record.
 
-A topic begins in the archive of the settings (`log_archive`), if they name one that has it.
+A topic begins in the archive, if there is one that has it.
 """
 
 import time
@@ -15,7 +15,7 @@ from deploy.replay.comparison.columns import Ranges
 from deploy.replay.errors import ReplayError
 from loadtests.audit.commits import source_of_value
 from loadtests.audit.topic_log import TopicLog
-from streaming_job.archive.followers import follow, log_archive
+from streaming_job.archive.followers import LogArchive, follow
 from streaming_job.log import clients
 from streaming_job.log.errors import PATIENCE_S
 from streaming_job.log.records import Offsets, Records
@@ -32,7 +32,7 @@ TUNING = {
 }
 
 
-def values(settings: JobSettings, topic: str) -> pa.ChunkedArray:
+def values(settings: JobSettings, archive: LogArchive | None, topic: str) -> pa.ChunkedArray:
     """Return the values of all committed records of a topic up to its present end, large_binary.
 
     Raises:
@@ -41,12 +41,12 @@ def values(settings: JobSettings, topic: str) -> pa.ChunkedArray:
     """
     chunks = [
         records.values.drop_null().cast(pa.large_binary())
-        for records in _records(settings, _beginnings(settings, topic))
+        for records in _records(settings, archive, _beginnings(settings, archive, topic))
     ]
     return pa.chunked_array(chunks, pa.large_binary())
 
 
-def _records(settings: JobSettings, first: Offsets) -> Iterator[Records]:
+def _records(settings: JobSettings, archive: LogArchive | None, first: Offsets) -> Iterator[Records]:
     """Yield the committed records of partitions from some offsets on, up to their present ends.
 
     Raises:
@@ -58,7 +58,7 @@ def _records(settings: JobSettings, first: Offsets) -> Iterator[Records]:
     if not remaining:
         return
     client = {**settings.kafka, "bootstrap.servers": settings.bootstrap_servers, **TUNING}
-    follower = follow(log_archive(settings), client, {tp: first[tp] for tp in remaining}, ())
+    follower = follow(archive, client, {tp: first[tp] for tp in remaining}, ())
     arrived = time.monotonic()
     try:
         follower.limit(remaining)
@@ -76,14 +76,16 @@ def _records(settings: JobSettings, first: Offsets) -> Iterator[Records]:
         follower.close()
 
 
-def _beginnings(settings: JobSettings, topic: str) -> Offsets:
+def _beginnings(settings: JobSettings, archive: LogArchive | None, topic: str) -> Offsets:
     """Return the offset of each partition from which on archive and topic have all records."""
-    log, archive = TopicLog(settings.bootstrap_servers, settings.kafka), log_archive(settings)
+    log = TopicLog(settings.bootstrap_servers, settings.kafka)
     first = {(topic, part): offset for part, offset in log.beginnings(topic).items()}
     return first if archive is None else archive.first(first)
 
 
-def kept(settings: JobSettings, outputs: Collection[str], ranges: Ranges) -> Ranges:
+def kept(
+    settings: JobSettings, archive: LogArchive | None, outputs: Collection[str], ranges: Ranges
+) -> Ranges:
     """Return the ranges without the transactions about which outputs may have lost records to retention.
 
     A partition of an output has records about transactions of several partitions, of each in their order. If
@@ -95,11 +97,11 @@ def kept(settings: JobSettings, outputs: Collection[str], ranges: Ranges) -> Ran
     """
     topic = settings.topics.transactions
     starts = {part: start for part, (start, _) in ranges.items()}
-    for tp, first in [at for output in outputs for at in _beginnings(settings, output).items()]:
+    for tp, first in [at for output in outputs for at in _beginnings(settings, archive, output).items()]:
         if first == 0:
             continue
         unknown, since, read = set(starts), None, 0
-        for records in _records(settings, {tp: first}):
+        for records in _records(settings, archive, {tp: first}):
             since = int(records.arrivals[0]) if since is None else since
             for name, of, offset in map(source_of_value, records.values.to_pylist()):
                 if name == topic and of in unknown:
