@@ -92,7 +92,7 @@ def _of_replays(settings: JobSettings) -> Iterator[Permission]:
         Operation.DELETE,
     )
     for name in sorted([*own, topics.model_rollouts]):
-        yield Permission(Resource.TOPIC, f"{name}-", operations, is_prefix=True)
+        yield Permission(Resource.TOPIC, f"{name}-replay-", operations, is_prefix=True)
     second_jobs = f"{job_id}-replay-"
     yield Permission(Resource.GROUP, second_jobs, (Operation.READ, Operation.DELETE), is_prefix=True)
     yield Permission(Resource.TRANSACTIONAL_ID, second_jobs, (Operation.WRITE,), is_prefix=True)

@@ -184,9 +184,11 @@ def switch_command(
     Example: fraud replay switch better
     """
     from deploy.replay import record, switching
+    from service.settings import ServiceSettings
 
     replay, live = record.load(environment.settings(JobSettings), name)
-    settings = switching.begin_switch(live, replay, takes_partial=partial)
+    demands = environment.settings(ServiceSettings).demands
+    settings = switching.begin_switch(live, replay, demands, takes_partial=partial)
     for variable, value in switching.to_keep(settings, live).items():
         typer.echo(f"export {variable}={value}")
     switching.become(replay.release, settings)

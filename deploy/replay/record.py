@@ -115,7 +115,7 @@ class Replay:
 
     def topics(self, live: Topics) -> Topics:
         """Return the topics that the second job reads and writes."""
-        return live.renamed(lambda name: f"{name}-{self.name}", but=TABLE.keys() - {*self.own_fields})
+        return live.renamed(lambda name: f"{name}-replay-{self.name}", but=TABLE.keys() - {*self.own_fields})
 
     def settings(self, live: JobSettings) -> JobSettings:
         """Return the settings of the second job."""

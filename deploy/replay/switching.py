@@ -17,6 +17,7 @@ from deploy.replay import running
 from deploy.replay.errors import ReplayError
 from deploy.replay.record import Replay
 from deploy.replay.rollout import live_line
+from models.rollouts.events import Demands
 from streaming_job.log.records import Offsets
 from streaming_job.progress import last_record
 from streaming_job.settings import JobSettings
@@ -38,10 +39,11 @@ def writers(live: JobSettings) -> tuple[str, str]:
     return query, min(successors, default="")
 
 
-def require_switchable(live: JobSettings, replay: Replay, *, takes_partial: bool) -> None:
+def require_switchable(live: JobSettings, replay: Replay, demands: Demands, *, takes_partial: bool) -> None:
     """Check that the replay's state can continue the live output.
 
     Args:
+        demands: those of this installation; the stricter of these and those in the log count.
         takes_partial: whether a state without the beginning of the log is accepted.
 
     Raises:
@@ -53,7 +55,7 @@ def require_switchable(live: JobSettings, replay: Replay, *, takes_partial: bool
             "without the cards' earlier transactions; replay from an archive (--archive), or from a copy of "
             "the live checkpoint (--from), or accept that with --partial"
         )
-    if replay.has_own_rollouts and live_line(live).demands.four_eyes:
+    if replay.has_own_rollouts and live_line(live).demands.tightened_by(demands).four_eyes:
         raise ReplayError(
             "a switch to another model or policy is a promotion, which needs two people here: promote it by "
             "`fraud rollouts` instead"
@@ -77,17 +79,17 @@ def require_switchable(live: JobSettings, replay: Replay, *, takes_partial: bool
         )
 
 
-def begin_switch(live: JobSettings, replay: Replay, *, takes_partial: bool) -> JobSettings:
+def begin_switch(live: JobSettings, replay: Replay, demands: Demands, *, takes_partial: bool) -> JobSettings:
     """Note the switch in the record; return the settings of the job to run.
 
     Args:
-        takes_partial: see `require_switchable`.
+        demands: see `require_switchable`, as `takes_partial`.
 
     Raises:
         ReplayError: the state cannot continue the live output.
     """
     if not replay.is_switched:
-        require_switchable(live, replay, takes_partial=takes_partial)
+        require_switchable(live, replay, demands, takes_partial=takes_partial)
         replay = replay.saved(live_query=replay.live_query or writers(live)[0], is_switched=True)
     return replay.successor(live)
 

@@ -16,6 +16,8 @@ from deploy.replay.running import STOPPED_S, TURN_S, Limits, Shown, Speed, Yield
 from feature_store.catalogue import DAY_MS
 from models.policy import Policy
 from models.registry import ModelRef
+from models.rollouts.events import NO_DEMANDS, Demands
+from models.rollouts.state import FIRST_DEMANDS, Line
 from service.replays.progress import State, read
 from streaming_job.contracts.topic import Component, Operation
 from streaming_job.permissions import Resource, needed
@@ -49,11 +51,18 @@ def test_a_replay_shares_the_inputs_and_has_all_outputs_for_itself(live: JobSett
         if getattr(settings.topics, field) != getattr(live.topics, field)
     }
     assert own == set(OWN)
-    assert settings.topics.fraud_alerts == "fraud-alerts-better"
+    assert settings.topics.fraud_alerts == "fraud-alerts-replay-better"
     assert settings.job_id != live.job_id
     assert settings.checkpoint != live.checkpoint
     changed = replay_of(live, rollout=ROLLOUT).settings(live)
-    assert changed.topics.model_rollouts == "model-rollouts-better"
+    assert changed.topics.model_rollouts == "model-rollouts-replay-better"
+
+
+def test_the_permissions_of_replays_change_nothing_that_is_not_of_a_replay(live: JobSettings) -> None:
+    changes = {Operation.WRITE, Operation.CREATE, Operation.DELETE}
+    for permission in needed(Component.REPLAY, live):
+        if changes & {*permission.operations}:
+            assert permission.name.endswith("-replay-"), permission
 
 
 def test_the_permissions_of_replays_suffice_for_the_second_job_of_each(live: JobSettings) -> None:
@@ -120,7 +129,7 @@ def test_a_replay_is_not_dropped_between_the_claims_of_a_switch_and_its_seam(
     ("changes", "refusal"),
     [
         ({"first": {0: 3, 1: 0}}, "--partial"),
-        ({"foreign": {"fraud-alerts-better": 7}}, "choose another name"),
+        ({"foreign": {"fraud-alerts-replay-better": 7}}, "choose another name"),
         ({"free_disk": 1 << 29}, "free some"),
         ({"free_memory": 1 << 29}, "another machine"),
         ({"ends": {0: 0, 1: 0}}, "no transactions"),
@@ -169,7 +178,21 @@ def test_a_plan_says_what_may_differ(live: JobSettings) -> None:
 def test_a_switch_to_a_state_without_the_beginning_of_the_log_is_accepted_anew(live: JobSettings) -> None:
     cut = made(live, replay_of(live), replace(FACTS, first={0: 3, 1: 0}), partial=True)
     with pytest.raises(ReplayError, match="accept that with --partial"):
-        switching.begin_switch(live, replay_of(live, is_partial=cut.is_partial), takes_partial=False)
+        switching.begin_switch(
+            live, replay_of(live, is_partial=cut.is_partial), NO_DEMANDS, takes_partial=False
+        )
+
+
+@pytest.mark.parametrize("in_log", [False, True])
+def test_a_switch_to_another_model_is_refused_if_log_or_setting_demands_two_people(
+    live: JobSettings, monkeypatch: pytest.MonkeyPatch, in_log: bool
+) -> None:
+    line = Line(demands=replace(FIRST_DEMANDS, four_eyes=in_log))
+    monkeypatch.setattr(switching, "live_line", lambda _: line)
+    with pytest.raises(ReplayError, match="needs two people here"):
+        switching.begin_switch(
+            live, replay_of(live, rollout=ROLLOUT), Demands(four_eyes=not in_log), takes_partial=False
+        )
 
 
 def test_a_replay_whose_facts_a_successor_has_continued_neither_goes_on_nor_is_switched_to_again(
@@ -197,7 +220,7 @@ def test_a_replay_whose_facts_a_successor_has_continued_neither_goes_on_nor_is_s
     with pytest.raises(ReplayError, match="begin another replay"):
         switching.call_off(live, spent)
     with pytest.raises(ReplayError, match="begin another replay"):
-        switching.begin_switch(live, spent, takes_partial=False)
+        switching.begin_switch(live, spent, NO_DEMANDS, takes_partial=False)
 
 
 def test_a_replay_that_writes_facts_is_stopped_before_a_switch_to_it(live: JobSettings) -> None:
@@ -206,7 +229,7 @@ def test_a_replay_that_writes_facts_is_stopped_before_a_switch_to_it(live: JobSe
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(switching, "is_running", lambda server: me if server.pid == me.pid else None)
         with pytest.raises(ReplayError, match="stop it with Ctrl-C"):
-            switching.begin_switch(live, replay, takes_partial=False)
+            switching.begin_switch(live, replay, NO_DEMANDS, takes_partial=False)
 
 
 def test_the_speed_is_that_since_the_first_decision() -> None:
