@@ -88,7 +88,7 @@ def test_a_switch_killed_at_each_step_is_repeated_and_there_is_a_way_back(replay
             replayed.take_over(replayed.command("back", "same"))
     replayed.relay.audit()
     dropped = replayed.done("drop", "same")
-    assert f"topic {replayed.installed.topics.fraud_alerts}-same" in dropped
+    assert f"topic {replayed.installed.topics.fraud_alerts}-replay-same" in dropped
     assert "there is no replay same" in replayed.done("switch", "same", status=1)
 
 
