@@ -299,14 +299,14 @@ class Handover:
         for group, record in first_records(before, after, asked_by, now).items():
             headers = headers_of(self._query_id, group, commit_id)
             producer.produce_progress(group, record, headers)
-        producer.flush()
         new = {(self._layout.topic, partition): 0 for partition in range(self._layout.partitions)}
         offsets = [
             TopicPartition(topic, partition, end, mark)
             for (topic, partition), end in {**new, **before.offsets}.items()
         ]
         with self._reader() as reader:
-            producer.send_offsets(offsets, reader.group_metadata())
+            producer.add_offsets(offsets, reader.group_metadata())
+            producer.flush()
         producer.commit()
 
     def _marks(self, layout: Layout) -> list[Mark]:

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 
 from confluent_kafka import KafkaError, KafkaException
@@ -13,25 +14,32 @@ class Caller:
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+        self._deadline: float | None = None
         threading.Thread(target=_make, args=(self._calls, self._answers), name="offsets", daemon=True).start()
 
-    def call(self, call: Callable[[], None], limit_s: float) -> None:
-        """Make a call in the thread, and wait for its end.
+    def start(self, call: Callable[[], None], limit_s: float) -> None:
+        """Begin a call in the thread.
 
         Args:
             limit_s: the call's own timeout; a call that takes longer is abandoned.
+        """
+        self._deadline = time.monotonic() + limit_s + 0.1  # later than the call's own timeout
+        self._calls.put(call)
+
+    def wait(self) -> None:
+        """Wait for the end of the call that was begun, if there is one.
 
         Raises:
             KafkaException: the call raised it; or the call was abandoned, and the thread can make no other
                 call.
         """
-        self._calls.put(call)
+        if self._deadline is None:
+            return
         try:
-            fault = self._answers.get(timeout=limit_s + 0.1)  # later than the call's own timeout
+            fault = self._answers.get(timeout=max(0.0, self._deadline - time.monotonic()))
         except queue.Empty:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer about the offsets")) from None
-        finally:
-            del call  # a traceback would keep it alive, and so the producer that it calls
+        self._deadline = None
         try:
             if fault is not None:
                 raise fault
@@ -50,6 +58,6 @@ def _make(
         try:
             call()
             answers.put(None)
-        except BaseException as fault:  # raised again by `Caller.call`
+        except BaseException as fault:  # raised again by `Caller.wait`
             answers.put(fault)
         del call  # a waiting thread would keep it alive, and so the producer that it calls

@@ -1,4 +1,4 @@
-"""The transactional producer of a key group, replaced after any transaction that failed or was slow.
+"""The transactional producer of a key group, replaced once a request of its transactions may be repeated.
 
 librdkafka repeats a request by itself when a connection breaks, and the first copy may still be on its way. A
 late copy of an EndTxn would end the *next* transaction while it is half-written (librdkafka issue 5423; the
@@ -7,9 +7,10 @@ replaced: the new one has a higher producer epoch, so the brokers refuse late re
 (decision 12).
 """
 
+import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -37,12 +38,18 @@ FIRST_TRY_S = 0.05
 MAX_MESSAGE_BYTES = 4 * 1024 * 1024
 QUEUE_BYTES = 64 * 1024 * 1024
 """Size of the local queue; `produce` waits while it is full."""
-RETRY_BACKOFF_MS = 200
-"""Time, plus or minus a fifth, after which librdkafka repeats a request of a transaction."""
+RETRY_BACKOFF_MS = 2
+"""Time, plus or minus a fifth, after which librdkafka repeats a request that the brokers have refused: they
+refuse some while they finish the previous transaction, or add partitions to this one."""
 RETRY_BACKOFF_MAX_MS = 1_000
-"""Limit of this time, which doubles with each repetition; a limit below `RETRY_BACKOFF_MS` would count."""
-UNDISTURBED_S = 0.75 * RETRY_BACKOFF_MS / 1000
-"""If a transaction took less than this, none of its requests can have been repeated."""
+"""Limit of this time, which doubles with each repetition."""
+WATCHED = {"debug": "broker", "log_level": 7}
+"""Settings with which librdkafka logs the end of each connection, before it repeats unanswered requests."""
+UNCONNECTED = re.compile(
+    r"in state (INIT|DOWN|TRY_CONNECT|CONNECT|SSL_HANDSHAKE|APIVERSION_QUERY|AUTH_LEGACY|AUTH_HANDSHAKE"
+    r"|AUTH_REQ)\b"
+)
+"""States in which a connection has carried no request of a transaction yet."""
 FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
 
@@ -54,10 +61,30 @@ class SinkError(FraudError):
     """
 
 
-class TransactionalProducer:
-    """A producer of transactions, in this order: `begin`, `produce` ..., `flush`, `send_offsets`, `commit`.
+class Connections:
+    """librdkafka's logger; notices that a connection ended, or that a request got no answer in time.
 
-    After any KafkaException, and once it is `disturbed`, it must be closed and replaced by a new one.
+    Only then does librdkafka repeat a request whose first copy may arrive later. Any other request that it
+    repeats has been answered: the brokers have refused it.
+    """
+
+    def __init__(self) -> None:
+        self.broken = False
+        """Whether a request of a transaction may have been repeated."""
+
+    def log(self, level: int, text: str, facility: str, client: str, line: str) -> None:
+        """Take a line of the log; confluent-kafka calls it whenever the client is polled."""
+        if facility == "REQTMOUT":
+            self.broken = True
+        # the broker "bootstrap" is dropped once the brokers' names are known; no transaction uses it
+        elif facility == "FAIL" and "/bootstrap: " not in line:
+            self.broken |= UNCONNECTED.search(line) is None
+
+
+class TransactionalProducer:
+    """A producer of transactions: `begin`, `produce` ..., `add_offsets`, `flush`, `commit`.
+
+    After any KafkaException, and if it is `disturbed`, it must be closed and replaced by a new one.
     """
 
     def __init__(self, settings: JobSettings, transactional_id: str) -> None:
@@ -71,8 +98,7 @@ class TransactionalProducer:
         self._begun = 0.0
         self._progress_partitions = 1
         self._unproven = 0
-        self.disturbed = False
-        """Whether a repeated request of an earlier transaction may still arrive."""
+        self._connections = Connections()
         try:
             self._producer: Producer | None = self._ready()
         except KafkaException as fault:
@@ -92,6 +118,8 @@ class TransactionalProducer:
         while True:
             try:
                 client.init_transactions(min(limit_s, max(0.0, deadline - time.monotonic())))
+                client.poll(0)
+                self._connections.broken = False  # no transaction has used a connection yet
                 return client
             except KafkaException as fault:
                 error = fault.args[0]
@@ -116,6 +144,8 @@ class TransactionalProducer:
                 "compression.type": "lz4",
                 "retry.backoff.ms": RETRY_BACKOFF_MS,
                 "retry.backoff.max.ms": RETRY_BACKOFF_MAX_MS,
+                **WATCHED,
+                "logger": self._connections,
                 "delivery.report.only.error": False,
                 "on_delivery": self._delivered,
             }
@@ -131,6 +161,13 @@ class TransactionalProducer:
             pauses.pause(FIRST_TRY_S)
         self._progress_partitions = len(known.partitions)
         return client
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether a repeated request of a transaction may still arrive."""
+        with suppress(KafkaException), _fatal_error_itself():  # `begin` raises a fatal error again
+            self._client.poll(0)  # hands over what has been logged
+        return self._connections.broken
 
     @property
     def open_s(self) -> float:
@@ -154,7 +191,7 @@ class TransactionalProducer:
     def produce(
         self, topic: str, key: bytes | None, value: bytes, headers: Headers, partition: int = -1
     ) -> None:
-        """Add a record; if it cannot be delivered, `flush`, `send_offsets` or `commit` fails.
+        """Add a record; if it cannot be delivered, `flush` or `commit` fails.
 
         Args:
             partition: default: that of the key.
@@ -171,14 +208,11 @@ class TransactionalProducer:
                     self._client.poll(min(0.1, self._left_s(1 / 2)))
 
     def flush(self) -> None:
-        """Wait until the brokers have all records, within half of the transaction timeout.
-
-        `commit` would wait for the records, too. But while the brokers finish the previous transaction, they
-        refuse records and offsets; librdkafka sends refused records again after 20 ms, refused offsets only
-        after 200 ms. So the offsets are sent once the records are accepted.
+        """Wait until the brokers have all records, within half of the transaction timeout, and the offsets.
 
         Raises:
-            KafkaException: some records were not acknowledged in time, or may be lost.
+            KafkaException: some records were not acknowledged in time, or may be lost, or the offsets were
+                not added.
         """
         with _fatal_error_itself():
             remaining = self._client.flush(self._left_s(1 / 2))
@@ -187,6 +221,7 @@ class TransactionalProducer:
         if self._unproven:
             text = f"the brokers may have refused {self._unproven} records that the client takes as delivered"
             raise KafkaException(KafkaError(KafkaError._INCONSISTENT, text))
+        self._caller.wait()
 
     def _delivered(self, error: KafkaError | None, record: Message) -> None:
         """Count a record that librdkafka takes as delivered only because a later one is.
@@ -198,22 +233,24 @@ class TransactionalProducer:
         if error is None and record.offset() is None:
             self._unproven += 1
 
-    def send_offsets(self, offsets: list[TopicPartition], group: object) -> None:
-        """Add the offsets; a call that does not return is abandoned.
+    def add_offsets(self, offsets: list[TopicPartition], group: object) -> None:
+        """Begin to add the offsets, while the records are on their way; `flush` waits for the answer.
 
         After a restart of the group's coordinator librdkafka may wait for ever, despite its timeout (issues
-        5456 and 5511 of librdkafka). The thread of the abandoned call then keeps this producer alive; the
-        next producer fences it.
+        5456 and 5511 of librdkafka), so a call that does not return is abandoned. Its thread then keeps this
+        producer alive; the next producer fences it.
 
         Args:
             offsets: offsets with metadata.
             group: metadata of the consumer group.
 
         Raises:
-            KafkaException: the call raised it, or did not return in time.
+            KafkaException: the transaction takes too long.
         """
         limit_s = min(OFFSETS_TIMEOUT_S, self._left_s(3 / 4) / 2)
-        self._caller.call(partial(self._client.send_offsets_to_transaction, offsets, group, limit_s), limit_s)
+        self._caller.start(
+            partial(self._client.send_offsets_to_transaction, offsets, group, limit_s), limit_s
+        )
 
     def commit(self) -> None:
         """Commit within three quarters of the transaction timeout; after all of it the brokers would abort.
@@ -223,7 +260,6 @@ class TransactionalProducer:
         """
         with _fatal_error_itself():
             self._client.commit_transaction(self._left_s(3 / 4))
-        self.disturbed = self.open_s > UNDISTURBED_S
 
     def cause(self, error: KafkaError) -> KafkaError:
         """Return the error behind librdkafka's general "fatal error", such as fencing; others unchanged."""

@@ -179,8 +179,8 @@ class GroupWriter:
                 has the group; or the brokers do not answer, or another transaction stays open.
         """
         for _ in range(ATTEMPTS):
-            # Step 1. After a doubtful or slow transaction: check the owner, renew the producer, read what is
-            # written.
+            # Step 1. After a doubtful transaction, or a broken connection: check the owner, renew the
+            # producer, read what is written.
             if self._producer is None or self._producer.disturbed:
                 self._require_ownership(self._reader.running, output.commit_id)
                 self._renew()
@@ -215,12 +215,12 @@ class GroupWriter:
             for record in output.records[field]:
                 producer.produce(topic, record.record_key, record.encode(), headers)
         producer.produce_progress(self._group, output.progress, headers)
-        # Step 4. Wait until the brokers have all records.
+        # Step 4. Add the offsets, with the transaction's number and owner.
+        producer.add_offsets(self._marked(output.ends, output.commit_id), self._reader.group_metadata())
+        reach(Failpoint.SENDING)
+        # Step 5. Wait until the brokers have all of it.
         producer.flush()
         reach(Failpoint.SENT)
-        # Step 5. Add the offsets, with the transaction's number and owner.
-        producer.send_offsets(self._marked(output.ends, output.commit_id), self._reader.group_metadata())
-        reach(Failpoint.OFFSETS_ADDED)
         # Step 6. Commit: readers see all of it, or nothing.
         producer.commit()
         reach(Failpoint.COMMITTED)
@@ -235,7 +235,8 @@ class GroupWriter:
         assert producer is not None
         if starts:
             producer.begin()
-            producer.send_offsets(self._marked(starts, commit_id), self._reader.group_metadata())
+            producer.add_offsets(self._marked(starts, commit_id), self._reader.group_metadata())
+            producer.flush()
             producer.commit()
 
     def _marked(self, ends: Offsets, commit_id: int) -> list[TopicPartition]:

@@ -26,13 +26,7 @@ from streaming_job.transaction.written import OtherQueryError
 
 pytestmark = pytest.mark.integration
 
-IN_TRANSACTION = (Failpoint.BEGUN, Failpoint.SENT, Failpoint.OFFSETS_ADDED)
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Raise a limit, so that no transaction counts as slow on a busy machine; `slow` lowers it again."""
-    monkeypatch.setattr(producer, "UNDISTURBED_S", 30.0)
+IN_TRANSACTION = (Failpoint.BEGUN, Failpoint.SENDING, Failpoint.SENT)
 
 
 @pytest.fixture
@@ -48,13 +42,10 @@ def producers(monkeypatch: pytest.MonkeyPatch) -> list[producer.TransactionalPro
     return opened
 
 
-def slow(monkeypatch: pytest.MonkeyPatch) -> Callable[[], object]:
-    """Return an action that makes a transaction count as slow if it is run within the transaction."""
-
-    def event() -> None:
-        monkeypatch.setattr(producer, "UNDISTURBED_S", 0.0)
-
-    return event
+def cut_off(opened: list[producer.TransactionalProducer]) -> Callable[[], object]:
+    """Return an action that has the newest producer notice the end of its connection."""
+    line = "127.0.0.1:9092/1: Disconnected (after 12ms in state UP) (_TRANSPORT)"
+    return lambda: opened[-1]._connections.log(10, "", "FAIL", "", line)
 
 
 def lose_answer() -> None:
@@ -304,7 +295,7 @@ def test_a_newer_attempt_of_a_fenced_instance_does_not_fence_its_successor(
 
 
 def test_transaction_of_a_dead_process_does_not_block_the_next(bench: WriterBench, at: At) -> None:
-    at(Failpoint.OFFSETS_ADDED, die)
+    at(Failpoint.SENT, die)
     with pytest.raises(Killed):
         bench.write(bench.writer(), 1)
     begun = time.monotonic()
@@ -466,7 +457,7 @@ def test_key_groups_do_not_disturb_one_another(bench: WriterBench, at: At) -> No
         for commit_id in range(1, 21):
             bench.write(writer, commit_id, group)
 
-    at(Failpoint.OFFSETS_ADDED, lose_answer)  # in one transaction, of whichever group reaches the step first
+    at(Failpoint.SENT, lose_answer)  # in one transaction, of whichever group reaches the step first
     threads = [threading.Thread(target=write, args=job) for job in ((first, 0), (second, 1))]
     for thread in threads:
         thread.start()
@@ -497,30 +488,25 @@ def test_heartbeat_moves_no_position(bench: WriterBench) -> None:
     assert writer.written().commit_id == 2
 
 
-def test_a_slow_transaction_is_followed_by_a_new_producer(
-    bench: WriterBench,
-    at: At,
-    monkeypatch: pytest.MonkeyPatch,
-    producers: list[producer.TransactionalProducer],
+def test_a_broken_connection_is_followed_by_a_new_producer(
+    bench: WriterBench, at: At, producers: list[producer.TransactionalProducer]
 ) -> None:
     writer = bench.writer()
-    at(Failpoint.SENT, slow(monkeypatch))
+    at(Failpoint.SENT, cut_off(producers))
     bench.write(writer, 1)
     bench.write(writer, 2)
     assert len(producers) == 2
-    bench.assert_written_once(1, 2)
+    bench.write(writer, 3)
+    assert len(producers) == 2
+    bench.assert_written_once(1, 2, 3)
 
 
-def test_a_fenced_instance_does_not_fence_its_successor_after_a_slow_transaction(
-    bench: WriterBench,
-    at: At,
-    monkeypatch: pytest.MonkeyPatch,
-    producers: list[producer.TransactionalProducer],
+def test_a_fenced_instance_does_not_fence_its_successor_after_a_broken_connection(
+    bench: WriterBench, at: At, producers: list[producer.TransactionalProducer]
 ) -> None:
     first = bench.writer()
-    at(Failpoint.SENT, slow(monkeypatch))
+    at(Failpoint.SENT, cut_off(producers))
     bench.write(first, 1)
-    monkeypatch.setattr(producer, "UNDISTURBED_S", 30.0)
     successor = bench.writer()
     with pytest.raises(FencedError):
         bench.write(first, 2)
@@ -539,12 +525,12 @@ def test_a_call_that_never_returns_times_out(
     monkeypatch.setattr(producer, "OFFSETS_TIMEOUT_S", 0.3)
     writer = bench.writer()
     hangs = [*producers]
-    call = hangs[0]._caller.call
+    start = hangs[0]._caller.start
 
     def never(_call: object, limit_s: float) -> None:
-        call(lambda: threading.Event().wait() and None, limit_s)
+        start(lambda: threading.Event().wait() and None, limit_s)
 
-    at(Failpoint.SENT, lambda: monkeypatch.setattr(hangs.pop()._caller, "call", never))
+    at(Failpoint.BEGUN, lambda: monkeypatch.setattr(hangs.pop()._caller, "start", never))
     bench.write(writer, 1)
     assert len(producers) == 2
     bench.assert_written_once(1)

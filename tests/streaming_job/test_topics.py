@@ -61,7 +61,7 @@ class Broker:
     def group_metadata(self) -> None:
         """See `WrittenReader`."""
 
-    def send_offsets(self, *_: Any) -> None:
+    def add_offsets(self, *_: Any) -> None:
         """See `TransactionalProducer`."""
 
     def flush(self) -> None:
