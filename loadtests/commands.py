@@ -83,10 +83,8 @@ def verify(
         raise typer.BadParameter("give either an alert id or --follow")
     if report is not None and follow:
         raise typer.BadParameter("give either --report or --follow, which exports its findings as metrics")
-    if archive is not None and (follow or alert_id is not None):
-        raise typer.BadParameter(
-            "with --archive the whole log is audited; leave out the alert id and --follow"
-        )
+    if archive is not None and alert_id is not None:
+        raise typer.BadParameter("with --archive the whole log is audited; leave out the alert id")
     if settings.merchant_facts and (follow or alert_id is not None):
         raise typer.BadParameter(
             "with FRAUD_MERCHANT_FACTS only the whole log can be audited: merchant features depend on "
@@ -96,7 +94,7 @@ def verify(
         options = endless.EndlessOptions(
             share=share, behind_s=behind, state=state, metrics_port=metrics_port, metrics_host=metrics_host
         )
-        run_endlessly(settings, options)
+        run_endlessly(settings, options, archive=archive)
     elif alert_id is not None:
         _audit_alert(settings, alert_id, report)
     else:
@@ -129,15 +127,20 @@ def _audit_alert(settings: JobSettings, alert_id: str, report: Path | None) -> N
         sys.exit(1)
 
 
-def run_endlessly(settings: JobSettings, options: endless.EndlessOptions) -> None:
-    """Audit until SIGINT or SIGTERM, then save the state."""
+def run_endlessly(
+    settings: JobSettings, options: endless.EndlessOptions, *, archive: str | None = None
+) -> None:
+    """Audit until SIGINT or SIGTERM, then save the state.
+
+    Args:
+        archive: archive in which the log begins; default: only the topics are read.
+    """
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     stop = Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    log = TopicLog(settings.bootstrap_servers, settings.kafka)
     endless.follow(
-        log,
+        open_log(settings, archive),
         settings,
         from_registry(settings),
         options,

@@ -116,28 +116,41 @@ class Job:
             require_partitioner(settings, partitions)
             wait_for_snapshot(settings, self._stop)
             layout = settings.layout(partitions)
-            fixed = FixedSettings(settings.job_id, layout, settings.key_groups, settings.merchant_delay_ms)
+            fixed = FixedSettings(
+                settings.job_id, layout, settings.key_groups, settings.merchant_delay_ms,
+                (settings.topics.model_rollouts,),
+            )  # fmt: skip
         else:
             require_fixed(fixed, settings, partitions)
         if not checkpoint.epochs("commits"):  # the state still begins with the log, which may have lost more
-            fixed = replace(fixed, losses=self._find_losses())
+            losses, rollouts = self._origin()
+            fixed = replace(fixed, losses=losses, rollout_topics=rollouts)
             if not self._stop.is_set():  # else nothing is fixed, and the next start waits again
                 checkpoint.fix(fixed)
-        self._losses = fixed.losses
+        self._losses, self._rollout_topics = fixed.losses, fixed.rollout_topics
         return KeyGroups(settings.partitioner, fixed.layout.partitions, settings.key_groups)
 
-    def _find_losses(self) -> Losses:
-        """Return what the log lacks for the state with which this job begins; an inherited one keeps its."""
+    def _origin(self) -> tuple[Losses, tuple[str, ...]]:
+        """Return what the log lacks for the state with which this job begins, and its `rollout_topics`.
+
+        An inherited state keeps its own.
+        """
+        own = (self._settings.topics.model_rollouts,)
         if place := self._settings.predecessor_checkpoint:
             before = Checkpoint(self._spark, place).fixed()
-            return before.losses if before is not None else NOTHING_LOST
-        return lost_log.find(self._settings)
+            if before is None:
+                return NOTHING_LOST, own
+            known = before.rollout_topics
+            return before.losses, known if known[-1:] == own else known + own
+        return lost_log.find(self._settings), own
 
     def _prepared_handover(self) -> Handover | None:
         if not self._settings.predecessor:
             return None
         query_id = self._checkpoint.query_id()
-        handover = Handover(self._settings, self._key_groups, query_id, self._instance, self._losses)
+        handover = Handover(
+            self._settings, self._key_groups, query_id, self._instance, self._losses, self._rollout_topics
+        )
         if not handover.is_due():
             log.info("the output is this job's already; FRAUD_PREDECESSOR may be removed")
             return None
@@ -166,7 +179,7 @@ class Job:
         inherited, predecessor = self._inherited()
         processor = GroupProcessor(
             settings, self._key_groups, self._epochs.address, self._instance, predecessor, self._until,
-            self._losses,
+            self._losses, self._rollout_topics,
         )  # fmt: skip
         totals = [
             functions.sum(name).alias(name) for name in ("transactions", "alerts", "dead_letters", "commits")

@@ -61,6 +61,10 @@ def needed(component: Component, settings: JobSettings) -> Iterator[Permission]:
         case Component.DEAD_LETTERS:
             yield from _ids(writes_as=[f"{topics.dead_letters}-replay"], describes=["fraud-dead-letters"])
         case Component.AUDIT:
+            # after a switch to a replay and the way back, its rollouts judge what it has decided
+            yield Permission(
+                Resource.TOPIC, f"{topics.model_rollouts}-replay-", (Operation.READ,), is_prefix=True
+            )
             yield from _ids(describes=[job_id, "fraud-audit"])
         case Component.ARCHIVE:
             yield from _ids(describes=["end-offsets"])

@@ -23,7 +23,8 @@ def drop(live: JobSettings, replay: Replay, *, ends_way_back: bool, wrote: Calla
     """Delete topics, consumer group, checkpoint and files of a replay; may be repeated after it was killed.
 
     After a switch without a way back, the topics of rollouts and merchant facts, and the successor's
-    checkpoint, are live: they stay.
+    checkpoint, are live: they stay. After a way back the topic of rollouts stays, too: by it
+    audits judge what the successor has decided.
 
     Args:
         ends_way_back: whether to give up the way back.
@@ -49,6 +50,9 @@ def drop(live: JobSettings, replay: Replay, *, ends_way_back: bool, wrote: Calla
     live_fields = ("model_rollouts", "merchant_facts") if settings.merchant_facts else ("model_rollouts",)
     if is_live:
         fields = [field for field in fields if field not in live_fields]
+    elif replay.live_query and replay.has_own_rollouts:
+        fields = [field for field in fields if field != "model_rollouts"]
+        wrote(f"left, because alerts of the switch are audited by it: {settings.topics.model_rollouts}")
     client = broker.admin(live.bootstrap_servers, live.kafka)
     topics = [getattr(settings.topics, field) for field in fields]
     _delete("topic", client.delete_topics(topics, operation_timeout=REQUEST_S), wrote)

@@ -1,21 +1,23 @@
 """The records that one alert depends on: transactions and profiles of its card, and the rollout events."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from feature_store.errors import FraudError
 from loadtests.audit.commits import commit_of
 from loadtests.audit.moves import moves_in, stretches
+from loadtests.audit.settings_audit import require_one_topic
 from loadtests.audit.topic_log import Log
 from loadtests.oracle import Record
 from streaming_job.decode.snapshots import ends_snapshot
-from streaming_job.log.losses import FIELD, NOTHING_LOST, Losses, losses_in
+from streaming_job.log.losses import Losses, losses_in
 from streaming_job.log.partitioner import Layout
+from streaming_job.progress.record import ROLLOUT_TOPICS
 from streaming_job.settings import JobSettings
 
-LOSSES = f'"{FIELD}"'.encode()
+NAMED = f'"{ROLLOUT_TOPICS}"'.encode()
 
 
 class AlertError(FraudError):
@@ -41,6 +43,8 @@ class CardLog:
     snapshot_end: int | None
     """End of the first snapshot of the profiles, ms; None if it has not ended."""
     rollouts: list[Record]
+    """Records of the topic whose rollouts have decided the alert."""
+    rollout_topic: str
     refused: dict[int, str]
     """Reasons of refused rollout events, by offset."""
 
@@ -82,13 +86,14 @@ def collect(log: Log, settings: JobSettings, alert_id: str) -> CardLog:
     except (KeyError, TypeError, ValueError):
         raise AlertError(f"alert {alert_id} does not name its card and its transaction") from None
     layout = settings.layout(len(log.ends(topics.transactions)))
-    losses: list[Losses] = []
+    origin: list[Mapping[str, Any]] = []
+    """A progress record of key group 0 of the query that has written the alert."""
     query_id = commit_of(alerts[0]).query_id
 
     def progress() -> Iterator[Record]:
         for record in log.read(topics.job_progress):
-            if not losses and LOSSES in (record.value or b"") and commit_of(record).query_id == query_id:
-                losses.append(losses_in(json.loads(record.value or b"")))
+            if not origin and NAMED in (record.value or b"") and commit_of(record).query_id == query_id:
+                origin.append(json.loads(record.value or b""))
             yield record
 
     parts = stretches(moves_in(progress(), settings.job_id), layout, {})
@@ -132,15 +137,19 @@ def collect(log: Log, settings: JobSettings, alert_id: str) -> CardLog:
             snapshot_ends.append(record.timestamp)
         profiles += _of(card_id, [record])
     refused = {}
+    row = next(iter(origin), {ROLLOUT_TOPICS: [topics.model_rollouts]})
+    require_one_topic(row)
+    rollout_topic = str(row[ROLLOUT_TOPICS][-1])
     for record in log.read(topics.dead_letters):
-        if topics.model_rollouts.encode() in (record.value or b""):
+        if rollout_topic.encode() in (record.value or b""):
             letter = _alert(record)
-            if letter.get("topic") == topics.model_rollouts:
+            if letter.get("topic") == rollout_topic:
                 refused[int(letter["offset"])] = str(letter["reason"])
-    rollouts = list(log.read(topics.model_rollouts))
+    rollouts = list(log.read(rollout_topic))
     end = min(snapshot_ends, default=None)
-    lost = next(iter(losses), NOTHING_LOST)
-    return CardLog(alerts, alert, transactions, profiles, lost, end, rollouts, refused, layout)
+    return CardLog(
+        alerts, alert, transactions, profiles, losses_in(row), end, rollouts, rollout_topic, refused, layout
+    )
 
 
 def _alert(record: Record) -> dict[str, Any]:

@@ -14,13 +14,15 @@ from feature_store.merchants.catalogue import computed
 from loadtests.audit.commits import source_in
 from loadtests.audit.comparison import OUTPUTS
 from loadtests.audit.findings import Findings
-from loadtests.audit.memory import Memory
-from loadtests.audit.moves import Stretch
+from loadtests.audit.memory import History, Memory
+from loadtests.audit.moves import Seam, Stretch
 from loadtests.audit.sample import Sample
 from loadtests.audit.settings_audit import require_settings
 from loadtests.audit.topic_log import Log
 from loadtests.oracle import (
+    CARD_TABLES,
     AcceptanceRules,
+    CardTable,
     ExpectedOutcome,
     Kind,
     MerchantLog,
@@ -79,6 +81,10 @@ def partition_ends(ends: Ends, topic: str) -> dict[int, int]:
     return {partition: end for (name, partition), end in ends.items() if name == topic}
 
 
+def _ends_of(part: Stretch) -> dict[PartitionId, int]:
+    return {(part.layout.topic, partition): end for partition, end in part.ends.items()}
+
+
 class AuditCore:
     """The steps of an audit. Each continues from `memory`, which it updates; none repeats what it has read.
 
@@ -90,8 +96,8 @@ class AuditCore:
         self.memory = memory
         self.findings = memory.found.findings
         """Findings since the start of this process."""
-        self.rollouts = RolloutLog()
-        """All rollout events that were read."""
+        self.rollouts: dict[str, RolloutLog] = {}
+        """All rollout events that were read, by topic."""
         self._log, self._settings, self._topics = log, settings, settings.topics
         self.layout = settings.layout(len(log.ends(settings.topics.transactions)))
         """Where the newest transactions are."""
@@ -99,7 +105,13 @@ class AuditCore:
         self._sample = Sample(memory.share)
         self._load_new = load
         self._models: dict[ModelRef, Model] = {}
-        self._oracle: Oracle | None = None
+        self._oracles: dict[str, Oracle] = {}
+        """One for each topic of rollouts: it decides the whole log as these rollouts do."""
+        self._layouts: dict[str, Layout] = {}
+        """Where the transactions are that each of them has judged last."""
+        keyed = (getattr(self._topics, field) for field in memory.tables)
+        self._sampled = {self._topics.transactions, *keyed}
+        """Topics whose refused records are sampled."""
 
     def read_progress(self) -> Iterator[Record]:
         """Yield the new progress records of the job."""
@@ -107,6 +119,15 @@ class AuditCore:
             if record.key == self._settings.job_id.encode():
                 require_settings(record, self._settings)
                 yield record
+
+    def follow_rollouts(self, seams: Iterable[Seam]) -> None:
+        """Note whose rollouts decide, before the tables are read."""
+        for seam in seams:
+            self.memory.histories.setdefault(self.line_of(seam), History())
+
+    def line_of(self, decided: Seam | Stretch) -> str:
+        """Return the topic of the rollouts that have decided."""
+        return decided.rollouts or self._topics.model_rollouts
 
     def read_outputs(self, also: Callable[[str, Record], object] = lambda field, record: None) -> None:
         """Read the new output records, and keep those of the sample to compare them.
@@ -131,28 +152,31 @@ class AuditCore:
         """
         memory, topics = self.memory, self._topics
         names = {field: getattr(topics, field) for field in memory.tables}
-        rollouts = list(self._until(topics.model_rollouts, ends))
+        rollouts = {topic: list(self._until(topic, ends)) for topic in memory.histories}
         rows = {
             field: [row for row in self._until(topic, ends) if self._has_row(row)]
             for field, topic in names.items()
         }
         # all is read: from here on no error leaves the tables half folded
         letters = [letter for field, table in memory.tables.items() for letter in table.read(rows[field])]
-        memory.rollouts += rollouts
-        folded = {topics.model_rollouts, *names.values()}
+        for topic, events in rollouts.items():
+            memory.histories[topic].events += events
+        folded = {*rollouts, *names.values()}
         memory.positions |= {partition: end for partition, end in ends.items() if partition[0] in folded}
-        if self._oracle is None or rollouts:
+        if any(rollouts.values()) or self._oracles.keys() != memory.histories.keys():
             known = computed(merchants=self._settings.merchant_facts)
-            self.rollouts = RolloutLog(self._load, memory.unavailable, known)
-            new = {(record.partition, record.offset) for record in rollouts}
-            refused = self.rollouts.read(memory.rollouts)
-            letters += [letter for letter in refused if (letter.partition, letter.offset) in new]
             memory.profiles.compacted_before = losses.profiles_before or 0
             payments, of_labels = self._payments(ends)
             letters += of_labels
-            self._oracle = Oracle(
-                memory.profiles, self.rollouts, self._load, self._rules, memory.cards, payments
-            )
+            self._layouts.clear()
+            for topic, history in memory.histories.items():
+                log = self.rollouts[topic] = RolloutLog(self._load, history.unavailable, known)
+                new = {(record.partition, record.offset) for record in rollouts[topic]}
+                refused = log.read(history.events)
+                letters += [letter for letter in refused if (letter.partition, letter.offset) in new]
+                self._oracles[topic] = Oracle(
+                    memory.profiles, log, self._load, self._rules, history.cards, payments
+                )
         return [
             letter for letter in letters if self._is_audited(letter.topic, letter.partition, letter.offset)
         ]
@@ -170,26 +194,57 @@ class AuditCore:
         return payments, payments.read(*records)
 
     def judge(self, parts: Sequence[Stretch]) -> Iterator[Judged]:
-        """Judge the transactions of some stretches, by the tables that were read, in chunks."""
-        assert self._oracle is not None
-        layout = self.layout
-        for part in parts:
-            if part.layout != layout:
-                layout = part.layout
-                self._oracle.move(rules_of(self._settings, layout))
-            self._oracle.has_facts = part.has_facts
-            self._oracle.lost(part.losses.profiles_before, part.losses.windows_before)
-            topic = part.layout.topic
-            ends = {(topic, partition): end for partition, end in part.ends.items()}
-            records = self._until(topic, ends, part.starts)
-            while chunk := list(islice(records, CHUNK)):
-                yield self._judged(chunk, self._oracle)
-        yield Judged(Counter(), [], self._oracle.trials.counts())
+        """Judge the transactions of some stretches, by the tables that were read, in chunks.
+
+        A stretch is judged by the rollouts of the job that has decided it aloud. Before, this job has decided
+        in silence what others have decided aloud, and so do its rollouts here: their alerts count, too.
+
+        Args:
+            parts: all stretches of the log, oldest first; what was judged before is not repeated.
+        """
+        trials: dict[Pair, Counter[str]] = {}
+        for number, part in enumerate(parts):
+            if not self.is_left(part):
+                continue
+            line, topic = self.line_of(part), part.layout.topic
+            history, oracle = self.memory.histories[line], self._oracles[line]
+            oracle.has_facts = part.has_facts
+            oracle.lost(part.losses.profiles_before, part.losses.windows_before)
+            reached = partition_ends(self.memory.positions, topic)
+            passed = part._replace(ends={p: min(end, reached.get(p, 0)) for p, end in part.ends.items()})
+            for silent in (*parts[:number], passed):
+                for _ in self._outcomes(silent, line):
+                    yield Judged(Counter(), [], {})
+            before = oracle.trials.counts()
+            for records, outcomes in self._outcomes(part, line):
+                yield self._judged(records, outcomes)
+            self.memory.positions |= {place: history.positions[place] for place in _ends_of(part)}
+            for pair, counts in oracle.trials.counts().items():
+                aloud = trials.setdefault(pair, Counter())
+                aloud.update(counts)
+                aloud.subtract(before.get(pair, Counter()))
+        yield Judged(Counter(), [], {pair: counts for pair, counts in trials.items() if any(counts.values())})
+
+    def is_left(self, part: Stretch) -> bool:
+        """Return whether a stretch has transactions that are not judged aloud yet."""
+        reached = partition_ends(self.memory.positions, part.layout.topic)
+        return any(end > max(reached.get(p, 0), part.starts.get(p, 0)) for p, end in part.ends.items())
+
+    def begin_again(self) -> None:
+        """Read the tables again, as far as they were read: transactions of the beginning are to be judged."""
+        memory, tables = self.memory, dict[str, CardTable]()
+        for field in memory.tables:
+            topic = getattr(self._topics, field)
+            rows = self._log.read(topic, partition_ends(memory.positions, topic))
+            tables[field] = CARD_TABLES[field]()
+            tables[field].read([row for row in rows if self._has_row(row)])
+        memory.tables = tables
+        self._oracles.clear()
 
     def drop_trials(self) -> None:
         """Drop the trial counts so far: the job's cover all cards, those of a sample cannot be compared."""
-        assert self._oracle is not None
-        self._oracle.trials = Trials()
+        for oracle in self._oracles.values():
+            oracle.trials = Trials()
 
     def compare(self, outcomes: Iterable[ExpectedOutcome]) -> None:
         """Compare outputs with what the oracle expects; what lies before `complete_from_ms` is no finding."""
@@ -208,17 +263,34 @@ class AuditCore:
                 yield record
                 positions[topic, record.partition] = record.offset + 1
 
-    def _until(self, topic: str, ends: Ends, starts: Mapping[int, int] | None = None) -> Iterator[Record]:
-        """Yield the records that were not read yet, of the partitions with an end, from `starts` at least."""
+    def _until(self, topic: str, ends: Ends, positions: Ends | None = None) -> Iterator[Record]:
+        """Yield the records from some positions on, of the partitions with an end; default: the new ones."""
         wanted = partition_ends(ends, topic)
-        firsts = {**(starts or {}), **partition_ends(self.memory.positions, topic)}
+        firsts = partition_ends(self.memory.positions if positions is None else positions, topic)
         if any(end > firsts.get(partition, 0) for partition, end in wanted.items()):
             yield from self._log.read(topic, wanted, firsts)
 
-    def _judged(self, records: list[Record], oracle: Oracle) -> Judged:
+    def _outcomes(self, part: Stretch, line: str) -> Iterator[tuple[list[Record], list[ExpectedOutcome]]]:
+        """Judge what the rollouts of a topic have not decided yet; yield records with their outcomes."""
+        history, oracle, topic = self.memory.histories[line], self._oracles[line], part.layout.topic
+        ends, reached = _ends_of(part), history.positions
+        firsts = {(topic, p): first for p, first in part.starts.items()}
+        if all(end <= max(reached.get(place, 0), firsts.get(place, 0)) for place, end in ends.items()):
+            return
+        if part.layout != self._layouts.setdefault(line, self.layout):
+            self._layouts[line] = part.layout
+            oracle.move(rules_of(self._settings, part.layout))
+        records = self._until(topic, ends, {**firsts, **reached})
+        while chunk := list(islice(records, CHUNK)):
+            chosen, outcomes = (chunk, []) if self._sample.is_everything else self._chosen(chunk)
+            outcomes += oracle.judge(chosen)
+            reached |= {(topic, record.partition): record.offset + 1 for record in chunk}
+            yield chunk, outcomes
+        # the last offsets may be markers of Kafka's transactions
+        reached |= {place: max(end, reached.get(place, 0)) for place, end in ends.items()}
+
+    def _judged(self, records: list[Record], outcomes: list[ExpectedOutcome]) -> Judged:
         memory = self.memory
-        chosen, outcomes = (records, []) if self._sample.is_everything else self._chosen(records)
-        outcomes += oracle.judge(chosen)
         for partition, record in {(record.topic, record.partition): record for record in records}.items():
             memory.positions[partition] = record.offset + 1
             memory.arrivals[partition] = max(record.timestamp, memory.arrivals.get(partition, 0))
@@ -255,13 +327,13 @@ class AuditCore:
             source, reason = source_in(letter), letter["reason"]
         except (ValueError, KeyError, TypeError):
             return True
-        if source[0] == self._topics.model_rollouts and reason == Reason.MODEL_UNAVAILABLE.value:
-            self.memory.unavailable.add(source[2])
+        if reason == Reason.MODEL_UNAVAILABLE.value:
+            self.memory.histories[source[0]].unavailable.add(source[2])
         return self._is_audited(*source)
 
     def _is_audited(self, topic: str, partition: int, offset: int) -> bool:
         """Return whether a dead letter of this record would be audited; always True for a rollout event."""
-        return topic == self._topics.model_rollouts or self._sample.has_place(topic, partition, offset)
+        return topic not in self._sampled or self._sample.has_place(topic, partition, offset)
 
     def _has_row(self, record: Record) -> bool:
         """Return whether to fold a record of a table keyed by card.

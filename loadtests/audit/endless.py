@@ -118,7 +118,8 @@ def _start_text(memory: Memory) -> str:
             f"{topic}[{partition}]@{memory.positions[topic, partition]}"
             for topic, partition in sorted(memory.arrivals)
         )
-        return f"continues at {positions or 'the beginning of the log'} with {len(memory.cards)} saved cards"
+        cards = sum(len(history.cards) for history in memory.histories.values())
+        return f"continues at {positions or 'the beginning of the log'} with {cards} saved cards"
     if memory.complete_from_ms:
         moment = datetime.fromtimestamp(memory.complete_from_ms / 1000, UTC).isoformat(timespec="seconds")
         return (

@@ -6,26 +6,29 @@ Output records that the oracle expects are compared and removed; the remaining o
 """
 
 import json
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from feature_store.errors import FraudError
 from loadtests.audit.comparison import output_topics
 from loadtests.audit.core import AuditCore, Load, partition_ends
 from loadtests.audit.memory import Memory
-from loadtests.audit.moves import Stretch, drained_by
+from loadtests.audit.moves import Stretch, drained_by, split
 from loadtests.audit.settled import MOST_POINTS, Point, reaches
 from loadtests.audit.topic_log import Log
 from loadtests.oracle import Kind, Record
 from streaming_job.log.records import PartitionId
 from streaming_job.settings import JobSettings
 
+logger = logging.getLogger(__name__)
+
 
 class FollowError(FraudError):
-    """Transactions that a continuous audit has not read are gone, or have moved to other partitions.
+    """Transactions that a continuous audit has to read are gone, or have moved to other partitions.
 
-    Continue from a `--state` of an audit that has read them, or increase the topic's retention; after a move
-    audit with `fraud verify`.
+    Continue from a `--state` of an audit that has read them, give `--archive`, or increase the topic's
+    retention; after a move audit with `fraud verify`.
     """
 
 
@@ -74,7 +77,8 @@ class ContinuousAudit:
             if first > position:
                 raise FollowError(
                     f"{topics.transactions}[{partition}] begins at {first}, the audit is at {position}: "
-                    "transactions in between were deleted; continue from a --state of an audit that read them"
+                    "transactions in between were deleted; continue from a --state of an audit that read "
+                    "them, or give --archive"
                 )
         if memory.positions:
             return
@@ -99,28 +103,71 @@ class ContinuousAudit:
         self._arrived.append((now, {(topic, p): end for p, end in self._log.ends(topic).items()}))
         if len(self._arrived) > MOST_POINTS:
             del self._arrived[::2]
-        for record in core.read_progress():
-            _require_same_layout(record)
-            memory.points.add(record)
+        self._read_progress()
         memory.points.mark(now)
         point = memory.points.settled(now)
         if point is None:
             return
         core.read_outputs()
-        core.compare(core.read_tables(point.furthest, point.losses))
-        ends = partition_ends(point.transactions, topic)
-        for judged in core.judge([Stretch(core.layout, {}, ends, losses=point.losses)]):
+        self._read_progress()  # so that no output is of rollouts that are unknown here
+        seams = memory.points.seams.in_order()
+        core.follow_rollouts(seams)
+        whole = Stretch(core.layout, {}, partition_ends(point.transactions, topic))
+        parts = split([whole], [], seams)
+        left = [part for part in parts if core.is_left(part)]
+        self._begin_again_if_switched(left)
+        core.compare(core.read_tables(point.furthest, seams[-1].losses))
+        for judged in core.judge(parts):
             core.compare(judged.outcomes)
             core.drop_trials()
             self.checked += judged.kinds.total() - judged.kinds[Kind.DEAD_LETTER]
             after_chunk()
         partitions = {(topic, p): 0 for p in range(core.layout.partitions)}
+        partitions |= {(line, 0): 0 for line in memory.histories}
         memory.positions |= point.transactions
+        for part in left[-1:]:
+            for line, history in memory.histories.items():
+                if line != core.line_of(part):
+                    history.drop()
         memory.found.finish(partitions | point.furthest | point.transactions)
         memory.forget()
         self.point = point
         while self._arrived and reaches(memory.positions, self._arrived[0][1]):
             self.audited_until_s, _ = self._arrived.pop(0)
+
+    def _read_progress(self) -> None:
+        for record in self._core.read_progress():
+            _require_same_layout(record)
+            self.memory.points.add(record)
+
+    def _begin_again_if_switched(self, parts: Sequence[Stretch]) -> None:
+        """Prepare for rollouts that have not decided aloud yet: in silence they have decided all of the log.
+
+        Raises:
+            FollowError: the log has lost its beginning.
+        """
+        topic, core, memory = self._topics.transactions, self._core, self.memory
+        for part in parts:
+            line = core.line_of(part)
+            reached = memory.histories[line].positions
+            is_behind = any(
+                position > reached.get(place, 0)
+                for place, position in memory.positions.items()
+                if place[0] == topic
+            )
+            if not is_behind:
+                continue
+            for partition, first in self._log.beginnings(topic).items():
+                if first > (position := reached.get((topic, partition), 0)):
+                    raise FollowError(
+                        f"the job was switched to the rollouts of {line}, which have decided the log from "
+                        f"its beginning, and {topic}[{partition}] begins at {first}: transactions from "
+                        f"{position} on were deleted; give --archive"
+                    )
+            if not reached:
+                logger.warning("the job was switched to the rollouts of %s: the log is read again", line)
+                core.begin_again()
+                return
 
 
 def _require_same_layout(record: Record) -> None:

@@ -5,7 +5,7 @@ independently. Every process reads the tables, and the merchants' payments of al
 """
 
 import gc
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 
@@ -14,6 +14,7 @@ from loadtests.audit.archived_log import open_log
 from loadtests.audit.core import AuditCore, Ends, Judged, Load
 from loadtests.audit.memory import Memory
 from loadtests.audit.moves import Stretch, classes
+from loadtests.audit.topic_log import Log
 from models import loading
 from streaming_job.settings import JobSettings
 
@@ -25,9 +26,10 @@ class JudgeError(FraudError):
     """
 
 
-Judge = Callable[[Collection[int], Ends, Sequence[Stretch]], Iterator[Judged]]
-"""Judges all transactions of some stretches, by the tables before the ends; the first argument is
-`Memory.unavailable`."""
+Unavailable = Mapping[str, Collection[int]]
+"""`History.unavailable` by topic of rollouts."""
+Judge = Callable[[Unavailable, Ends, Sequence[Stretch]], Iterator[Judged]]
+"""Judges all transactions of some stretches, by the tables before the ends."""
 
 
 def in_processes(settings: JobSettings, archive: str | None = None) -> Judge:
@@ -39,17 +41,10 @@ def in_processes(settings: JobSettings, archive: str | None = None) -> Judge:
         archive: archive with which the log begins, see `open_log`.
     """
 
-    def judge(unavailable: Collection[int], ends: Ends, parts: Sequence[Stretch]) -> Iterator[Judged]:
+    def judge(unavailable: Unavailable, ends: Ends, parts: Sequence[Stretch]) -> Iterator[Judged]:
         context = get_context("spawn")
         readers: list[Connection] = []
-        count = classes(parts)
-        for number in range(count):
-            own = [
-                part._replace(ends={p: end for p, end in part.ends.items() if p % count == number})
-                for part in parts
-            ]
-            if not any(part.ends for part in own):
-                continue
+        for own in shares(parts):
             reader, writer = context.Pipe(duplex=False)
             # daemons end with this process; if it is killed, their next report fails and they end too
             context.Process(
@@ -76,6 +71,30 @@ def in_processes(settings: JobSettings, archive: str | None = None) -> Judge:
     return judge
 
 
+def shares(parts: Sequence[Stretch]) -> Iterator[list[Stretch]]:
+    """Yield the stretches of each process: those of partitions that have no cards in common with others."""
+    count = classes(parts)
+    for number in range(count):
+        own = [
+            part._replace(ends={p: end for p, end in part.ends.items() if p % count == number})
+            for part in parts
+        ]
+        if any(part.ends for part in own):
+            yield own
+
+
+def judged_alone(
+    log: Log, settings: JobSettings, load: Load, unavailable: Unavailable, ends: Ends, own: Sequence[Stretch]
+) -> Iterator[Judged]:
+    """Judge the stretches of one process."""
+    memory = Memory.empty(settings)
+    for topic, offsets in unavailable.items():
+        memory.histories[topic].unavailable |= set(offsets)
+    core = AuditCore(log, settings, load, memory)
+    core.read_tables(ends)
+    yield from core.judge(own)
+
+
 def from_registry(settings: JobSettings) -> Load:
     """Return a function that loads models from the registry and checks their digests, as the job does."""
     directory = settings.work_dir / "models"
@@ -85,18 +104,15 @@ def from_registry(settings: JobSettings) -> Load:
 def _judge_partitions(
     settings: JobSettings,
     archive: str | None,
-    unavailable: Collection[int],
+    unavailable: Unavailable,
     ends: Ends,
     own: Sequence[Stretch],
     reports: Connection,
 ) -> None:
     gc.disable()  # histories have millions of objects and no cycles: collecting garbage only costs time
-    memory = Memory.empty(settings)
-    memory.unavailable |= set(unavailable)
     try:
-        core = AuditCore(open_log(settings, archive), settings, from_registry(settings), memory)
-        core.read_tables(ends)
-        for judged in core.judge(own):
+        log, load = open_log(settings, archive), from_registry(settings)
+        for judged in judged_alone(log, settings, load, unavailable, ends, own):
             reports.send(judged)
         reports.send(None)
     except BrokenPipeError:

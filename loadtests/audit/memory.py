@@ -9,6 +9,7 @@ thus needs about 0.8 kB for each transaction of its sample in 38 days, and 1 kB 
 import io
 import os
 import pickle
+from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from loadtests.oracle.card import DAY_MS, FORGET_AFTER_MS, MONTH_MS, REPEAT_MS, 
 from streaming_job.log.records import PartitionId
 from streaming_job.settings import JobSettings
 
-VERSION = (5, *CARD_TABLES, *OUTPUTS)
+VERSION = (6, *CARD_TABLES, *OUTPUTS)
 KEEP_SETTLED_MS = 8 * DAY_MS
 """A second output record is recognised as a duplicate for this long after its input record."""
 OURS = (
@@ -48,6 +49,25 @@ class MemoryFileError(FraudError):
 
 
 @dataclass
+class History:
+    """What the rollouts of one topic have decided: all of the log, aloud or in silence."""
+
+    events: list[Record] = field(default_factory=list)
+    """All records of the topic so far."""
+    unavailable: set[int] = field(default_factory=set)
+    """Offsets of the proposals that the job refused because a model was unavailable."""
+    cards: dict[str, Card] = field(default_factory=dict)
+    """The cards with the alerts that these rollouts decide."""
+    positions: dict[PartitionId, int] = field(default_factory=dict)
+    """Next transaction to judge, by partition."""
+
+    def drop(self) -> None:
+        """Drop the cards of rollouts that do not decide any more."""
+        self.cards.clear()
+        self.positions.clear()
+
+
+@dataclass
 class Memory:
     """The state that a step takes over from the previous steps."""
 
@@ -57,18 +77,15 @@ class Memory:
     points: SettledPoints
     found: UncomparedRecords
     positions: dict[PartitionId, int] = field(default_factory=dict)
-    """Next offset to read, by partition of every topic; for the transactions the next to judge."""
+    """Next offset to read, by partition of every topic; for the transactions the next to compare."""
     complete_from_ms: int = 0
     """Transactions before this arrival (ms) only build up cards: outputs of that time were deleted."""
     tables: dict[str, CardTable] = field(
         default_factory=lambda: {name: table() for name, table in CARD_TABLES.items()}
     )
     """See CARD_TABLES."""
-    rollouts: list[Record] = field(default_factory=list)
-    """All records of the rollout topic so far."""
-    unavailable: set[int] = field(default_factory=set)
-    """Offsets of the proposals that the job refused because a model was unavailable."""
-    cards: dict[str, Card] = field(default_factory=dict)
+    histories: defaultdict[str, History] = field(default_factory=lambda: defaultdict(History))
+    """By topic of rollouts: a switch to a replay changes it, and so does the way back."""
     arrivals: dict[PartitionId, int] = field(default_factory=dict)
     """Newest judged arrival, by partition of the transactions, ms."""
     days: list[tuple[int, dict[PartitionId, int]]] = field(default_factory=list)
@@ -101,12 +118,12 @@ class Memory:
             self.found.drop_compared(self.days[0][1])
         # a day more than needed, because the arrivals of partitions differ
         reach = MONTH_MS + max(self.lateness_ms, REPEAT_MS) + DAY_MS
-        for card_id in [
-            card_id for card_id, card in self.cards.items() if now - card.arrival > FORGET_AFTER_MS + DAY_MS
-        ]:
-            del self.cards[card_id]
-        for card in self.cards.values():
-            card.drop_before(card.arrival - reach)
+        for history in self.histories.values():
+            for card_id, card in list(history.cards.items()):
+                if now - card.arrival > FORGET_AFTER_MS + DAY_MS:
+                    del history.cards[card_id]
+                else:
+                    card.drop_before(card.arrival - reach)
         for table in self.tables.values():
             table.drop_before(now - reach)
 

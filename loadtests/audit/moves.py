@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 from loadtests.audit.commits import is_seam
 from loadtests.oracle import Record
-from streaming_job.log.losses import NOTHING_LOST, Losses
+from streaming_job.log.losses import NOTHING_LOST, Losses, losses_in
 from streaming_job.log.partitioner import Layout
 from streaming_job.log.records import PartitionId
+from streaming_job.progress.record import ROLLOUT_TOPICS
 
 
 class Drained(NamedTuple):
@@ -34,18 +35,52 @@ class Stretch(NamedTuple):
     """Whether a job that keeps merchant facts now has kept them."""
     losses: Losses = NOTHING_LOST
     """What the log had lost when the state was first read from it."""
+    rollouts: str = ""
+    """Topic of the rollouts that have decided; empty: that of the settings."""
 
 
 class Seam(NamedTuple):
-    """A takeover after which transactions are decided otherwise."""
+    """A takeover, and how transactions are decided after it."""
 
     commit_id: int
     """Number of the takeover; 0: the job's beginning."""
-    transactions: dict[PartitionId, int]
-    """Offset of the first transaction decided after it, by partition; empty: of the job's beginning."""
+    firsts: dict[PartitionId, int]
+    """First offset after it, by partition of all inputs; empty: of the job's beginning."""
     has_facts: bool = True
     losses: Losses = NOTHING_LOST
+    rollouts: str = ""
     """See `Stretch`."""
+
+
+class Seams:
+    """The takeovers of a job, and its beginning, from progress records in any order."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, Seam] = {}
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Add a progress record.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is invalid.
+        """
+        number = int(row["takeover"]["commit_id"]) if "takeover" in row else 0
+        seam = self._found.setdefault(number, Seam(number, {}))
+        if is_seam(row):
+            seam.firsts.update(
+                {(str(p["topic"]), int(p["partition"])): int(p["end_offset"]) for p in row["partitions"]}
+            )
+        if row["key_group"] == 0:  # only its records name them
+            *_, rollouts = row.get(ROLLOUT_TOPICS) or [""]
+            self._found[number] = seam._replace(losses=losses_in(row), rollouts=str(rollouts))
+
+    def in_order(self) -> list[Seam]:
+        """Return the beginning and the takeovers, oldest first; at least one.
+
+        What came before the oldest known record counts as decided as by its job.
+        """
+        first, *others = [seam for _, seam in sorted(self._found.items())] or [Seam(0, {})]
+        return [first._replace(commit_id=0, firsts={}), *others]
 
 
 class FactsBegun(NamedTuple):
@@ -107,9 +142,13 @@ def split(parts: Sequence[Stretch], moves: Sequence[Drained], seams: Sequence[Se
     left, found = list(parts), list[Stretch]()
     for seam in reversed(seams):
         left, after = _divided(left, moves, seam) if seam.commit_id else ([], left)
-        decided = [part._replace(has_facts=seam.has_facts, losses=seam.losses) for part in after]
-        found = decided + found
+        found = [part._replace(**_how(seam)) for part in after] + found
     return found
+
+
+def _how(seam: Seam) -> dict[str, Any]:
+    """Return how transactions are decided after a seam, as fields of stretches."""
+    return {"has_facts": seam.has_facts, "losses": seam.losses, "rollouts": seam.rollouts}
 
 
 def _divided(
@@ -118,11 +157,8 @@ def _divided(
     """Divide the oldest stretches at a seam, which lies in one of them."""
     at = sum(move.commit_id <= seam.commit_id for move in moves)
     part = parts[at]
-    firsts = {
-        number: first
-        for (topic, number), first in seam.transactions.items()
-        if topic == part.layout.topic and number in part.ends
-    }
+    # a partition of which the seam is not known yet counts as before it
+    firsts = {number: seam.firsts.get((part.layout.topic, number), end) for number, end in part.ends.items()}
     before = part._replace(ends={number: min(first, part.ends[number]) for number, first in firsts.items()})
     after = part._replace(starts={**part.starts, **firsts})
     return [*parts[:at], before], [after, *parts[at + 1 :]]

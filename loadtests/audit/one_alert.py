@@ -117,7 +117,9 @@ def _is_same(record: Record, card: CardLog) -> bool:
 
 def _by_job(card: CardLog, settings: JobSettings, load: LoadModel) -> bytes | None:
     """Rebuild the alert by the job's code; None: no alert."""
-    topics = settings.topics.model_copy(update={"transactions": card.layout.topic})
+    topics = settings.topics.model_copy(
+        update={"transactions": card.layout.topic, "model_rollouts": card.rollout_topic}
+    )
     rules = Rules(
         topics,
         card.layout.key_groups(1),
@@ -228,6 +230,7 @@ def _rests_on(card: CardLog) -> dict[str, Any]:
             for record in card.profiles
             if record.timestamp <= arrival or record.timestamp <= (card.snapshot_end or 0)
         ][-SHOWN:],
+        "rollout_topic": card.rollout_topic,
         "rollout_offsets": [record.offset for record in card.rollouts if record.timestamp <= arrival],
         "rollouts_refused": card.refused,
         "release": alert.get("release"),

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -17,11 +18,10 @@ from loadtests.audit.commits import (
     release_of,
     source_of,
 )
-from loadtests.audit.moves import Drained, FactsBegun, Seam, drained_by
+from loadtests.audit.moves import Drained, FactsBegun, Seam, Seams, drained_by
 from loadtests.audit.trial_audit import CommitTrials, TrialAudit, TrialCounts, trial_counts
 from loadtests.oracle import Kind, Record
 from streaming_job.contracts.topics import COUNTED, DIGESTED, Topics
-from streaming_job.log.losses import NOTHING_LOST, Losses, losses_in
 from streaming_job.log.records import PartitionId
 
 Ends = dict[PartitionId, int]
@@ -48,8 +48,6 @@ class _Progress(NamedTuple):
     trial_totals: TrialCounts
     predecessor: str | None
     """Query whose output the job has taken over with this record; None: it has not."""
-    losses: Losses
-    """See `Stretch`; only group 0 names them."""
 
 
 class ProgressAudit:
@@ -65,6 +63,7 @@ class ProgressAudit:
         self._labels = {topics.labels, topics.chargebacks}
         self._progress: dict[Commit, _Progress] = {}
         self._moves: set[Drained] = set()
+        self._seams = Seams()
         self._records: dict[tuple[Commit, str], list[tuple[Source, bytes]]] = defaultdict(list)
         """Input and value of the records of each output; without values if the output has no digest."""
         self._releases: dict[Commit, set[str | None]] = defaultdict(set)
@@ -79,15 +78,18 @@ class ProgressAudit:
             row = json.loads(record.value or b"")
             commit = Commit(str(row["query_id"]), int(row["key_group"]), int(row["commit_id"]))
             progress, move = _progress(row), drained_by(row)
+            is_beyond = any(
+                partition[0] == self._transactions and end > self._ends.get(partition, 0)
+                for partition, _, end in progress.spans
+            )
+            if not is_beyond:
+                self._seams.add(row)
         except (ValueError, KeyError, TypeError, AttributeError):
             self.problems.append(
                 f"job-progress[{record.partition}] offset {record.offset}: not a progress record"
             )
             return
-        if any(
-            partition[0] == self._transactions and end > self._ends.get(partition, 0)
-            for partition, _, end in progress.spans
-        ):
+        if is_beyond:
             return
         self._releases[commit].add(release_of(record))
         if move is not None:
@@ -139,49 +141,31 @@ class ProgressAudit:
     @property
     def seams(self) -> list[Seam]:
         """The job's beginning, and the takeovers after which transactions are decided otherwise."""
-        losses = {
-            commit.query_id: progress.losses
-            for commit, progress in self._progress.items()
-            if commit.key_group == 0
-        }
-        taken: dict[tuple[int, str], Ends] = defaultdict(dict)
-        for commit, progress in self._progress.items():
-            if progress.predecessor is not None:
-                taken[commit.commit_id, commit.query_id] |= {
-                    partition: end
-                    for partition, _, end in progress.spans
-                    if self._is_of_transactions(partition[0])
-                }
         facts_from = self.facts_begun.commit_id if self.facts_begun is not None else 0
-        first = min(self._progress, key=lambda commit: commit.commit_id, default=None)
-        of_first = NOTHING_LOST if first is None else losses.get(first.query_id, NOTHING_LOST)
-        seams = [Seam(0, {}, facts_from == 0, of_first)]
-        for (commit_id, query_id), transactions in sorted(taken.items()):
-            seam = Seam(commit_id, transactions, commit_id >= facts_from, losses.get(query_id, NOTHING_LOST))
-            if seam[2:] != seams[-1][2:]:
-                seams.append(seam)
-        return seams
+        all_seams = [seam._replace(has_facts=seam.commit_id >= facts_from) for seam in self._seams.in_order()]
+        return [
+            seam
+            for before, seam in pairwise([None, *all_seams])
+            if seam is not None and (before is None or seam[2:] != before[2:])
+        ]
 
     def _is_of_transactions(self, topic: str) -> bool:
         return topic == self._transactions or any(topic == move.layout.topic for move in self._moves)
 
     def table_ends(self) -> tuple[Ends, Ends]:
         """Return the offsets up to which the furthest and the slowest key group have read the tables."""
-        read: dict[PartitionId, dict[int, int]] = defaultdict(dict)
-        newest = max(self._progress, key=lambda commit: commit.commit_id, default=None)
-        current = {
-            commit: progress
-            for commit, progress in self._progress.items()
-            if newest is not None and commit.query_id == newest.query_id
-        }
-        for commit, progress in current.items():
+        read: dict[PartitionId, dict[int, int]] = {}
+        reader: dict[PartitionId, str] = {}
+        for commit, progress in sorted(self._progress.items(), key=lambda item: item[0].commit_id):
             for partition, _, end in progress.spans:
-                if not self._is_of_transactions(partition[0]):
-                    groups = read[partition]
-                    groups[commit.key_group] = max(end, groups.get(commit.key_group, 0))
-        return settled.table_ends(
-            read, max((progress.key_groups for progress in current.values()), default=1)
-        )
+                if self._is_of_transactions(partition[0]):
+                    continue
+                if reader.get(partition) != commit.query_id:  # of an older query only where it was the last
+                    reader[partition] = commit.query_id
+                    read[partition] = dict.fromkeys(range(progress.key_groups), 0)
+                groups = read[partition]
+                groups[commit.key_group] = max(end, groups[commit.key_group])
+        return settled.table_ends(read)
 
     def check(self) -> None:
         """Check every commit, each key group's sequence of commits and totals, and each takeover.
@@ -355,5 +339,4 @@ def _progress(row: Mapping[str, Any]) -> _Progress:
         trial_counts(row["trials"]),
         trial_counts(totals["trials"]),
         str(row["takeover"]["query_id"]) if is_seam(row) else None,
-        losses_in(row),
     )

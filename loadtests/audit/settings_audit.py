@@ -7,6 +7,7 @@ from typing import Any
 from feature_store.errors import FraudError
 from loadtests.audit.commits import is_seam
 from loadtests.oracle import Record
+from streaming_job.progress.record import ROLLOUT_TOPICS
 from streaming_job.settings import JobSettings
 
 JUDGED = ("allowed_lateness_ms", "allowed_skew_ms", "refuse_card_numbers")
@@ -20,18 +21,42 @@ class OtherSettingsError(FraudError):
     """
 
 
+class MixedRolloutsError(FraudError):
+    """Rollouts of two topics have decided in one state: a replay with other ones began with a checkpoint.
+
+    No audit knows where the second ones began. Replay from the beginning of the log, or with `--archive`,
+    instead of with `--from`.
+    """
+
+
+def require_one_topic(row: Mapping[str, Any]) -> None:
+    """Check that rollouts of only one topic have decided in the state of a progress record's job.
+
+    Raises:
+        MixedRolloutsError: those of several topics have.
+    """
+    if len(topics := row.get(ROLLOUT_TOPICS, ())) > 1:
+        raise MixedRolloutsError(
+            f"query {row.get('query_id')} began with a checkpoint that the rollouts of {topics[0]} had "
+            f"decided, and decides by those of {topics[-1]}: which of them have decided a transaction in its "
+            "state is unknown, so its alerts cannot be audited; see docs/replay.md, Switch and back"
+        )
+
+
 def require_settings(record: Record, settings: JobSettings) -> None:
     """Check a progress record; one that is no JSON object is left to the other checks.
 
     Raises:
         OtherSettingsError: the job decided with other settings when it wrote the record.
+        MixedRolloutsError: see `require_one_topic`.
     """
     try:
         row: Mapping[str, Any] = json.loads(record.value or b"")
+        require_one_topic(row)
         used: Mapping[str, Any] = row["settings"]
         if is_seam(row):
             return
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return
     if "label_delay_ms" in row and (delay := row["label_delay_ms"]) != settings.merchant_delay_ms:
         raise OtherSettingsError(

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from loadtests.audit.commits import is_seam
+from loadtests.audit.moves import Seams
 from loadtests.oracle import Record
 from streaming_job.contracts.topics import Topics
-from streaming_job.log.losses import NOTHING_LOST, Losses, losses_in
 from streaming_job.log.records import PartitionId
 
 MOST_POINTS = 4_096
@@ -26,8 +26,6 @@ class Point(NamedTuple):
     """Offsets up to which the furthest key group had read the tables."""
     slowest: dict[PartitionId, int]
     """Offsets up to which the slowest key group had read the tables."""
-    losses: Losses
-    """What the log had lost when the job read its state from it."""
 
 
 class SettledPoints:
@@ -47,11 +45,11 @@ class SettledPoints:
         self._transactions, self._job_id, self.behind_s = topics.transactions, job_id.encode(), behind_s
         self._ends: dict[PartitionId, int] = {}
         self._tables: dict[PartitionId, dict[int, int]] = defaultdict(dict)
-        self._key_groups = 1
+        self.seams = Seams()
+        """Of the records so far; those of a takeover after a point begin beyond it."""
         self._taken_over = 0
         """Number of the newest takeover: records before it are the predecessor's."""
         self._points: list[Point] = []
-        self._losses = NOTHING_LOST
 
     def add(self, record: Record) -> None:
         """Add a record of job-progress, those of each key group in their order.
@@ -68,31 +66,30 @@ class SettledPoints:
                 int(row["commit_id"]),
             )
             ends = {(str(p["topic"]), int(p["partition"])): int(p["end_offset"]) for p in row["partitions"]}
-            losses = losses_in(row)
+            self.seams.add(row)
         except (ValueError, KeyError, TypeError):
             return
         if commit_id < self._taken_over:
             return
-        if group == 0:  # only its records name them
-            self._losses = losses
-        if is_seam(row):
+        if is_seam(row) and commit_id > self._taken_over:
             self._taken_over = commit_id
-            if key_groups != self._key_groups:  # positions of other groups no longer count
-                self._tables.clear()
-        self._key_groups = key_groups
+            for partition in self._tables.keys() - ends.keys():  # of rollouts that decide no more
+                furthest = max(self._tables[partition].values())
+                self._tables[partition] = dict.fromkeys(self._tables[partition], furthest)
         for partition, end in ends.items():
             if partition[0] == self._transactions:
                 self._ends[partition] = max(end, self._ends.get(partition, 0))
-            else:
-                groups = self._tables[partition]
-                groups[group] = max(end, groups.get(group, 0))
+                continue
+            groups = self._tables[partition]
+            if len(groups) != key_groups:  # positions of other groups no longer count
+                groups = self._tables[partition] = dict.fromkeys(range(key_groups), 0)
+            groups[group] = max(end, groups[group])
 
     def mark(self, now_s: float) -> None:
         """Record a point of the progress so far."""
         if not self._ends:
             return
-        read = table_ends(self._tables, self._key_groups)
-        self._points.append(Point(now_s, dict(self._ends), *read, self._losses))
+        self._points.append(Point(now_s, dict(self._ends), *table_ends(self._tables)))
         if len(self._points) > MOST_POINTS:
             del self._points[::2]
 
@@ -107,20 +104,17 @@ class SettledPoints:
 
 
 def table_ends(
-    read: Mapping[PartitionId, Mapping[int, int]], key_groups: int
+    read: Mapping[PartitionId, Mapping[int, int]],
 ) -> tuple[dict[PartitionId, int], dict[PartitionId, int]]:
     """Return the offsets up to which the furthest and the slowest key group have read the tables.
 
     Args:
-        read: those of each partition by key group; a group without an entry has read nothing.
+        read: those of each partition by key group, with an entry for each group.
     """
-    return (
-        {partition: max(groups.values()) for partition, groups in read.items()},
-        {
-            partition: min(groups.get(group, 0) for group in range(key_groups))
-            for partition, groups in read.items()
-        },
+    furthest, slowest = (
+        {partition: which(groups.values()) for partition, groups in read.items()} for which in (max, min)
     )
+    return furthest, slowest
 
 
 def reaches(slowest: Mapping[PartitionId, int], furthest: Mapping[PartitionId, int]) -> bool:

@@ -145,9 +145,11 @@ def verify(
     settled = ends | settled | left
     verdict = AuditResult(core.findings, topics=topics, ends=settled)
     seams = audit.seams
+    core.follow_rollouts(seams)
     refused = core.read_tables(ends, seams[-1].losses)
-    if core.rollouts.plan() is None:
-        raise JudgeError(f"there is no champion on {topics.model_rollouts}; nothing can have been decided")
+    for topic in map(core.line_of, seams):
+        if core.rollouts[topic].plan() is None:
+            raise JudgeError(f"there is no champion on {topic}; nothing can have been decided")
     refused += too_late(log, settings, audit.moves, core.layout, left)
     earlier = before_facts(log, audit.facts_begun, core.layout)
     refused = [
@@ -157,16 +159,19 @@ def verify(
     ]
     _compare(refused, core, verdict)
     parts = split(stretches(audit.moves, core.layout, transactions), audit.moves, seams)
-    for judged in core.judge(parts) if judge is None else judge(core.memory.unavailable, ends, parts):
+    unavailable = {topic: history.unavailable for topic, history in core.memory.histories.items()}
+    for judged in core.judge(parts) if judge is None else judge(unavailable, ends, parts):
         verdict.kinds += judged.kinds
         for pair, counts in judged.trials.items():
-            verdict.trials[pair] = verdict.trials.get(pair, Counter()) + counts
+            verdict.trials.setdefault(pair, Counter()).update(counts)
         _compare(judged.outcomes, core, verdict)
         progress("recomputing", verdict.events, sum(sum(part.ends.values()) for part in parts))
     core.memory.found.finish(settled)
     audit.check_totals(verdict.kinds + Counter({Kind.DEAD_LETTER: len(refused)}), settled, verdict.records)
     audit.trials.check_totals(verdict.trials)
-    audit.check_breaches(Breached(*breach) for breach in core.rollouts.breaches())
+    audit.check_breaches(
+        Breached(*breach) for rollouts in core.rollouts.values() for breach in rollouts.breaches()
+    )
     verdict.problems, verdict.late_table_changes = audit.problems, audit.late_table_changes
     verdict.releases = audit.releases
     return verdict

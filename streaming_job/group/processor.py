@@ -199,6 +199,7 @@ class GroupProcessor(StatefulProcessor):
         predecessor: Former | None = None,
         until: Offsets | None = None,
         losses: Losses = NOTHING_LOST,
+        rollout_topics: tuple[str, ...] = (),
     ) -> None:
         """Hold what a worker needs; Spark pickles the processor for its workers.
 
@@ -208,9 +209,10 @@ class GroupProcessor(StatefulProcessor):
                 there is none.
             until: see `Opening`.
             losses: see `Rules`.
+            rollout_topics: see `Rules`.
         """
         self._predecessor, self._until = predecessor, until
-        self._losses = losses
+        self._losses, self._rollout_topics = losses, rollout_topics
         self._inherited: dict[int, MemoryPieces] = defaultdict(MemoryPieces)
         self._settings, self._key_groups = settings, key_groups
         self._address, self._instance = address, instance
@@ -329,6 +331,7 @@ class GroupProcessor(StatefulProcessor):
         rules = Rules(
             settings.topics, self._key_groups, limits_of(settings), *loaders, merchants_of(settings),
             retired=settings.retired_transactions, losses=self._losses,
+            rollout_topics=self._rollout_topics,
         )  # fmt: skip
         return Opening(
             settings, rules, group, _query_id(), self._instance, takes_over=takes_over, until=self._until

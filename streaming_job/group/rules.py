@@ -29,8 +29,8 @@ def merchants_of(settings: JobSettings) -> MerchantRules | None:
 class Rules:
     """The settings that decisions depend on.
 
-    A checkpoint fixes `key_groups`, `merchants` and `losses`. `limits` may change after a clean stop, see
-    `settings_in_force`.
+    A checkpoint fixes `key_groups`, `merchants`, `losses` and `rollout_topics`. `limits` may change after a
+    clean stop, see `settings_in_force`.
     """
 
     topics: Topics
@@ -49,12 +49,15 @@ class Rules:
     """Former topics of the transactions, whose records are dead letters."""
     losses: Losses = NOTHING_LOST
     """What the log had lost when the state was first read from it."""
+    rollout_topics: tuple[str, ...] = ()
+    """Topics of the rollouts that have decided in the state, oldest first; empty: only that of `topics`."""
 
     @property
     def fixed(self) -> dict[str, Any]:
         """What the first start has fixed beside the number of key groups, as progress records name it."""
         delay_ms = self.merchants.delay_ms if self.merchants is not None else None
-        return fixed_fields(self.layout, delay_ms, self.losses)
+        topics = self.rollout_topics or (self.topics.model_rollouts,)
+        return fixed_fields(self.layout, delay_ms, self.losses, topics)
 
     @property
     def layout(self) -> Layout:

@@ -4,12 +4,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from streaming_job.progress.record import ROLLOUT_TOPICS
 from streaming_job.settings import DECISIVE, JobSettings, as_text
 
 START = "fraud job run"
 RESTART = f"stop the job with SIGTERM; {START} with the new value"
 MOVE = "the cards move; the steps: fraud job status --move-to <topic> [--partitioner <partitioner>]"
 REPLAY = "fraud replay start <name> --label-delay-days <n> --follow, then fraud replay switch <name>"
+OTHERS = "fraud replay start <name> --model <model>/<version>, then fraud replay switch <name>"
 OFF = "off, with the log read anew: {} FRAUD_MERCHANT_FACTS=false {}"
 
 
@@ -56,6 +58,8 @@ def choices(records: Mapping[int, Mapping[str, Any]], settings: JobSettings) -> 
     yield Choice("its partitions", str(layout.get("partitions", "")), "", MOVE)
     partitioner = str(layout.get("partitioner", ""))
     yield Choice("FRAUD_PARTITIONER", partitioner, settings.partitioner.value, MOVE)
+    rollouts = [str(topic) for topic in record.get(ROLLOUT_TOPICS, [""])][-1]
+    yield Choice("FRAUD_TOPICS__MODEL_ROLLOUTS", rollouts, settings.topics.model_rollouts, OTHERS)
     is_described = bool(layout)
     delay = record.get("label_delay_ms")
     yield Choice(

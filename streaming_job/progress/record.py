@@ -1,7 +1,7 @@
 """The parts of a progress record that describe one Kafka transaction of a key group. Pure."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -16,6 +16,8 @@ from streaming_job.progress.outcome import LATENCY_MS, LATENESS_MS, PROFILE_AGE_
 RECORD_COUNTS = tuple(chain.from_iterable(ACCEPTED.values()))
 """Counts of input records; with the number of dead letters they add up to the count `records`. Records of
 the topic `merchant-facts` are in none of them."""
+ROLLOUT_TOPICS = "rollout_topics"
+"""Name in progress records of group 0, and in `job.json`."""
 OF_FACTS = ("labels", "late_facts", "foreign_facts")
 """Counts of jobs that keep merchant facts, left out if they are 0: labels whose transactions were found;
 facts that may take effect late, because they came after a promise; and records of the topic `merchant-facts`
@@ -32,11 +34,13 @@ PLAIN_COUNTS = (
 _LATENCY_BOUNDS = np.array(LATENCY_MS)
 
 
-def fixed_fields(layout: Layout, label_delay_ms: int | None, losses: Losses) -> dict[str, Any]:
+def fixed_fields(
+    layout: Layout, label_delay_ms: int | None, losses: Losses, rollout_topics: Sequence[str]
+) -> dict[str, Any]:
     """Return the fields of what a job's first start has fixed; what there is not is left out."""
     fields = {"label_delay_ms": label_delay_ms, FIELD: losses.to_json() or None}
     given = {name: value for name, value in fields.items() if value is not None}
-    return {"layout": layout.to_json(), **given}
+    return {"layout": layout.to_json(), ROLLOUT_TOPICS: rollout_topics, **given}
 
 
 def digests_of(outcome: Outcome) -> dict[str, str]:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from streaming_job.log.losses import FIELD, NOTHING_LOST, Losses, losses_in
 from streaming_job.log.partitioner import Layout
+from streaming_job.progress.record import ROLLOUT_TOPICS
 from streaming_job.runtime.checkpoint_errors import RESTORE, AccessError, CheckpointError
 
 FIXED = "job.json"
@@ -30,6 +31,8 @@ class FixedSettings:
     key_groups: int
     label_delay_ms: int | None
     """Label delay of merchant facts; None: the job keeps no merchant facts."""
+    rollout_topics: tuple[str, ...]
+    """Topics of the rollouts that have decided in the state, oldest first; the job reads the last one."""
     losses: Losses = NOTHING_LOST
     """What the log had lost at the first start."""
 
@@ -40,8 +43,12 @@ class FixedSettings:
         Raises:
             KeyError, TypeError, ValueError: they are invalid.
         """
-        layout = Layout.from_json(fields["layout"])
-        return FixedSettings(**{**fields, "layout": layout, FIELD: losses_in(fields)})
+        parsed = {
+            "layout": Layout.from_json(fields["layout"]),
+            ROLLOUT_TOPICS: tuple(fields[ROLLOUT_TOPICS]),
+            FIELD: losses_in(fields),
+        }
+        return FixedSettings(**{**fields, **parsed})
 
 
 class Checkpoint:

@@ -20,6 +20,7 @@ SAMPLE = 200
 TAKEOVER = "have an empty checkpoint take over"
 MOVE = "drain the job, then have an empty checkpoint take over"
 REPLAY = "switch to a replay that decides with the new value"
+OTHERS = "give the checkpoint that goes with the other topic (fraud replay switch, fraud replay back)"
 OTHER_JOB = "give the other job a checkpoint of its own, FRAUD_CHECKPOINT"
 """How each fixed setting is changed."""
 COUNT_S = 10.0
@@ -108,6 +109,7 @@ def require_fixed(fixed: FixedSettings, settings: JobSettings, partitions: int) 
         ("FRAUD_TOPICS__TRANSACTIONS", fixed.layout.topic, settings.topics.transactions, MOVE),
         ("FRAUD_PARTITIONER", fixed.layout.partitioner.value, settings.partitioner.value, MOVE),
         ("FRAUD_KEY_GROUPS", fixed.key_groups, settings.key_groups, TAKEOVER),
+        ("FRAUD_TOPICS__MODEL_ROLLOUTS", fixed.rollout_topics[-1], settings.topics.model_rollouts, OTHERS),
         ("FRAUD_MERCHANT_FACTS", _word(delay_ms is not None), _word(settings.merchant_facts), REPLAY),
         ("FRAUD_LABEL_DELAY_MS", delay_ms, settings.merchant_delay_ms, REPLAY),
     ):

@@ -29,7 +29,7 @@ from streaming_job.group.positions import require_output
 from streaming_job.log import clients
 from streaming_job.log.clients import Consumer, describe
 from streaming_job.log.end_offsets import EndOffsets, with_retries
-from streaming_job.log.losses import NOTHING_LOST, Losses
+from streaming_job.log.losses import Losses
 from streaming_job.log.partitioner import KeyGroups, Layout
 from streaming_job.log.records import Arrived, Offsets, PartitionId, name_of, text_of
 from streaming_job.log.same_records import require_same_records
@@ -86,7 +86,8 @@ class Handover:
         key_groups: KeyGroups,
         query_id: str,
         instance: str,
-        losses: Losses = NOTHING_LOST,
+        losses: Losses,
+        rollout_topics: tuple[str, ...],
     ) -> None:
         """Prepare it without writing anything.
 
@@ -96,8 +97,9 @@ class Handover:
             query_id: of the successor's checkpoint.
             instance: id of the successor's run.
             losses: of the successor, see `Rules`.
+            rollout_topics: of the successor, see `FixedSettings`.
         """
-        self._losses = losses
+        self._losses, self._rollout_topics = losses, rollout_topics
         self._settings, self._key_groups = settings, key_groups
         self._query_id, self._instance = query_id, instance
         self._layout = settings.layout(key_groups.partitions)
@@ -286,10 +288,10 @@ class Handover:
         return Predecessor(last, offsets, commit_id, layout)
 
     def _write(self, producer: TransactionalProducer, before: Predecessor) -> None:
-        settings, topics = self._settings, self._settings.topics
+        settings = self._settings
         after = Successor(
             settings.job_id, self._query_id, self._key_groups, self._layout, settings.tables,
-            topics.model_rollouts, computed(merchants=settings.merchant_facts), settings.retired_transactions,
+            self._rollout_topics, computed(merchants=settings.merchant_facts), settings.retired_transactions,
             settings.merchant_delay_ms, self._facts_from(), self._losses,
         )  # fmt: skip
         commit_id = before.commit_id + 1

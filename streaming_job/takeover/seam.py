@@ -65,9 +65,9 @@ class Successor:
     """Where its transactions are."""
     tables: tuple[str, ...]
     """Topics of the tables."""
-    rollouts: str
-    """Topic of the rollouts, one of the tables. If it is not the predecessor's, the record says nothing of
-    rollouts: the first decision of the successor does."""
+    rollout_topics: tuple[str, ...]
+    """See `FixedSettings`; the last one is one of the tables. If it is not the predecessor's, the record says
+    nothing of rollouts: the first decision of the successor does."""
     computed: tuple[str, ...]
     """Features that models may use, name:version."""
     retired: tuple[str, ...] = ()
@@ -143,7 +143,7 @@ def _record(
     totals = Totals()
     for number in range(group, len(before.records), after.key_groups.groups):
         totals.add(Totals.from_json(before.records[number]["totals"]))
-    is_same_line = (after.rollouts, 0) in last_record.positions(before.records[0])
+    is_same_line = (after.rollout_topics[-1], 0) in last_record.positions(before.records[0])
     of_rollouts = ["rollout_id", "model", "rollouts_set_aside"] if is_same_line else []
     if is_same_line and before.layout == after.layout:  # otherwise events apply from other offsets on
         of_rollouts.append("applied")
@@ -158,7 +158,7 @@ def _record(
     }
     progress = GroupProgress(
         after.job_id, after.query_id, group, after.key_groups.groups, last, computed=after.computed,
-        fixed=fixed_fields(after.layout, after.label_delay_ms, after.losses),
+        fixed=fixed_fields(after.layout, after.label_delay_ms, after.losses, after.rollout_topics),
     )  # fmt: skip
     return progress.record(
         Outcome(),

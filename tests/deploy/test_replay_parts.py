@@ -125,6 +125,34 @@ def test_a_replay_is_not_dropped_between_the_claims_of_a_switch_and_its_seam(
         dropping.drop(live, replay, ends_way_back=True, wrote=print)
 
 
+class _NamesWhatItDeletes:
+    """An admin client without a broker: its answers are the names."""
+
+    def delete_topics(self, names: list[str], **_: float) -> list[str]:
+        return names
+
+    def delete_consumer_groups(self, names: list[str]) -> list[str]:
+        return names
+
+
+def test_a_replay_that_was_live_leaves_the_rollouts_by_which_it_is_audited(
+    live: JobSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted: list[str] = []
+    wrote: list[str] = []
+    monkeypatch.setattr(dropping, "writers", lambda _: ("live", ""))
+    monkeypatch.setattr(dropping, "_delete", lambda what, answers, _: deleted.extend(answers))
+    monkeypatch.setattr(dropping.broker, "admin", lambda *_: _NamesWhatItDeletes())
+    for query in ("live", ""):
+        replay = replay_of(live, rollout=ROLLOUT, live_query=query).saved()
+        deleted.clear()
+        dropping.drop(live, replay, ends_way_back=False, wrote=wrote.append)
+        assert ("model-rollouts-replay-better" in deleted) == (not query)
+        assert "fraud-alerts-replay-better" in deleted
+        assert bool([line for line in wrote if "model-rollouts-replay-better" in line]) == bool(query)
+        wrote.clear()
+
+
 @pytest.mark.parametrize(
     ("changes", "refusal"),
     [

@@ -180,7 +180,7 @@ class Generation:
             self.rules.key_groups,
             self.rules.layout,
             self.rules.tables,
-            TOPICS.model_rollouts,
+            (TOPICS.model_rollouts,),
             IDENTITIES,
             self.rules.retired,
             None if self.rules.merchants is None else self.rules.merchants.delay_ms,

@@ -14,6 +14,7 @@ from deploy.job import NoProgressError
 from deploy.local import topics as broker
 from loadtests.faults.record_producer import RecordProducer
 from streaming_job.log.errors import LogError
+from streaming_job.log.losses import NOTHING_LOST
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.log.records import Arrived
 from streaming_job.progress import last_record
@@ -48,7 +49,8 @@ def of(
 ) -> Handover:
     """The takeover by a successor of three key groups."""
     changed = bench.settings.model_copy(update={"predecessor": predecessor, "key_groups": GROUPS, **settings})
-    return Handover(changed, KeyGroups(changed.partitioner, partitions, GROUPS), query, f"runs {query}")
+    key_groups, rollouts = KeyGroups(changed.partitioner, partitions, GROUPS), changed.topics.model_rollouts
+    return Handover(changed, key_groups, query, f"runs {query}", NOTHING_LOST, (rollouts,))
 
 
 def when(monkeypatch: pytest.MonkeyPatch, step: Failpoint, happens: Callable[[], object]) -> None:

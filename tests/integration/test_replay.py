@@ -18,6 +18,7 @@ from loadtests.audit.comparison import OUTPUTS
 from loadtests.audit.topic_log import TopicLog
 from loadtests.faults.installation import Installation, query_of
 from streaming_job.progress.last_record import positions
+from streaming_job.progress.record import ROLLOUT_TOPICS
 from streaming_job.runtime.failpoints import Failpoint
 from streaming_job.settings import JobSettings
 
@@ -110,6 +111,13 @@ def test_from_a_kept_checkpoint_a_replay_writes_what_came_after_it(replayed: Rep
     assert set(compared["differences"].values()) == {0}
     assert {count["differing"] for count in compared["others"].values()} == {0}
     replayed.done("start", "other", "--from", kept, "--threshold", "0.99", "--nice", "0")
+    progress = [
+        json.loads(each.value or b"") for each in installed.read(replayed.topics("other").job_progress)
+    ]
+    deciding = [installed.topics.model_rollouts, replayed.topics("other").model_rollouts]
+    named = [row[ROLLOUT_TOPICS] for row in progress if ROLLOUT_TOPICS in row]
+    assert named
+    assert all(topics == deciding for topics in named)
     compared = replayed.compared("other", {"replay.alerts": {"min": 1}})
     assert sum(compared["differences"].values()) > 0
     assert {cause for counts in compared["causes"].values() for cause in counts} <= CAUSES
@@ -118,6 +126,7 @@ def test_from_a_kept_checkpoint_a_replay_writes_what_came_after_it(replayed: Rep
 @only_thorough
 def test_another_policy_decides_from_the_seam_on_as_in_its_replay(replayed: Replayed) -> None:
     installed, relay = replayed.installed, replayed.relay
+    relay.burst(800)
     installed.caught_up(relay.job)
     replayed.done("start", "strict", "--threshold", "0.01", "--max-count-5m", "3", "--nice", "0")
     compared = replayed.compared("strict", {"differences.only_replay": {"max": 0}}, status=1)
@@ -127,6 +136,7 @@ def test_another_policy_decides_from_the_seam_on_as_in_its_replay(replayed: Repl
     with relay.busy(PACE_S):
         replayed.take_over(replayed.command("switch", "strict"))
     _decided(installed, replayed.record("strict").successor(installed.settings))
+    installed.audit()  # each side by its own rollouts
     seam = {
         partition: end
         for each in installed.progress()
@@ -154,6 +164,12 @@ def test_another_policy_decides_from_the_seam_on_as_in_its_replay(replayed: Repl
     }
     assert len(after) > 20
     assert {name: live.get(name) for name in after} == {name: again.get(name) for name in after}
+    with relay.busy(PACE_S):
+        replayed.take_over(replayed.command("back", "strict"))
+    relay.audit()
+    dropped = replayed.done("drop", "strict")
+    assert f"audited by it: {replayed.installed.topics.model_rollouts}-replay-strict" in dropped
+    relay.audit()
 
 
 def _behind(installed: Installation, settings: JobSettings) -> int:

@@ -65,6 +65,7 @@ def judged(log: ReadLog, parts: list[Stretch]) -> tuple[Counter[str], list[str],
     names = (*TOPICS.tables, TOPICS.dead_letters)
     ends = {(name, part): end for name in names for part, end in log.ends(name).items()}
     core = AuditCore(log, SETTINGS, load, Memory.empty(SETTINGS))  # type: ignore[arg-type]
+    core.follow_rollouts([Seam(0, {})])
     core.read_tables(ends)
     kinds, reasons, alerts = Counter[str](), Counter[str](), []
     for each in core.judge(parts):
@@ -150,6 +151,10 @@ def test_stretches_are_split_at_takeovers_after_which_transactions_are_decided_o
         parts, moves, [Seam(0, {}, has_facts=False), Seam(2, {("a", 0): 3, ("a", 1): 4, ("left", 0): 9})]
     )
     assert [(part.layout.topic, part.has_facts) for part in early] == [("a", False), ("a", True), ("b", True)]
+    unknown = split(parts, moves, [Seam(0, {}), Seam(8, {("b", 0): 3}, rollouts="r")])
+    assert [(part.starts, part.ends, part.rollouts) for part in unknown[1:]] == [
+        ({}, {0: 3, 1: 9}, ""), ({0: 3, 1: 9}, {0: 7, 1: 9}, "r"),
+    ]  # fmt: skip
     first, second, third = (Losses(windows_before=before) for before in (1, 2, 3))
     seams = [
         Seam(0, {}, True, first), Seam(2, {("a", 0): 3, ("a", 1): 4}, True, second),

@@ -13,6 +13,7 @@ from loadtests.audit.card_log import AlertError
 from loadtests.audit.one_alert import Rebuilt, rebuild
 from loadtests.oracle import Record
 from streaming_job.log.losses import FIELD
+from streaming_job.progress.record import ROLLOUT_TOPICS
 
 pytestmark = pytest.mark.unit
 
@@ -173,7 +174,9 @@ def test_an_alert_whose_profile_compaction_has_removed_is_recomputed() -> None:
     world.profile("u", HOUR, "a")
     world.compact(2 * HOUR)
     log = written(world)
-    row = {"query_id": "", "key_group": 0, FIELD: world.losses.to_json()}
+    row = {
+        "query_id": "", "key_group": 0, ROLLOUT_TOPICS: ["model-rollouts"], FIELD: world.losses.to_json()
+    }  # fmt: skip
     log.topics["job-progress"] = [Record("job-progress", 0, 0, 0, b"job", json.dumps(row).encode())]
     (alert,) = log.topics["fraud-alerts"]
     assert json.loads(alert.value or b"")["profile_unknown"]

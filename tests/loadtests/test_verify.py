@@ -397,8 +397,9 @@ def test_a_takeover_by_a_state_that_was_read_from_a_compacted_log_is_a_seam() ->
         for group in (0, 1):
             record = progress(commit_id, group=group, spans=[("t", group, 10 * commit_id, 10 * commit_id)])
             fields: dict[str, object] = {"query_id": query}
-            if before:
-                fields["takeover"] = {"query_id": before, "commit_id": commit_id}
+            if commit_id > 3:
+                begun = 7 if commit_id == 8 else commit_id
+                fields["takeover"] = {"query_id": before, "commit_id": begun}
             if limit is not None and group == 0:
                 fields[FIELD] = {"profiles_before": limit}
             found.add_progress(changed(record, **fields))

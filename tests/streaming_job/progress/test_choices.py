@@ -24,11 +24,14 @@ def found(settings: JobSettings, **changes: Any) -> dict[str, Choice]:
 def test_every_fixed_and_every_decisive_setting_is_a_choice() -> None:
     names = found(settings_of_nowhere.settings(merchant_facts=True)).keys()
     layout = {"FRAUD_TOPICS__TRANSACTIONS", "FRAUD_PARTITIONER", "its partitions"}
+    rollouts = {"FRAUD_TOPICS__MODEL_ROLLOUTS"}
     assert len(layout) == len(Layout.__dataclass_fields__)
     others = {"FRAUD_JOB_ID", "FRAUD_KEY_GROUPS", "FRAUD_LABEL_DELAY_MS"}
     no_settings = {"layout", "losses"}
-    assert len(others | no_settings) == len(FixedSettings.__dataclass_fields__)
-    assert names >= layout | others - {"FRAUD_JOB_ID"} | {f"FRAUD_{name.upper()}" for name in DECISIVE}
+    assert len(others | rollouts | no_settings) == len(FixedSettings.__dataclass_fields__)
+    assert names >= layout | rollouts | others - {"FRAUD_JOB_ID"} | {
+        f"FRAUD_{name.upper()}" for name in DECISIVE
+    }
 
 
 def test_only_what_the_job_says_otherwise_differs() -> None:

@@ -14,7 +14,9 @@ from streaming_job.runtime.preconditions import StartUpError
 
 pytestmark = pytest.mark.unit
 
-FIXED = FixedSettings("card-fraud", Layout("transactions", Partitioner.MURMUR2, 6), 2, None)
+FIXED = FixedSettings(
+    "card-fraud", Layout("transactions", Partitioner.MURMUR2, 6), 2, None, ("model-rollouts",)
+)
 
 
 def test_the_same_settings_are_accepted() -> None:
@@ -35,6 +37,10 @@ def test_the_same_settings_are_accepted() -> None:
         ),
         ({"partitioner": Partitioner.CRC32}, "FRAUD_PARTITIONER=murmur2, the settings say crc32"),
         ({"key_groups": 3}, "FRAUD_KEY_GROUPS=2, the settings say 3; .* an empty checkpoint take over"),
+        (
+            {"topics": Topics(model_rollouts="r2")},
+            "FRAUD_TOPICS__MODEL_ROLLOUTS=model-rollouts, the settings say r2; .* checkpoint that goes with",
+        ),
         ({"merchant_facts": True}, "FRAUD_MERCHANT_FACTS=false, .* true; .* switch to a replay"),
     ],
 )

@@ -48,7 +48,7 @@ def seam(
     ends = {(former.topic, home): 100 + home for home in range(former.partitions)}
     before = Predecessor(records, ends, 47, former)
     after = Successor(
-        "job", "new", layout.key_groups(groups), layout, (TABLE, ROLLOUTS), ROLLOUTS, IDENTITIES, retired
+        "job", "new", layout.key_groups(groups), layout, (TABLE, ROLLOUTS), (ROLLOUTS,), IDENTITIES, retired
     )
     encoded = first_records(before, after, "sre", 9_000)
     return [orjson.loads(record) for _, record in sorted(encoded.items())]
@@ -61,6 +61,7 @@ def test_each_new_group_has_the_positions_of_its_partitions_under_the_next_numbe
         validate(Contract.JOB_PROGRESS, first)
         assert (first["query_id"], first["key_group"], first["key_groups"]) == ("new", group, 3)
         assert first["commit_id"] == 48
+        assert first.get("rollout_topics") == (None if group else [ROLLOUTS])
         assert first["takeover"] == {
             "query_id": "old", "release": old[0]["release"], "key_groups": 2,
             "commit_id": 48, "at": 9_000, "asked_by": "sre", "moved": False,
