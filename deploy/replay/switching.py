@@ -108,9 +108,27 @@ def call_off(live: JobSettings, replay: Replay) -> Replay:
     if successor:
         raise ReplayError(f"the switch to {replay.name}, or the way back, was not finished; repeat it")
     # the next switch begins with the newer state
-    if "://" not in (checkpoint := replay.successor(live).checkpoint):
-        shutil.rmtree(checkpoint, ignore_errors=True)
+    place = {"checkpoint": replay.successor(live).checkpoint, "master": "local[1]"}
+    remove_checkpoint(replay.settings(live).model_copy(update=place))
     return replay.saved(is_switched=False)
+
+
+def remove_checkpoint(settings: JobSettings) -> None:
+    """Remove the checkpoint of a job that does not run, if there is one; at a URI Spark does it, in seconds.
+
+    Raises:
+        AccessError: it cannot be removed.
+        SettingsError: Spark does not start, or cannot use the checkpoint's location.
+    """
+    if "://" not in settings.checkpoint:
+        shutil.rmtree(settings.checkpoint, ignore_errors=True)
+        return
+    from deploy.local import jars
+    from streaming_job.runtime import session
+    from streaming_job.runtime.checkpoint import Checkpoint
+
+    with session.launching(settings, jars.ensure("spark")) as launch:
+        Checkpoint(launch.session(), settings.checkpoint).remove()
 
 
 def _spent(replay: Replay) -> ReplayError:

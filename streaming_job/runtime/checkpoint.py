@@ -144,6 +144,20 @@ class Checkpoint:
         names = [str(status.getPath().getName()) for status in self._files.listStatus(directory)]
         return sorted(int(name) for name in names if name.isdigit())
 
+    def remove(self) -> None:
+        """Remove the directory with all that is in it, if it exists.
+
+        Raises:
+            AccessError: the file system refuses it.
+        """
+        try:
+            self._files.delete(self._path, True)
+        except Py4JJavaError as fault:
+            raise AccessError(
+                f"the checkpoint {self._path} cannot be removed ({fault.java_exception}); check the job's "
+                "permissions and the file system"
+            ) from fault
+
     def require_whole(self) -> None:
         """Check that the directory was not deleted while the job runs: Spark would not notice.
 

@@ -104,6 +104,29 @@ def test_an_entry_that_cannot_be_opened_is_not_dropped_as_damaged(probed: dict[s
     assert {"commits/0", "commits/1", "offsets/0", "offsets/1"} <= set(entries)
 
 
+def test_a_checkpoint_at_a_uri_is_removed_before_another_one_begins_there(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    (checkpoint / "commits").mkdir(parents=True)
+    (checkpoint / "commits" / "0").write_text("v1")
+    program = (
+        "from deploy.replay.switching import remove_checkpoint\n"
+        "from streaming_job.settings import JobSettings\n"
+        "remove_checkpoint(JobSettings())"
+    )
+    settings = {
+        "FRAUD_BOOTSTRAP_SERVERS": "none", "FRAUD_MLFLOW_TRACKING_URI": "none", "FRAUD_MASTER": "local[1]",
+        "FRAUD_CHECKPOINT": checkpoint.as_uri(), "FRAUD_WORK_DIR": str(tmp_path / "work"),
+    }  # fmt: skip
+    answer = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **settings, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True, text=True, check=False, timeout=500,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    assert tmp_path.exists()
+    assert not checkpoint.exists()
+
+
 def test_ports_without_password_are_reached_only_from_this_machine(probed: dict[str, Any]) -> None:
     assert probed["settings"]["spark.ui.enabled"] == "true"
     # UI, driver and block manager
