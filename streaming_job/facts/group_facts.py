@@ -155,17 +155,19 @@ class GroupFacts:
         """Return whether `settle` has anything to do."""
         return self._labels.is_due(time) or self._next_promise(time, seen) > self.promised
 
-    def settle(self, time: int, seen: int, outcome: Outcome) -> None:
+    def settle(self, time: int, seen: int, outcome: Outcome) -> list[Label | DeadLetter]:
         """Write the facts that are due, after all records up to a time have been decided and folded.
 
         Args:
             time: clock of the group, see `LogClock.time`.
             seen: greatest promise of any group, read before this group was found to be IDLE; an IDLE group
                 makes this promise, too.
-            outcome: receives facts and dead letters.
+            outcome: receives facts.
+
+        Returns:
+            The labels whose transactions were found, and the dead letters of the others.
         """
-        for item in self._labels.due(time):
-            self._report(item, outcome)
+        settled = [self._report(item, outcome) for item in self._labels.due(time)]
         promise = self._next_promise(time, seen)
         if promise > self.promised:
             written, over = hour_of(self.promised), hour_of(promise)
@@ -175,6 +177,7 @@ class GroupFacts:
             self._write(outcome, (*facts, self._author.promise(promise)))
             outcome.has_promise = True
             self._last_promise = promise
+        return settled
 
     def _write(self, outcome: Outcome, facts: Iterable[bytes]) -> None:
         outcome.records["merchant_facts"] += (OutputRecord(self._key, fact) for fact in facts)
@@ -184,17 +187,14 @@ class GroupFacts:
             return seen
         return NEVER_PROMISED if time == BEGUN else promise_of(hour_to_come(time))
 
-    def _report(self, item: Label | DeadLetter, outcome: Outcome) -> None:
+    def _report(self, item: Label | DeadLetter, outcome: Outcome) -> Label | DeadLetter:
         if isinstance(item, DeadLetter):
-            outcome.dead_letters.append(item)
-            return
+            return item
         transactions = find_transactions(self._state, item.lo, item.hi, item.transaction, item.arrival)
         if not transactions.size:
-            outcome.dead_letters.append(self._unmatched(item))
-            return
-        outcome.counts["labels"] += 1
+            return self._unmatched(item)
         if item.fraud is None:
-            return
+            return item
         effective_at = int(takes_effect(np.array([item.arrival]))[0])
         outcome.counts["late_facts"] += effective_at < self.promised
         source = {"topic": item.topic, "partition": item.partition, "offset": item.offset}
@@ -205,6 +205,7 @@ class GroupFacts:
             report["transaction"], report["fraud"] = item.transaction, item.fraud
             report["effective_at"] = max(effective_at, self.promised)
             self._write(outcome, (self._author.report(report, source),))
+        return item
 
     def _unmatched(self, label: Label) -> DeadLetter:
         """Return the dead letter of a label whose transaction is not in its card's history.

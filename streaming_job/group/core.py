@@ -17,7 +17,7 @@ import pyarrow as pa
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import Meta, PieceSink, PieceStore, append, seal
 from streaming_job.contracts import Reason
-from streaming_job.dead_letters.record import DeadLetter
+from streaming_job.dead_letters.record import DeadLetter, LogRecord
 from streaming_job.decide.decider import Decider, Deciders, Stopwatch
 from streaming_job.decide.model_verdict import ModelJudge
 from streaming_job.decide.rollout_history import RolloutHistory, RolloutRecord
@@ -269,22 +269,23 @@ class GroupCore:
 
     def _add_dead_letters(self, letters: Iterable[DeadLetter], homes: Iterable[int] = repeat(0)) -> None:
         self.outcome.dead_letters.extend(
-            letter
-            for letter, home in zip(letters, homes, strict=False)
-            if letter.offset >= self.silence.before((letter.topic, letter.partition), home)
+            letter for letter, home in zip(letters, homes, strict=False) if self._is_new(letter, home)
         )
+
+    def _is_new(self, record: LogRecord, home: int) -> bool:
+        return record.offset >= self.silence.before((record.topic, record.partition), home)
 
     def settle(self, time: int, seen: int) -> None:
         """Write the merchant facts that are due; see `GroupFacts.settle`."""
         if self.facts is not None:
-            letters = self.outcome.dead_letters
-            before = len(letters)
-            self.facts.settle(time, seen, self.outcome)
-            refused = letters[before:]
-            del letters[before:]
-            # the first labels were reported by a predecessor that had facts of its own
-            keys = pa.array([letter.key for letter in refused], pa.binary())
-            self._add_dead_letters(refused, self._rules.key_groups.partitions_of(keys).tolist())
+            settled = self.facts.settle(time, seen, self.outcome)
+            keys = pa.array([item.key for item in settled], pa.binary())
+            homes = self._rules.key_groups.partitions_of(keys).tolist()
+            # the first labels were counted and refused by a predecessor that had facts of its own
+            new = [item for item, home in zip(settled, homes, strict=True) if self._is_new(item, home)]
+            refused = [item for item in new if isinstance(item, DeadLetter)]
+            self.outcome.dead_letters.extend(refused)
+            self.outcome.counts["labels"] += len(new) - len(refused)
             self.watch.lap("facts")
 
     def folded_positions(self, positions: Offsets) -> Offsets:

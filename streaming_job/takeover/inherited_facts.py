@@ -25,7 +25,8 @@ def copy_facts(old: Meta, pieces: PieceStore, new: Meta, store: PieceSink) -> No
     """Copy the facts of a key group to the group of the same number.
 
     Raises:
-        CheckpointError: the replay was stopped while it was behind its own output.
+        CheckpointError: the replay was stopped while it was behind its own output, or a release has saved its
+            state whose facts nobody can continue.
         StateDamagedError: a piece is missing.
     """
     last = orjson.loads(old.extra.get(LAST, "null"))
@@ -36,6 +37,12 @@ def copy_facts(old: Meta, pieces: PieceStore, new: Meta, store: PieceSink) -> No
             "the state of the replay is behind the merchant facts that it has written: it was stopped soon "
             "after a crash; let it catch up (fraud replay start <name> --follow), and begin with an empty "
             "checkpoint"
+        )
+    if AUTHOR not in old.extra:
+        raise CheckpointError(
+            "the state of the replay does not say under which id it has written its merchant facts: it was "
+            "saved by an older release; have this release continue the replay, or begin another one, then "
+            "take over with an empty checkpoint"
         )
     for prefix in (COUNTED, REPORTED, OPEN):
         new.extra[prefix] = old.extra[prefix]

@@ -18,8 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from feature_store.state.journal import load_meta
+from feature_store.state.journal import load_meta, seal
 from loadtests.oracle import Record
+from streaming_job.facts.group_facts import AUTHOR
 from streaming_job.facts.table import MerchantRules
 from streaming_job.group.rules import Rules
 from streaming_job.progress import last_record
@@ -100,6 +101,28 @@ def as_groups(generation: Generation, log: MemoryLog) -> MemoryGroups:
     return groups
 
 
+def test_a_state_of_a_release_that_named_no_author_of_its_facts_is_refused():
+    of, fate = CASES[-1], Fate(1)
+    log = MemoryLog(case(*of[:2])[1], fate, own=[FACTS])
+    with mortal(fate):
+        replay = Generation("replay", rules_of(of, 0, REPLAY), log, fate)
+        replay.begin()
+        stop(replay, lambda: Generation("q1", rules_of(of, 0, LIVE), log, fate))
+        for job in replay.jobs:
+            meta = load_meta(job.pieces)
+            del meta.extra[AUTHOR]
+            seal(job.pieces, meta)
+        with pytest.raises(
+            CheckpointError, match="saved by an older release; have this release continue the"
+        ):
+            Generation("q1", rules_of(of, 0, LIVE), log, fate).inherit(replay)
+
+
+def labels_of(groups: MemoryGroups) -> int:
+    """The number of labels that became facts, as counted."""
+    return sum(job.output.counts["labels"] for job in groups.jobs)
+
+
 @examples(25, thorough=3_000)
 @given(
     st.sampled_from(CASES),
@@ -148,3 +171,6 @@ def test_a_successor_decides_with_the_facts_of_a_replay(of, before_ms, after_ms,
     if before_ms is None:  # the former job knew no labels; the replay has refused the first ones
         spoken += [letter for letter in shadow.dead_letters() if letter[0] in labels]
     assert sorted(spoken) == expected
+    # so is each label counted once: those before the seam by the former job, or by the replay
+    first = shadow if before_ms is None else old
+    assert labels_of(first) + labels_of(new) == labels_of(calm)
