@@ -68,7 +68,7 @@ def topics(
         alter=False,
         kafka=settings.kafka,
     )
-    typer.echo(f"topics exist: {', '.join(settings.topics.model_dump().values())}")
+    typer.echo(f"topics exist: {', '.join(name for name, _ in settings.topics.rows())}")
     for line in differences:
         typer.echo(line)
     if differences:

@@ -66,7 +66,10 @@ def variable(field: str) -> str:
 def page() -> str:
     """Return the text of docs/settings.md."""
     topics = Topics().model_dump()
-    names = "".join(f"| `FRAUD_TOPICS__{field.upper()}` | `{name}` |\n" for field, name in topics.items())
+    names = "".join(
+        f"| `FRAUD_TOPICS__{field.upper()}` | {f'`{name}`' if name else 'none'} |\n"
+        for field, name in topics.items()
+    )
     job, sidecar = _table(JobSettings), _table(ServiceSettings)
     return f"{_HEAD}{_JOB}{job}{_SERVICE}{sidecar}{_TOPICS}{names}"
 

@@ -13,6 +13,8 @@ _HEAD = """# Topics
 
 Made from `streaming_job/contracts/topics.py` and `streaming_job/permissions.py` by `make docs`; a test fails
 when they differ. Names are the defaults; `FRAUD_TOPICS__<NAME>` renames a topic ([settings](settings.md)).
+`record-schemas` has no default, and is used only if `FRAUD_TOPICS__RECORD_SCHEMAS` names it
+([schemas](schemas.md)).
 [Operations](operations.md) says how `fraud job topics` creates them, and what a start does about differences.
 Contracts are JSON Schemas in `streaming_job/contracts`.
 
@@ -38,21 +40,25 @@ own. `fraud job permissions User:NAME --of COMPONENT` prints them as commands of
 the topic names and the job id of your settings. In the tests each component logs in as a user that has these
 permissions and no others. Read and Write imply Describe.
 
-The tables are those of a job that keeps merchant facts, with two key groups; without merchant facts the job
-needs nothing on `labels`, `chargebacks` and `merchant-facts`. Consumer groups with Describe are names of
-clients that never join them: librdkafka asks for the coordinator all the same.
+The tables are those of a job that keeps merchant facts and reads framed transactions, with two key groups.
+Without merchant facts the job needs nothing on `labels`, `chargebacks` and `merchant-facts`. Consumer groups
+with Describe are names of clients that never join them: librdkafka asks for the coordinator all the same.
 """
+
+
+TOPICS = Topics(record_schemas="record-schemas")
+"""All topics; by default some are not used, and have no name."""
 
 
 def page() -> str:
     """Return the text of docs/topics.md."""
-    rows = "".join(_row(name, row) for name, row in Topics().rows())
+    rows = "".join(_row(name, row) for name, row in TOPICS.rows())
     settings = JobSettings(
         bootstrap_servers="none", mlflow_tracking_uri="none", checkpoint="none", work_dir=Path("none"),
-        merchant_facts=True, job_id="card-fraud", key_groups=2, topics=Topics(),
+        merchant_facts=True, job_id="card-fraud", key_groups=2, topics=TOPICS,
     )  # fmt: skip
     tables = "".join(_table(component, needed(component, settings)) for component in Component)
-    counted = "".join(_counts(name, row) for name, row in Topics().rows() if row.is_written)
+    counted = "".join(_counts(name, row) for name, row in TOPICS.rows() if row.is_written)
     return f"{_HEAD}{_COLUMNS}{rows}{_COUNTED}{counted}{_PERMISSIONS}{tables}"
 
 

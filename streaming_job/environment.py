@@ -19,7 +19,7 @@ OTHER_VARIABLES = (
     "OFFSETS_INTERVAL_S", "LIMIT_FLOOR_S", "LIMIT_CEILING_S", "VERDICT_WINDOW_S", "IDLE_AFTER_S", "RUNBOOK",
     "POSTGRES_DSN", "CRASH_POINTS", "TOKENS_FILE", "TLS_CERT", "TLS_KEY", "FOUR_EYES",
     "OPERATOR_MAX_SHARE_BP", "INSECURE_HTTP", "RATE_PER_S", "RATE_BURST", "MAX_BODY_BYTES", "SIDECAR_TOKEN",
-    "ARCHIVE",
+    "ARCHIVE", "REGISTRY_AUTHORIZATION",
 )  # fmt: skip
 """Names, without PREFIX, of variables that are no settings of the job, but of the sidecar, the stack, the
 simulator, the load tests or the tests."""

@@ -58,6 +58,8 @@ def needed(component: Component, settings: JobSettings) -> Iterator[Permission]:
         case Component.LABELS:
             yield from _ids(describes=["fraud-labels"])
             yield _writing_labels(topics)
+        case Component.SCHEMAS:
+            yield from _ids(describes=["fraud-schemas"])
         case Component.DEAD_LETTERS:
             yield from _ids(writes_as=[f"{topics.dead_letters}-replay"], describes=["fraud-dead-letters"])
         case Component.AUDIT:

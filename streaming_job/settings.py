@@ -179,8 +179,9 @@ class JobSettings(BaseSettings):
 
     @property
     def decisive(self) -> dict[str, Any]:
-        """The values of the settings in DECISIVE, as JSON values by name."""
-        return self.model_dump(mode="json", include=set(DECISIVE))
+        """The values of the settings in DECISIVE, and the topic of schemas if any, as JSON by name."""
+        schemas = {"topics__record_schemas": self.topics.record_schemas} if self.topics.record_schemas else {}
+        return {**self.model_dump(mode="json", include=set(DECISIVE)), **schemas}
 
     def variables(self) -> dict[str, str]:
         """Return the settings as environment variables, for a job in another process."""

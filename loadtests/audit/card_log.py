@@ -45,6 +45,8 @@ class CardLog:
     rollouts: list[Record]
     """Records of the topic whose rollouts have decided the alert."""
     rollout_topic: str
+    schemas: list[Record]
+    """The schemas of framed transactions."""
     refused: dict[int, str]
     """Reasons of refused rollout events, by offset."""
 
@@ -147,9 +149,11 @@ def collect(log: Log, settings: JobSettings, alert_id: str) -> CardLog:
                 refused[int(letter["offset"])] = str(letter["reason"])
     rollouts = list(log.read(rollout_topic))
     end = min(snapshot_ends, default=None)
+    schemas = list(log.read(topics.record_schemas)) if topics.record_schemas else []
     return CardLog(
-        alerts, alert, transactions, profiles, losses_in(row), end, rollouts, rollout_topic, refused, layout
-    )
+        alerts, alert, transactions, profiles, losses_in(row), end, rollouts, rollout_topic, schemas, refused,
+        layout,
+    )  # fmt: skip
 
 
 def _alert(record: Record) -> dict[str, Any]:
@@ -161,9 +165,9 @@ def _alert(record: Record) -> dict[str, Any]:
 
 
 def _of(card_id: str, records: Iterable[Record]) -> Iterable[Record]:
-    """Yield the records that contain the card's id, or may contain it escaped."""
+    """Yield the records that contain the card's id, or may contain it escaped or framed."""
     word = json.dumps(card_id, ensure_ascii=False).encode("utf-8", "surrogatepass")
     for record in records:
         content = (record.key or b"") + b" " + (record.value or b"")
-        if word in content or b"\\" in content:
+        if word in content or b"\\" in content or content.startswith(b"\0", len(record.key or b"") + 1):
             yield record

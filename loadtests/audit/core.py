@@ -31,6 +31,7 @@ from loadtests.oracle import (
     Pair,
     Record,
     RolloutLog,
+    SchemaLog,
     Scorer,
 )
 from loadtests.oracle.decode import RefusedError, read_transaction
@@ -65,14 +66,19 @@ class Judged(NamedTuple):
     """Trial counts over all transactions of a judge; in its last report only, empty in earlier ones."""
 
 
-def rules_of(settings: JobSettings, layout: Layout) -> AcceptanceRules:
-    """Return by what the oracle accepts transactions of a layout."""
+def rules_of(settings: JobSettings, layout: Layout, schemas: SchemaLog) -> AcceptanceRules:
+    """Return by what the oracle accepts transactions of a layout.
+
+    Args:
+        schemas: the schemas of framed transactions; they may be read later.
+    """
     return AcceptanceRules(
         settings.allowed_lateness_ms,
         settings.allowed_skew_ms,
         layout.partitions,
         layout.partitioner.value,
         settings.refuse_card_numbers,
+        schemas.row if settings.topics.record_schemas else None,
     )
 
 
@@ -101,7 +107,7 @@ class AuditCore:
         self._log, self._settings, self._topics = log, settings, settings.topics
         self.layout = settings.layout(len(log.ends(settings.topics.transactions)))
         """Where the newest transactions are."""
-        self._rules = rules_of(settings, self.layout)
+        self._rules = rules_of(settings, self.layout, memory.schemas)
         self._sample = Sample(memory.share)
         self._load_new = load
         self._models: dict[ModelRef, Model] = {}
@@ -153,15 +159,17 @@ class AuditCore:
         memory, topics = self.memory, self._topics
         names = {field: getattr(topics, field) for field in memory.tables}
         rollouts = {topic: list(self._until(topic, ends)) for topic in memory.histories}
+        schemas = list(self._until(topics.record_schemas, ends)) if topics.record_schemas else []
         rows = {
             field: [row for row in self._until(topic, ends) if self._has_row(row)]
             for field, topic in names.items()
         }
         # all is read: from here on no error leaves the tables half folded
         letters = [letter for field, table in memory.tables.items() for letter in table.read(rows[field])]
+        letters += memory.schemas.read(schemas)
         for topic, events in rollouts.items():
             memory.histories[topic].events += events
-        folded = {*rollouts, *names.values()}
+        folded = {*rollouts, *names.values(), topics.record_schemas}
         memory.positions |= {partition: end for partition, end in ends.items() if partition[0] in folded}
         if any(rollouts.values()) or self._oracles.keys() != memory.histories.keys():
             known = computed(merchants=self._settings.merchant_facts)
@@ -279,7 +287,7 @@ class AuditCore:
             return
         if part.layout != self._layouts.setdefault(line, self.layout):
             self._layouts[line] = part.layout
-            oracle.move(rules_of(self._settings, part.layout))
+            oracle.move(rules_of(self._settings, part.layout, self.memory.schemas))
         records = self._until(topic, ends, {**firsts, **reached})
         while chunk := list(islice(records, CHUNK)):
             chosen, outcomes = (chunk, []) if self._sample.is_everything else self._chosen(chunk)
@@ -332,7 +340,7 @@ class AuditCore:
         return self._is_audited(*source)
 
     def _is_audited(self, topic: str, partition: int, offset: int) -> bool:
-        """Return whether a dead letter of this record would be audited; always True for a rollout event."""
+        """Return whether a dead letter of this record would be audited; always True if it is of no card."""
         return topic not in self._sampled or self._sample.has_place(topic, partition, offset)
 
     def _has_row(self, record: Record) -> bool:

@@ -18,12 +18,12 @@ from feature_store.errors import FraudError
 from loadtests.audit.comparison import OUTPUTS, UncomparedRecords
 from loadtests.audit.findings import Findings
 from loadtests.audit.settled import SettledPoints
-from loadtests.oracle import CARD_TABLES, CardTable, ProfileLog, Record
+from loadtests.oracle import CARD_TABLES, CardTable, ProfileLog, Record, SchemaLog
 from loadtests.oracle.card import DAY_MS, FORGET_AFTER_MS, MONTH_MS, REPEAT_MS, Card
 from streaming_job.log.records import PartitionId
 from streaming_job.settings import JobSettings
 
-VERSION = (6, *CARD_TABLES, *OUTPUTS)
+VERSION = (7, *CARD_TABLES, *OUTPUTS)
 KEEP_SETTLED_MS = 8 * DAY_MS
 """A second output record is recognised as a duplicate for this long after its input record."""
 OURS = (
@@ -84,6 +84,7 @@ class Memory:
         default_factory=lambda: {name: table() for name, table in CARD_TABLES.items()}
     )
     """See CARD_TABLES."""
+    schemas: SchemaLog = field(default_factory=SchemaLog)
     histories: defaultdict[str, History] = field(default_factory=lambda: defaultdict(History))
     """By topic of rollouts: a switch to a replay changes it, and so does the way back."""
     arrivals: dict[PartitionId, int] = field(default_factory=dict)

@@ -24,7 +24,7 @@ from loadtests.audit.agreement import different_fields, with_features_of_its_rel
 from loadtests.audit.card_log import CardLog, collect
 from loadtests.audit.core import rules_of
 from loadtests.audit.topic_log import Log
-from loadtests.oracle import ExpectedOutcome, Oracle, ProfileLog, Record, RolloutLog
+from loadtests.oracle import ExpectedOutcome, Oracle, ProfileLog, Record, RolloutLog, SchemaLog
 from models.registry import ModelRef
 from models.scoring import Scorer
 from streaming_job.contracts import Reason
@@ -133,7 +133,7 @@ def _by_job(card: CardLog, settings: JobSettings, load: LoadModel) -> bytes | No
         0, rules, GroupState(MemoryArena()), Meta(), MemoryPieces(), Silence(quiet), _set_aside(card.refused)
     )
     core.note_snapshot_end(card.snapshot_end)
-    tables = _as_written([*card.rollouts, *card.profiles])
+    tables = _as_written([*card.rollouts, *card.schemas, *card.profiles])
     partition, offset = card.source
     # the tables are read to their ends before the first transaction
     read_until = max(-1, card.snapshot_end or -1, card.losses.profiles_before or -1)
@@ -205,9 +205,11 @@ def _by_oracle(card: CardLog, settings: JobSettings, load: LoadModel) -> Expecte
         offset for offset, reason in card.refused.items() if reason == Reason.MODEL_UNAVAILABLE.value
     }
     profiles, rollouts = ProfileLog(), RolloutLog(lambda scorer: load(scorer.model), unavailable)
+    schemas = SchemaLog()
+    schemas.read(card.schemas)
     profiles.read(card.profiles)
     rollouts.read(card.rollouts)
-    rules = rules_of(settings, card.layout)
+    rules = rules_of(settings, card.layout, schemas)
     oracle = Oracle(profiles, rollouts, lambda scorer: load(scorer.model), rules)
     oracle.lost(card.losses.profiles_before, card.losses.windows_before)
     *_, outcome = oracle.judge(card.transactions)

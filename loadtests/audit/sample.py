@@ -41,7 +41,14 @@ class Sample:
 
         True for a record with no card id, with several card ids, or with escaped characters.
         """
-        if self.is_everything or value is None or b"\\" in value or value.count(b'"card_id"') != 1:
+        is_framed = value is not None and value.startswith(b"\0")
+        if (
+            self.is_everything
+            or value is None
+            or is_framed
+            or b"\\" in value
+            or value.count(b'"card_id"') != 1
+        ):
             return True
         match = _CARD.search(value)
         if match is None:

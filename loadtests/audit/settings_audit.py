@@ -10,7 +10,7 @@ from loadtests.oracle import Record
 from streaming_job.progress.record import ROLLOUT_TOPICS
 from streaming_job.settings import JobSettings
 
-JUDGED = ("allowed_lateness_ms", "allowed_skew_ms", "refuse_card_numbers")
+JUDGED = ("allowed_lateness_ms", "allowed_skew_ms", "refuse_card_numbers", "topics__record_schemas")
 """Settings that the oracle judges by, among those that may change during the life of a job."""
 
 
@@ -66,10 +66,10 @@ def require_settings(record: Record, settings: JobSettings) -> None:
         )
     current = settings.decisive
     for name in JUDGED:
-        if used.get(name) != current[name]:
+        if used.get(name) != current.get(name):
             variable = f"FRAUD_{name.upper()}"
             raise OtherSettingsError(
                 f"the job decided with {variable}={used.get(name)} (job-progress offset {record.offset}), "
-                f"this audit judges by {current[name]}: give the job's value; a log that was decided with "
-                "both cannot be audited across the change, see docs/operations.md, Audit"
+                f"this audit judges by {current.get(name)}: give the job's value; a log that was decided "
+                "with both cannot be audited across the change, see docs/operations.md, Audit"
             )

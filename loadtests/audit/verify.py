@@ -26,7 +26,7 @@ from loadtests.audit.moves import Drained, FactsBegun, retired, split, stretches
 from loadtests.audit.progress_audit import ProgressAudit
 from loadtests.audit.topic_log import Log
 from loadtests.audit.trial_audit import nested
-from loadtests.oracle import ExpectedOutcome, Kind, Pair, Record
+from loadtests.oracle import ExpectedOutcome, Kind, Pair, Record, SchemaLog
 from loadtests.oracle.decode import RefusedError, read_transaction
 from loadtests.oracle.partitions import partition_of_key
 from loadtests.oracle.tables import dead_letter
@@ -150,7 +150,7 @@ def verify(
     for topic in map(core.line_of, seams):
         if core.rollouts[topic].plan() is None:
             raise JudgeError(f"there is no champion on {topic}; nothing can have been decided")
-    refused += too_late(log, settings, audit.moves, core.layout, left)
+    refused += too_late(log, settings, audit.moves, core.layout, left, core.memory.schemas)
     earlier = before_facts(log, audit.facts_begun, core.layout)
     refused = [
         letter
@@ -212,7 +212,12 @@ def _compare(outcomes: Iterable[ExpectedOutcome], core: AuditCore, verdict: Audi
 
 
 def too_late(
-    log: Log, settings: JobSettings, moves: Sequence[Drained], layout: Layout, ends: Ends
+    log: Log,
+    settings: JobSettings,
+    moves: Sequence[Drained],
+    layout: Layout,
+    ends: Ends,
+    schemas: SchemaLog,
 ) -> list[ExpectedOutcome]:
     """Return the dead letters of records in topics that the transactions have left.
 
@@ -220,6 +225,7 @@ def too_late(
         moves: oldest first.
         layout: the newest one.
         ends: the offsets up to which the job has read those topics.
+        schemas: the schemas of framed transactions, already read.
     """
     letters = []
     starts = retired(moves, layout)
@@ -227,7 +233,7 @@ def too_late(
         first = partition_ends(starts, topic)
         last = {p: max(end, first.get(p, 0)) for p, end in partition_ends(ends, topic).items()}
         letters += [
-            dead_letter(record, _late_reason(record, settings, layout))
+            dead_letter(record, _late_reason(record, settings, layout, schemas))
             for record in log.read(topic, last, first)
         ]
     return letters
@@ -258,9 +264,9 @@ def before_facts(log: Log, begun: FactsBegun | None, layout: Layout) -> Callable
     )
 
 
-def _late_reason(record: Record, settings: JobSettings, layout: Layout) -> Reason:
+def _late_reason(record: Record, settings: JobSettings, layout: Layout, schemas: SchemaLog) -> Reason:
     try:
-        read_transaction(record, rules_of(settings, layout))
+        read_transaction(record, rules_of(settings, layout, schemas))
     except RefusedError as refused:
         if refused.reason is Reason.CARD_NUMBER:
             return Reason.CARD_NUMBER

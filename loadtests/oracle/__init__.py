@@ -1,5 +1,6 @@
 """The oracle: a naive implementation that computes the right outcome of every record from the logs alone."""
 
+from loadtests.oracle.framed import SchemaLog
 from loadtests.oracle.judge import Oracle
 from loadtests.oracle.merchants import MerchantLog
 from loadtests.oracle.records import (
@@ -30,6 +31,7 @@ __all__ = [
     "ProfileLog",
     "Record",
     "RolloutLog",
+    "SchemaLog",
     "Scorer",
     "SizedHash",
     "digest",

@@ -7,6 +7,7 @@ import json
 import math
 import re
 import unicodedata
+from collections.abc import Mapping
 from typing import Any
 
 from loadtests.oracle.partitions import partition_of
@@ -84,6 +85,20 @@ def parse_object(value: bytes | None) -> _Object:
     if not isinstance(parsed, _Object):
         raise RefusedError(Reason.NOT_AN_OBJECT)
     return parsed
+
+
+def unfit(record: Record) -> Reason | None:
+    """Return why a record of a topic whose order counts is not even read; None if it is."""
+    if record.partition:
+        return Reason.WRONG_PARTITION
+    if not record.value:
+        return Reason.EMPTY_VALUE
+    return Reason.RECORD_TOO_LARGE if len(record.value) > MAX_RECORD_BYTES else None
+
+
+def as_object(row: Mapping[str, Any]) -> _Object:
+    """Return a parsed object of some fields, of which none is repeated."""
+    return _Object([*row.items()])
 
 
 def _field(row: Any, name: str) -> Any:
@@ -212,7 +227,7 @@ def read_transaction(record: Record, rules: AcceptanceRules) -> Transaction:
     Raises:
         RefusedError: the record has to become a dead letter, with the error's reason.
     """
-    row = parse_object(record.value)
+    row = parse_object(record.value) if rules.row is None else rules.row(record)
     if row.repeated & DECIDING:
         raise RefusedError(Reason.DUPLICATE_FIELD)
     transaction_id = identifier(row, "transaction_id")

@@ -1,5 +1,6 @@
 """Input and output types of the oracle: Kafka records in, one outcome per transaction out."""
 
+from collections.abc import Callable
 from enum import StrEnum
 from hashlib import blake2b, sha256
 from typing import Any, NamedTuple
@@ -66,6 +67,8 @@ class AcceptanceRules(NamedTuple):
     """Partitioner of the producers: murmur2 or crc32."""
     refuse_card_numbers: bool = True
     """Whether transactions whose card_id looks like a card number are dead letters."""
+    row: Callable[[Record], Any] | None = None
+    """Reads the JSON of a transaction that may be framed (`SchemaLog.row`); None: none is."""
 
 
 class Kind(StrEnum):

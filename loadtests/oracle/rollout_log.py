@@ -69,14 +69,10 @@ class RolloutLog:
         return refused
 
     def _accept(self, record: Record) -> Reason | None:
-        if record.partition:
-            return Reason.WRONG_PARTITION
-        if not record.value:
-            return Reason.EMPTY_VALUE
-        if len(record.value) > decode.MAX_RECORD_BYTES:
-            return Reason.RECORD_TOO_LARGE
+        if (reason := decode.unfit(record)) is not None:
+            return reason
         try:
-            event = read(record.value)
+            event = read(record.value or b"")
         except BrokenError:
             return Reason.INVALID_VALUE
         state = State(self._events)

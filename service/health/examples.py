@@ -57,6 +57,7 @@ STATUS: dict[str, Any] = {
             "profiles": {"records": 212, "dead_letters": 0},
             "labels": {"records": 0, "dead_letters": 0},
             "rollouts": {"records": 0, "dead_letters": 0},
+            "schemas": {"records": 0, "dead_letters": 0},
         },
         "transactions": 149_421, "scoring_failures": 0, "foreign_facts": 0, "retired": 0,
     },

@@ -54,7 +54,7 @@ class Recent:
     window_s: float
     """Length of the window, or of the shorter time sampled so far."""
     inputs: Mapping[str, InputCount]
-    """Input (transactions, profiles, labels, rollouts) -> its records."""
+    """Input (transactions, profiles, labels, rollouts, schemas) -> its records."""
     transactions: int
     scoring_failures: int
     """Transactions without a score of the champion."""

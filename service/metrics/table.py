@@ -18,7 +18,7 @@ WORK = (
     counter("fraud_alert_rules", "alerts in which the rule fired; an alert can have several", ("rule",)),
     counter("fraud_dead_letters", "dead letters written", ("reason",)),
     counter("fraud_input_records", "records processed of an input (`transactions`, `profiles`, `labels` with "
-            "chargebacks, `rollouts`), dead letters included, except `label_too_old`", ("input",)),
+            "chargebacks, `rollouts`, `schemas`), dead letters included, except `label_too_old`", ("input",)),
     counter("fraud_input_dead_letters", "dead letters of an input, counted as in `fraud_input_records_total`",
             ("input",)),
     counter("fraud_profile_changes", "valid profile changes read"),

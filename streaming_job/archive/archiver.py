@@ -27,6 +27,7 @@ from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.follower import LogFollower
 from streaming_job.log.records import PartitionId, Records
 from streaming_job.log.same_records import require_same_records
+from streaming_job.schemas import ledger
 
 TUNING = {
     # few large fetches: they cost less processor time, and archived records may be some seconds late
@@ -114,8 +115,11 @@ class Archiver:
         commit.create(storage, {topic.field: topic.name for topic in topics.values()}, replaceable)
         client = {**settings.kafka, "bootstrap.servers": settings.bootstrap_servers}
         self._ends = EndOffsets(client, tuple(topics))
+        schemas = partial(ledger.read, settings, "end-offsets")
         self._writers: Mapping[PartitionId, PartitionArchiver] = {
-            (name, part): PartitionArchiver(storage, topics[name], part, first, accept_loss=accept_loss)
+            (name, part): PartitionArchiver(
+                storage, topics[name], part, first, schemas, accept_loss=accept_loss
+            )
             for (name, part), first in sorted(with_retries(self._ends.first).items())
         }
         positions = {tp: writer.position for tp, writer in self._writers.items()}

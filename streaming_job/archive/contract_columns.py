@@ -1,6 +1,6 @@
 """The further columns of an archived topic: fields of its contract, as the job decodes them. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from string import ascii_uppercase
 
@@ -21,7 +21,8 @@ from feature_store.layout import (
     country_name,
 )
 from streaming_job.contracts import Contract
-from streaming_job.decode import labels, plain, profiles, snapshots
+from streaming_job.decode import framed, labels, plain, profiles, snapshots
+from streaming_job.decode.framed import RecordSchemas
 from streaming_job.decode.strict import FIELDS, Rejected
 from streaming_job.decode.transactions import decode_fields
 
@@ -29,9 +30,15 @@ _COUNTRIES = pa.array([first + second for first in ascii_uppercase for second in
 """Countries by their code (`layout.country_code`)."""
 
 
-def transaction_columns(records: pa.Table) -> list[pa.Array]:
-    """Return the columns TRANSACTION of n records; all are null in a record that does not decode."""
-    decoded = decode_fields(records["value"].combine_chunks())
+def transaction_columns(schemas: Callable[[], RecordSchemas | None], records: pa.Table) -> list[pa.Array]:
+    """Return the columns TRANSACTION of n records; all are null in a record that does not decode.
+
+    Args:
+        schemas: returns all schemas of framed transactions that have arrived before now; called only if one
+            of the records is framed.
+    """
+    values, arrivals = records["value"].combine_chunks(), np.asarray(records["timestamp"].cast(pa.int64()))
+    decoded = decode_fields(values, arrivals, schemas() if framed.rows_of(values).size else None)
     parts = pc.split_pattern(decoded.quotes.cast(pa.string()), chr(plain.SEPARATOR)).flatten()
     width = len(plain.QUOTED)
     columns = {
@@ -99,13 +106,16 @@ def _none(_records: pa.Table) -> Sequence[pa.Array]:
 
 
 _DECODERS: Mapping[str, Decode] = {
-    "transactions": transaction_columns,
     "profiles": profile_columns,
     "labels": partial(label_columns, Contract.LABEL),
     "chargebacks": partial(label_columns, Contract.CHARGEBACK),
 }
 
 
-def decoder(field: str) -> Decode:
-    """Return the function that computes the further columns of a topic, by its field."""
-    return _DECODERS.get(field, _none)
+def decoder(field: str, schemas: Callable[[], RecordSchemas | None] = lambda: None) -> Decode:
+    """Return the function that computes the further columns of a topic, by its field.
+
+    Args:
+        schemas: see `transaction_columns`.
+    """
+    return partial(transaction_columns, schemas) if field == "transactions" else _DECODERS.get(field, _none)

@@ -1,6 +1,6 @@
 """The archiver of one partition: begins at the end offset of the partition's manifest."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ from feature_store.archive.storage import NewFile, Storage
 from feature_store.errors import FraudError
 from streaming_job.archive.contract_columns import decoder
 from streaming_job.archive.topics import ArchivedTopic, ArchiveTopicError
+from streaming_job.decode.framed import RecordSchemas
 from streaming_job.log.records import Arrived
 from streaming_job.runtime import failpoints
 
@@ -32,12 +33,14 @@ class PartitionArchiver:
     """Writer of the archive of one partition."""
 
     def __init__(
-        self, storage: Storage, topic: ArchivedTopic, partition: int, first: int, *, accept_loss: bool
-    ) -> None:
+        self, storage: Storage, topic: ArchivedTopic, partition: int, first: int,
+        schemas: Callable[[], RecordSchemas | None], *, accept_loss: bool,
+    ) -> None:  # fmt: skip
         """Continue where the archive ends, or begin it with the first record that the topic has.
 
         Args:
             first: first offset that the topic has.
+            schemas: see `contract_columns.transaction_columns`.
             accept_loss: whether records that were deleted before they were archived are recorded as lost.
 
         Raises:
@@ -45,6 +48,7 @@ class PartitionArchiver:
             LostRecordsError: records were deleted before they were archived.
         """
         self._storage, self._topic, self._partition = storage, topic, partition
+        self._decode = decoder(topic.field, schemas)
         self._directory = partition_path(topic.name, partition)
         manifest = Manifest(
             topic.name, partition, topic.topic_id, topic.is_compacted, topic.compacted_before_ms, begin=first
@@ -126,7 +130,7 @@ class PartitionArchiver:
         """Begin the file that follows the whole ones, with the records of the tail."""
         manifest = self._manifest
         schema = columns(self._topic.field)
-        self._writer = PartitionWriter(self._new_file, manifest.closed, schema, decoder(self._topic.field))
+        self._writer = PartitionWriter(self._new_file, manifest.closed, schema, self._decode)
         if manifest.tail is not None:
             archive = Archive(self._storage.place)
             for batch in archive.read(self._topic.field, self._partition, manifest.closed, manifest.end):

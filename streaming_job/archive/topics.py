@@ -41,7 +41,9 @@ def look_up(brokers: Brokers, topics: Topics) -> list[ArchivedTopic]:
     Raises:
         ArchiveTopicError: a topic of every job is missing, or the brokers do not answer.
     """
-    wanted = {field: getattr(topics, field) for field, row in TABLE.items() if row.is_archived}
+    wanted = {
+        field: name for field, row in TABLE.items() if row.is_archived and (name := getattr(topics, field))
+    }
     found, now_ms = [], int(time.time() * 1000)
     ids = topic_reader.topic_ids(clients.admin(brokers), wanted.values())
     for field, name in wanted.items():

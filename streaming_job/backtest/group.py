@@ -21,6 +21,7 @@ from streaming_job.decide.rollout_history import RolloutHistory
 from streaming_job.decide.scoring import Challengers
 from streaming_job.decide.trial_units import TrialUnits
 from streaming_job.decode import profiles, snapshots, transactions
+from streaming_job.decode.framed import RecordSchemas
 from streaming_job.group.rules import Rules
 from streaming_job.log.records import Records
 from streaming_job.progress.outcome import Outcome
@@ -38,6 +39,7 @@ class BacktestGroup:
         before: Before,
         tally: Tally,
         merchants: Lookup | None = None,
+        schemas: RecordSchemas | None = None,
     ) -> None:
         """Begin with an empty state.
 
@@ -48,9 +50,10 @@ class BacktestGroup:
             since: arrival from which the candidate decides, ms.
             before: the live job's alerts before `since`.
             merchants: lookup of merchant label features; None for a job without merchant facts.
+            schemas: the schemas of framed transactions; None: there are none.
         """
         self._number, self._rules, self._since = number, rules, since
-        self._before, self._tally = before, tally
+        self._before, self._tally, self._schemas = before, tally, schemas
         self._state = GroupState(MemoryArena(), rules.limits.lateness_ms)
         self._deciders = Deciders(
             rollouts, rules.load_model, Challengers(rules.load_model), TrialUnits(), FeatureCounts(),
@@ -77,7 +80,8 @@ class BacktestGroup:
     def take(self, records: Records) -> Outcome:
         """Decide transactions of one partition, in the order of offsets; return what became of them."""
         outcome = Outcome()
-        decoded = transactions.decode(records, self._rules.limits, self._rules.key_groups)
+        rules = self._rules
+        decoded = transactions.decode(records, rules.limits, rules.key_groups, self._schemas)
         self._tally.refuse(records.arrivals, decoded.rejections)
         batch = decoded.records
         cards = self._state.card_numbers(batch, decoded.places)

@@ -23,6 +23,7 @@ from streaming_job.backtest.tally import Tally
 from streaming_job.backtest.window import History, Window, time_of
 from streaming_job.contracts.topics import Topics
 from streaming_job.decide.decider import Lookup
+from streaming_job.decode.framed import RecordSchemas
 from streaming_job.decode.transactions import TimeLimits
 from streaming_job.facts import record
 from streaming_job.facts.table import NEVER_PROMISED, FactTable, MerchantRules
@@ -91,7 +92,10 @@ class Task:
         rules = job.rules(KeyGroups(job.partitioner, partitions, groups))
         rollouts = promoted(self.model, self.policy, self.window.since, topics, job.computed)
         merchants = None if job.merchants is None else merchant_facts(log, job)[0]
-        decided = BacktestGroup(group, rules, rollouts, self.window.since, self.before, tally, merchants)
+        schemas = record_schemas(log, topics)
+        decided = BacktestGroup(
+            group, rules, rollouts, self.window.since, self.before, tally, merchants, schemas
+        )
         decided.fold_profiles(log, self.window.until)
         for partition in rules.key_groups.own(group):
             for records in log.records(
@@ -129,6 +133,17 @@ def merchant_facts(log: ArchivedLog, job: Job) -> tuple[Lookup, int]:
             table.fold(replace(batch, promises={}))
     horizon = min(promises.get(group, NEVER_PROMISED) for group in range(job.groups))
     return table.features, horizon
+
+
+def record_schemas(log: ArchivedLog, topics: Topics) -> RecordSchemas | None:
+    """Return the archived schemas of framed transactions; None: the job does not read such."""
+    if not topics.record_schemas:
+        return None
+    schemas = RecordSchemas()
+    for partition in log.partitions(topics.record_schemas):
+        for records in log.records(topics.record_schemas, partition):
+            schemas.fold(records)
+    return schemas
 
 
 def read_labels(log: ArchivedLog, topics: Topics, window: Window) -> Labels:

@@ -20,7 +20,7 @@ __all__ = ["Contract", "ContractError", "Reason", "schema", "shared", "validate"
 
 
 class ContractError(FraudError):
-    """A rollout, label, alert, dead letter or audit record breaks its contract's schema.
+    """A rollout, schema, label, alert, dead letter or audit record breaks its contract's schema.
 
     Correct the record's producer.
     """
@@ -39,9 +39,19 @@ class Reason(StrEnum):
     Find the producer; transactions have no tombstones.
     """
     RECORD_TOO_LARGE = "record_too_large"
-    """A value of more than 65,536 bytes; also of a rollout, because the state keeps it for ever.
+    """A value of more than 65,536 bytes; also of a rollout or schema, because the state keeps it for ever.
 
     Send the contract's fields only; those of a transaction need less than a hundredth of the limit.
+    """
+    UNKNOWN_SCHEMA = "unknown_schema"
+    """The transaction names a schema that had not been published when it arrived ([schemas](schemas.md)).
+
+    Publish the schema with `fraud schemas publish`, then replay the letters; have producers wait for it.
+    """
+    MALFORMED_AVRO = "malformed_avro"
+    """The bytes after the schema's id are no record of this Avro schema, or more than one.
+
+    Find the producer: it wrote with another schema than it names, or the record is truncated.
     """
     INVALID_UTF8 = "invalid_utf8"
     """The bytes are not UTF-8.
@@ -75,8 +85,8 @@ class Reason(StrEnum):
     Send the contract's types.
     """
     INVALID_VALUE = "invalid_value"
-    """The value breaks the contract's length, pattern or range. Of a rollout: the record breaks its contract
-    in any other way than by size, for example because it is not JSON.
+    """The value breaks the contract's length, pattern or range. Of a rollout or schema: the record breaks its
+    contract in any other way than by size, for example because it is not JSON.
 
     See the detail and the schema.
     """
@@ -111,11 +121,12 @@ class Reason(StrEnum):
     Correct the clock that set the event time.
     """
     WRONG_PARTITION = "wrong_partition"
-    """The partitioner gives the card another partition; the detail has both. Of a rollout: not partition 0.
+    """The partitioner gives the card another partition; the detail has both. Of a rollout or schema: not in
+    partition 0.
 
     Key by card_id, with the partitioner that `FRAUD_PARTITIONER` names: `murmur2` is the default of Java
     producers (in librdkafka `murmur2_random`), `crc32` that of librdkafka. Then replay the letter: it goes to
-    the right partition. Write rollouts with `fraud rollouts`.
+    the right partition. Write rollouts with `fraud rollouts`, schemas with `fraud schemas`.
     """
     RETIRED_TOPIC = "retired_topic"
     """A transaction in a topic that the job has left for another one (`FRAUD_RETIRED_TRANSACTIONS`): a

@@ -50,6 +50,8 @@ class Component(StrEnum):
     ROLLOUTS = "rollouts"
     """`fraud rollouts`, which model owners run."""
     LABELS = "labels"
+    SCHEMAS = "schemas"
+    """`fraud schemas`."""
     DEAD_LETTERS = "dead-letters"
     AUDIT = "audit"
     """`fraud verify`."""

@@ -32,6 +32,7 @@ class Contract(StrEnum):
     DEAD_LETTER = "dead-letter.v1"
     JOB_PROGRESS = "job-progress.v2"
     MODEL_ROLLOUT = "model-rollout.v2"
+    RECORD_SCHEMA = "record-schema.v1"
     AUDIT_RECORD = "audit-record.v1"
 
 
@@ -70,7 +71,8 @@ Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_names)]
 class Topics(BaseModel):
     """The names of the topics, each with its row of the table; the defaults are those of the documentation.
 
-    `FRAUD_TOPICS__<FIELD>` renames a topic. Outputs are written in the order of the rows.
+    `FRAUD_TOPICS__<FIELD>` renames a topic. A topic without a name is not used: by default `record_schemas`,
+    which only jobs with framed transactions have. Outputs are written in the order of the rows.
     """
 
     transactions: Annotated[
@@ -131,6 +133,20 @@ class Topics(BaseModel):
             read_again=True,
         ),
     ] = "model-rollouts"
+    record_schemas: Annotated[
+        str,
+        Topic(
+            Role.TABLE,
+            Contract.RECORD_SCHEMA,
+            key="schema_id",
+            retention=Retention(None, "a new job reads old transactions, each with the schema that it names"),
+            others={Component.SCHEMAS: READ_WRITE},
+            input_name="schemas",
+            accepted=("schemas",),
+            is_spread=False,
+            read_again=True,
+        ),
+    ] = ""
     labels: Annotated[
         str,
         Topic(
@@ -252,9 +268,10 @@ class Topics(BaseModel):
     ] = "audit-refusals"
 
     def rows(self) -> Iterator[tuple[str, Topic]]:
-        """Yield the name of each topic with its row."""
+        """Yield the name of each topic that is used, with its row."""
         for field, row in TABLE.items():
-            yield getattr(self, field), row
+            if name := getattr(self, field):
+                yield name, row
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -273,7 +290,10 @@ class Topics(BaseModel):
     def renamed(self, rename: Callable[[str], str], *, but: Collection[str]) -> "Topics":
         """Return a copy in which `rename` has changed all names, except those of the fields `but`."""
         return type(self)(
-            **{field: name if field in but else rename(name) for field, name in self.model_dump().items()}
+            **{
+                field: rename(name) if name and field not in but else name
+                for field, name in self.model_dump().items()
+            }
         )
 
     @property

@@ -20,6 +20,7 @@ from streaming_job.dead_letters import replay as replaying
 from streaming_job.dead_letters.finding import LetterFilter, find
 from streaming_job.dead_letters.letter import Letter, LetterError
 from streaming_job.dead_letters.settings import LetterSettings
+from streaming_job.schemas import ledger
 
 EXCERPT = 60
 """Characters of a value in the table."""
@@ -107,8 +108,11 @@ def replay(
     selected = _read(file) if file else find(settings, _filter(*selection))
     letters = list(originals.with_payloads(settings, selected))
     originals.require_whole(letters)
-    replaying.check(letters, settings)
-    report = replaying.send(settings, letters, by=getpass.getuser(), again=again, dry=dry_run)
+    schemas = ledger.read(settings, "fraud-dead-letters")
+    replaying.check(letters, settings, schemas)
+    report = replaying.send(
+        settings, letters, by=getpass.getuser(), again=again, dry=dry_run, schemas=schemas
+    )
     typer.echo(json.dumps({"would_send" if dry_run else "sent": report.sent, "sent_before": report.repeated}))
 
 

@@ -6,8 +6,8 @@ keyed by topic, partition and offset of the letter itself, not of the refused re
 
 A transaction is sent to the partition that the producers' partitioner gives its card; in any other partition
 the job refuses it (reason `wrong_partition`). One of a topic that the transactions have left (reason
-`retired_topic`) is sent to the topic where they are now. A rollout event is sent to partition 0. Any other
-record is sent to its original partition or, if its key was changed, to the partition of the new key.
+`retired_topic`) is sent to the topic where they are now. A rollout event or a schema is sent to partition 0.
+Any other record is sent to its original partition or, if its key was changed, to that of the new key.
 
 A replayed row of the profiles takes effect only if the job has no newer one of its card, by Postgres's log
 position. So a row without a position is not replayed, nor is a tombstone.
@@ -18,6 +18,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import KafkaException, TopicPartition
@@ -27,6 +28,7 @@ from streaming_job.contracts import ContractError, Reason
 from streaming_job.dead_letters.letter import Letter, LetterError
 from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.decode import card_numbers, labels, profiles, strict
+from streaming_job.decode.framed import RecordSchemas
 from streaming_job.decode.strict import Rejected
 from streaming_job.log import clients, follow, topic_reader
 from streaming_job.log.clients import Producer, describe
@@ -51,8 +53,11 @@ class ReplayReport:
     """Number of letters left out because they had been sent before."""
 
 
-def check(letters: Sequence[Letter], settings: LetterSettings) -> None:
+def check(letters: Sequence[Letter], settings: LetterSettings, schemas: RecordSchemas | None = None) -> None:
     """Check that the job would accept the records now, except for their times, which are not checked.
+
+    Args:
+        schemas: the schemas of framed transactions; None: the job does not read such.
 
     Raises:
         LetterError: it would refuse some (the error names the letters and their faults), or the topic of one
@@ -61,7 +66,7 @@ def check(letters: Sequence[Letter], settings: LetterSettings) -> None:
     faults = []
     for letter in letters:
         try:
-            _decode(letter, settings)
+            _decode(letter, settings, schemas)
         except (Rejected, ContractError) as fault:
             detail = fault.detail if isinstance(fault, Rejected) else str(fault)
             faults.append(f"{letter.name}: {detail}")
@@ -73,10 +78,14 @@ def check(letters: Sequence[Letter], settings: LetterSettings) -> None:
         )
 
 
-def _decode(letter: Letter, settings: LetterSettings) -> None:
+def _transaction(letter: Letter, schemas: RecordSchemas | None) -> dict[str, Any]:
+    return strict.transaction(letter.value if schemas is None else schemas.json(letter.value))
+
+
+def _decode(letter: Letter, settings: LetterSettings, schemas: RecordSchemas | None) -> None:
     topics = settings.topics
     if target(letter, settings) == topics.transactions:
-        fields = strict.transaction(letter.value)
+        fields = _transaction(letter, schemas)
         if settings.refuse_card_numbers:
             card_numbers.check(fields)
     elif letter.topic == topics.profiles:
@@ -91,6 +100,8 @@ def _decode(letter: Letter, settings: LetterSettings) -> None:
             )
     elif letter.topic == topics.model_rollouts:
         reading.read(letter.value or b"")
+    elif letter.topic and letter.topic == topics.record_schemas:
+        (schemas or RecordSchemas()).add(letter.arrival, letter.value)
     elif contract := labels.contracts(topics).get(letter.topic):
         labels.read(letter.key, letter.value, contract)
     else:
@@ -100,7 +111,13 @@ def _decode(letter: Letter, settings: LetterSettings) -> None:
 
 
 def send(
-    settings: LetterSettings, letters: Sequence[Letter], *, by: str, again: bool = False, dry: bool = False
+    settings: LetterSettings,
+    letters: Sequence[Letter],
+    *,
+    by: str,
+    again: bool = False,
+    dry: bool = False,
+    schemas: RecordSchemas | None = None,
 ) -> ReplayReport:
     """Send the records of letters again, to the topics they came from.
 
@@ -109,6 +126,7 @@ def send(
         by: name of the user, for the note.
         again: whether to send letters that have been sent before, too.
         dry: whether to only count, without sending.
+        schemas: see `check`.
 
     Raises:
         LetterError: there are too many letters, or one is given twice; another replay was started
@@ -127,7 +145,7 @@ def send(
         sent_before = set() if again else _sent_before(settings)
         selected = [letter for letter in letters if letter.name not in sent_before]
         if producer is not None and selected:
-            _send(producer, settings, selected, by)
+            _send(producer, settings, selected, by, schemas)
         return ReplayReport(len(selected), len(letters) - len(selected))
     except KafkaException as fault:
         raise LetterError(
@@ -162,16 +180,19 @@ def target(letter: Letter, settings: LetterSettings) -> str:
     return settings.topics.transactions if is_retired else letter.topic
 
 
-def destination(letter: Letter, settings: LetterSettings, partitions: int) -> int:
+def destination(
+    letter: Letter, settings: LetterSettings, partitions: int, schemas: RecordSchemas | None = None
+) -> int:
     """Return the partition to which a letter's record is sent.
 
     Args:
         letter: a letter that `check` has accepted.
+        schemas: see `check`.
     """
     if target(letter, settings) == settings.topics.transactions:
-        card_id: str = strict.transaction(letter.value)["card_id"]
+        card_id: str = _transaction(letter, schemas)["card_id"]
         return KeyGroups(settings.partitioner, partitions, groups=1).partition_of(card_id)
-    if letter.topic == settings.topics.model_rollouts:
+    if letter.topic in (settings.topics.model_rollouts, settings.topics.record_schemas):
         return 0
     if not letter.key_changed or letter.key is None:
         return letter.partition
@@ -181,14 +202,17 @@ def destination(letter: Letter, settings: LetterSettings, partitions: int) -> in
     return int(by_key.partitions_of(pa.array([letter.key], pa.binary()))[0])
 
 
-def _send(producer: Producer, settings: LetterSettings, letters: Sequence[Letter], by: str) -> None:
+def _send(
+    producer: Producer, settings: LetterSettings, letters: Sequence[Letter], by: str,
+    schemas: RecordSchemas | None,
+) -> None:  # fmt: skip
     topics = {target(letter, settings) for letter in letters}
     counts = {topic: len(topic_reader.partitions(producer, topic, TIMEOUT_S)) for topic in topics}
     producer.begin_transaction()
     for letter in letters:
         clients.produce(
             producer, target(letter, settings), letter.key, letter.value,
-            partition=destination(letter, settings, counts[target(letter, settings)]),
+            partition=destination(letter, settings, counts[target(letter, settings)], schemas),
             timestamp=letter.arrival,  # kept by a topic with CreateTime; others stamp the time of the replay
             headers=[(HEADER, letter.name.encode())],
         )  # fmt: skip

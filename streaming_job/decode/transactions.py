@@ -17,6 +17,7 @@ from feature_store.kernels.hashing import hash_string
 from feature_store.layout import PLACE, TRANSACTION, UNITS_PER_CURRENCY, country_code, currency_code
 from streaming_job.contracts import Reason
 from streaming_job.decode import card_numbers, columns, plain, strict
+from streaming_job.decode.framed import RecordSchemas
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.log.records import Records
 
@@ -83,8 +84,18 @@ def split_quote(text: bytes) -> list[str]:
     return text.decode().split("\n")
 
 
-def decode_fields(values: pa.BinaryArray) -> DecodedTransactions:
-    """Decode the fields of transactions, shape (n,); the checks of times and partitions are not made."""
+def decode_fields(
+    values: pa.BinaryArray, arrivals: NDArray[np.int64] | None = None, schemas: RecordSchemas | None = None
+) -> DecodedTransactions:
+    """Decode the fields of transactions, shape (n,); the checks of times and partitions are not made.
+
+    Args:
+        arrivals: arrivals, ms, shape (n,); needed only with `schemas`.
+        schemas: the schemas of framed transactions; None: there are none.
+    """
+    refused: dict[int, strict.Rejected] = {}
+    if schemas is not None and arrivals is not None:
+        values, refused = schemas.unframed(values, arrivals)
     n = len(values)
     data, offsets = columns.buffers(values)
     records = np.zeros(n, dtype=TRANSACTION)
@@ -100,6 +111,8 @@ def decode_fields(values: pa.BinaryArray) -> DecodedTransactions:
     rejections = []
     for row in np.flatnonzero(doubtful).tolist():
         try:
+            if row in refused:
+                raise refused[row]
             fields = strict.transaction(values[row].as_py())
         except strict.Rejected as fault:
             rejections.append(Rejection(row, fault.reason, fault.detail))
@@ -114,13 +127,16 @@ def decode_fields(values: pa.BinaryArray) -> DecodedTransactions:
     return DecodedTransactions(records[good], quotes.filter(pa.array(good)), np.flatnonzero(good), rejections)
 
 
-def decode(records: Records, limits: TimeLimits, key_groups: KeyGroups) -> DecodedTransactions:
+def decode(
+    records: Records, limits: TimeLimits, key_groups: KeyGroups, schemas: RecordSchemas | None = None
+) -> DecodedTransactions:
     """Decode and check transaction records.
 
     Args:
         records: records of the transactions topic, of any partitions.
+        schemas: see `decode_fields`.
     """
-    decoded = decode_fields(records.values)
+    decoded = decode_fields(records.values, records.arrivals, schemas)
     accepted = decoded.records
     accepted["partition"] = records.partitions[decoded.rows]
     accepted["offset"] = records.offsets[decoded.rows]
@@ -144,15 +160,18 @@ def _check_card_numbers(decoded: DecodedTransactions) -> DecodedTransactions:
     return _without(decoded, refused, rejections) if rejections else decoded
 
 
-def with_card_numbers(records: Records, limits: TimeLimits) -> list[Rejection]:
+def with_card_numbers(
+    records: Records, limits: TimeLimits, schemas: RecordSchemas | None = None
+) -> list[Rejection]:
     """Return the rejections of those transactions that hold card numbers, whatever else is wrong with others.
 
     Args:
         records: records of a topic of transactions.
+        schemas: see `decode_fields`.
     """
     if not limits.refuse_card_numbers:
         return []
-    rejections = _check_card_numbers(decode_fields(records.values)).rejections
+    rejections = _check_card_numbers(decode_fields(records.values, records.arrivals, schemas)).rejections
     return [rejection for rejection in rejections if rejection.reason is Reason.CARD_NUMBER]
 
 

@@ -23,6 +23,7 @@ from streaming_job.decide.model_verdict import ModelJudge
 from streaming_job.decide.rollout_history import RolloutHistory, RolloutRecord
 from streaming_job.decide.scoring import Challengers
 from streaming_job.decode import profiles, snapshots, transactions
+from streaming_job.decode.framed import RecordSchemas
 from streaming_job.facts.group_facts import GroupFacts
 from streaming_job.group.pending_delta import PendingDelta
 from streaming_job.group.rules import Rules
@@ -38,6 +39,8 @@ log = logging.getLogger(__name__)
 
 ROLLOUTS = "rollouts"
 """Name of the piece that holds the rollout history."""
+SCHEMAS = "schemas"
+"""Name of the piece that holds the schemas of framed transactions."""
 MISPLACED = "only rollouts in partition 0 count, in its order; write this one to partition 0"
 """Detail of the dead letter for a rollout outside partition 0."""
 SNAPSHOT_END = "snapshot_end"
@@ -86,6 +89,12 @@ class GroupCore:
         if blob:
             self.outcome.set_aside = self._rollouts.set_aside
         self._new_rollouts = False
+        self._schemas: RecordSchemas | None = None
+        """The schemas of framed transactions; None: the job does not read such."""
+        if rules.topics.record_schemas:
+            blob = store.get(SCHEMAS)
+            self._schemas = RecordSchemas(orjson.loads(blob) if blob else ())
+        self._new_schemas = False
         self._trial = TrialPieces(store, self._rollouts.events)
         # the state's `applied` replaces that of the last progress record: the record may be outdated, because
         # an aborted run that started from an older checkpoint may have written it
@@ -145,6 +154,8 @@ class GroupCore:
             self._fold_rollouts(records)
         elif records.topic in self._rules.retired:
             self._refuse_retired(records)
+        elif self._schemas is not None and records.topic == self._rules.topics.record_schemas:
+            self._fold_schemas(records, self._schemas)
         elif self.facts is not None:
             self.outcome.counts["foreign_facts"] += self.facts.fold(records, self.silence.output)
 
@@ -197,11 +208,24 @@ class GroupCore:
                 record.offset >= silent_before and record.offset not in faulty for record in new
             )
 
+    def _fold_schemas(self, records: Records, schemas: RecordSchemas) -> None:
+        late_until = schemas.newest_unknown
+        refused = schemas.fold(records)
+        self._new_schemas = True
+        audible = records.offsets >= self.silence.before((records.topic, 0))
+        accepted = audible & ~np.isin(np.arange(len(records)), [*refused])
+        self.outcome.counts["late_table_changes"] += int((accepted & (records.arrivals <= late_until)).sum())
+        if self._group == 0:  # every group folds every schema; only group 0 reports them
+            self.outcome.counts["schemas"] += int(accepted.sum())
+            self._add_dead_letters(
+                _letter(records, row, fault.reason, fault.detail) for row, fault in refused.items()
+            )
+
     def _refuse_retired(self, records: Records) -> None:
         """Report records of a topic that the transactions have left."""
         detail = f"the transactions have moved to {self._rules.topics.transactions}; write this one there"
         reasons = dict.fromkeys(range(len(records)), (Reason.RETIRED_TOPIC, detail))
-        for refused in transactions.with_card_numbers(records, self._rules.limits):
+        for refused in transactions.with_card_numbers(records, self._rules.limits, self._schemas):
             reasons[refused.row] = refused.reason, refused.detail
         self._add_dead_letters(_letter(records, row, *reason) for row, reason in reasons.items())
 
@@ -238,7 +262,8 @@ class GroupCore:
         self.outcome.newest |= records.newest()
 
     def _decide(self, records: Records, *, silent: bool) -> None:
-        decoded = transactions.decode(records, self._rules.limits, self._rules.key_groups)
+        rules = self._rules
+        decoded = transactions.decode(records, rules.limits, rules.key_groups, self._schemas)
         self._add_dead_letters(
             _letter(records, rejection.row, rejection.reason, rejection.detail)
             for rejection in sorted(decoded.rejections, key=lambda rejection: rejection.row)
@@ -312,6 +337,9 @@ class GroupCore:
         if self._new_rollouts:
             store.put(ROLLOUTS, orjson.dumps(self._rollouts.records))
             self._new_rollouts = False
+        if self._new_schemas and self._schemas is not None:
+            store.put(SCHEMAS, orjson.dumps(self._schemas.records))
+            self._new_schemas = False
         self._trial.seal(store)
         save_positions(self._meta, positions)
         seal(store, self._meta)

@@ -18,12 +18,12 @@ RECORD_COUNTS = tuple(chain.from_iterable(ACCEPTED.values()))
 the topic `merchant-facts` are in none of them."""
 ROLLOUT_TOPICS = "rollout_topics"
 """Name in progress records of group 0, and in `job.json`."""
-OF_FACTS = ("labels", "late_facts", "foreign_facts")
-"""Counts of jobs that keep merchant facts, left out if they are 0: labels whose transactions were found;
-facts that may take effect late, because they came after a promise; and records of the topic `merchant-facts`
-that no job wrote."""
+OPTIONAL = ("schemas", "labels", "late_facts", "foreign_facts")
+"""Counts that are left out if they are 0. Of jobs with framed transactions: schemas. Of jobs that keep
+merchant facts: labels whose transactions were found; facts that may take effect late, because they came after
+a promise; and records of the topic `merchant-facts` that no job wrote."""
 PLAIN_COUNTS = (
-    *(name for name in RECORD_COUNTS if name not in OF_FACTS),
+    *(name for name in RECORD_COUNTS if name not in OPTIONAL),
     "conflicting_repetition",
     "late",
     "late_table_changes",
@@ -76,7 +76,7 @@ def latencies(arrivals: Iterable[NDArray[np.int64]], now: int) -> tuple[NDArray[
 def counts_of(outcome: Outcome) -> dict[str, int]:
     """Return the field `counts` of the progress record."""
     counts = {name: outcome.counts[name] for name in PLAIN_COUNTS}
-    counts |= {name: outcome.counts[name] for name in OF_FACTS if outcome.counts[name]}
+    counts |= {name: outcome.counts[name] for name in OPTIONAL if outcome.counts[name]}
     # not computed from offsets, because Kafka's transaction markers have offsets, too
     return {
         "records": sum(outcome.counts[name] for name in RECORD_COUNTS) + len(outcome.dead_letters),

@@ -79,6 +79,7 @@ def of_topic(
     single = {
         topics.merchant_facts: "create it anew: promises hold only for facts in the same partition",
         topics.model_rollouts: "create it anew: rollout events are ordered only within one partition",
+        topics.record_schemas: "create it anew: of two schemas with one id the first in one partition holds",
     }
     remedy = f"give --partitions {actual.partitions}; another number needs a drain and a takeover"
     wanted_partitions = partitions if name == topics.transactions else None

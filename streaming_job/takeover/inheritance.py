@@ -101,6 +101,7 @@ def inherit(opening: Opening, stores: Stores, former: Former, meta: Meta, store:
         is_same_line = (rules.topics.model_rollouts, 0) in positions
         # a replay may have rollouts of its own, which it then reads from their beginning
         others = {rules.topics.model_rollouts} if not is_same_line and not opening.takes_over else set()
+        others.add(rules.topics.record_schemas)  # which are few, and read from their beginning
         _require_same_inputs(positions, inputs - others)
         mine = homes if moves else [home for home in homes if home % former.groups == group]
         part = GroupState(MemoryArena(), settings.allowed_lateness_ms, keeps_ids=rules.merchants is not None)
@@ -120,7 +121,11 @@ def inherit(opening: Opening, stores: Stores, former: Former, meta: Meta, store:
             read = positions[rules.topics.model_rollouts, 0]
             if rollouts is None or read < rollouts[0]:
                 rollouts = read, pieces.get(ROLLOUTS)
-        tables = {tp: offset for tp, offset in positions.items() if tp[0] in rules.tables}
+        tables = {
+            tp: offset
+            for tp, offset in positions.items()
+            if tp[0] in rules.tables and tp[0] != rules.topics.record_schemas
+        }
         known = inherited_positions(old)  # of a predecessor that has inherited its state, too
         if moves:
             _require_drained(by_home, tables, known)

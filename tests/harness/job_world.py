@@ -18,7 +18,16 @@ from harness.group_batches import Group, merged
 from harness.log_world import DAY, HOUR, MINUTE, START, TOPICS, LogWorld
 from harness.rollout_records import event as rollout_event
 from harness.rollout_records import installed
-from loadtests.oracle import AcceptanceRules, ExpectedOutcome, Kind, Oracle, ProfileLog, Record, RolloutLog
+from loadtests.oracle import (
+    AcceptanceRules,
+    ExpectedOutcome,
+    Kind,
+    Oracle,
+    ProfileLog,
+    Record,
+    RolloutLog,
+    SchemaLog,
+)
 from models.errors import ModelError
 from models.feature_bins import bins_of
 from models.percentiles import quantiles
@@ -225,7 +234,9 @@ class World(LogWorld):
 
         So a label comes after its transaction, even within the same millisecond.
         """
-        logs = (self.profiles, self.rollouts, self.transactions, self.labels, self.chargebacks)
+        logs = (
+            self.profiles, self.rollouts, self.schemas, self.transactions, self.labels, self.chargebacks,
+        )  # fmt: skip
         return [record for _, record in sorted((r for log in logs for r in _when_written(log)), key=_time)]
 
     def run(
@@ -243,7 +254,9 @@ class World(LogWorld):
         rules = self.rules(groups, load_model)
         serving = [Group(number, rules) for number in range(groups)]
         borders = sorted({0, len(self.transactions), *cuts})
-        tables = [*_when_written(self.profiles), *_when_written(self.rollouts)]
+        tables = [
+            *_when_written(self.profiles), *_when_written(self.rollouts), *_when_written(self.schemas),
+        ]  # fmt: skip
         read, outcomes = START - 10**12, []
         for start, end in pairwise(borders):
             transactions = self.transactions[start:end]
@@ -271,10 +284,13 @@ class World(LogWorld):
         ]
 
     def expected(self, load_model: Callable[[ModelRef], Scorer] = load) -> list[ExpectedOutcome]:
-        """Outcomes by the oracle: of each transaction, and the dead letters of profiles and rollouts."""
+        """Outcomes by the oracle: of each transaction, and the dead letters of the tables."""
         profiles, rollouts = ProfileLog(), RolloutLog(lambda rollout: load_model(rollout.model))
-        out = profiles.read(self.profiles) + rollouts.read(self.rollouts)
-        rules = AcceptanceRules(LIMITS.lateness_ms, LIMITS.skew_ms, self.partitions, PARTITIONER.value)
+        schemas = SchemaLog()
+        out = profiles.read(self.profiles) + rollouts.read(self.rollouts) + schemas.read(self.schemas)
+        rules = AcceptanceRules(
+            LIMITS.lateness_ms, LIMITS.skew_ms, self.partitions, PARTITIONER.value, row=schemas.row
+        )
         oracle = Oracle(profiles, rollouts, lambda rollout: load_model(rollout.model), rules)
         oracle.lost(self.losses.profiles_before, self.losses.windows_before)
         return out + list(oracle.judge(self.transactions))

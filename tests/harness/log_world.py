@@ -10,16 +10,17 @@ from streaming_job.contracts.topics import Topics
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 START = 1_780_000_200_000
 """2026-05-28 20:30:00 UTC, a Thursday evening; all times below are ms from it."""
-TOPICS = Topics()
+TOPICS = Topics(record_schemas="record-schemas")
 
 
 class LogWorld:
-    """Transactions, profile changes and rollouts."""
+    """Transactions, profile changes, rollouts, and schemas of framed transactions."""
 
     def __init__(self) -> None:
         self.transactions: list[Record] = []
         self.profiles: list[Record] = []
         self.rollouts: list[Record] = []
+        self.schemas: list[Record] = []
         self._ends: Counter[int] = Counter()
 
     def partition_of(self, card: str) -> int:
@@ -84,3 +85,8 @@ class LogWorld:
         """Append a record of any content to the rollouts."""
         offset = len(self.rollouts)
         self.rollouts.append(Record(TOPICS.model_rollouts, 0, offset, START + arrival, b"r", value))
+
+    def raw_schema(self, value: bytes | None, arrival: int = 0, partition: int = 0) -> None:
+        """Append a record of any content to the schemas."""
+        offset = len(self.schemas)
+        self.schemas.append(Record(TOPICS.record_schemas, partition, offset, START + arrival, b"1", value))

@@ -263,7 +263,9 @@ class MemoryTables:
 
 
 def _card(record: Record) -> str | None:
-    """Return the card of a transaction; None if it names none."""
+    """Return the card of a transaction, of a framed one by its key; None if it names none."""
+    if record.value is not None and record.value.startswith(b"\0"):
+        return (record.key or b"").decode()
     try:
         card = json.loads(record.value or b"")["card_id"]
     except (ValueError, KeyError, TypeError):

@@ -2,6 +2,7 @@
 
 import random
 
+from harness.framed_records import frame_some
 from harness.job_world import World, newer_ref, subset_ref
 from harness.log_world import DAY, HOUR, MINUTE, SECOND, START
 from harness.random_trials import random_event
@@ -10,7 +11,8 @@ from harness.random_trials import random_event
 def random_world(seed: int, n: int = 150, partitions: int = 1, *, trials: bool = False) -> World:
     """A log of a dozen cards: transactions, profile changes, rollouts.
 
-    Some transactions are late, repeated, broken or in a wrong partition. `trials`: also rollouts with
+    Some transactions are late, repeated, broken or in a wrong partition; in one of four worlds, half of them
+    are framed, and there are schemas. `trials`: also rollouts with
     challengers, and models that fail (which `random_trials.load_any` loads).
     """
     rng = random.Random(seed)
@@ -75,4 +77,6 @@ def random_world(seed: int, n: int = 150, partitions: int = 1, *, trials: bool =
             country=rng.choice(["FR", "DE", "US"]), currency=rng.choice(["EUR", "EUR", "USD"]),
             partition=rng.randrange(partitions) if rng.random() < 0.03 else None, **fields,
         )  # fmt: skip
+    if seed % 4 == 1:
+        frame_some(world, random.Random(f"frames {seed}"))
     return world

@@ -13,6 +13,7 @@ from feature_store.layout import country_code
 from loadtests.oracle.partitions import partition_of
 from streaming_job.contracts import Reason
 from streaming_job.decode import card_numbers, strict, transactions
+from streaming_job.decode.framed import RecordSchemas
 from streaming_job.decode.transactions import DecodedTransactions, TimeLimits
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.log.records import Records
@@ -77,9 +78,13 @@ def records(
     )
 
 
-def decode(values: Sequence[bytes | None], arrivals: Sequence[int] | None = None) -> DecodedTransactions:
+def decode(
+    values: Sequence[bytes | None],
+    arrivals: Sequence[int] | None = None,
+    schemas: RecordSchemas | None = None,
+) -> DecodedTransactions:
     """Decode by the vectorised path; record i is at offset i of PARTITION."""
-    return transactions.decode(records(values, arrivals), LIMITS, KEY_GROUPS)
+    return transactions.decode(records(values, arrivals), LIMITS, KEY_GROUPS, schemas)
 
 
 Verdict = Reason | tuple[int, ...]
@@ -102,9 +107,11 @@ def alone(value: bytes | None, arrival: int = NOW) -> Verdict:
     )  # fmt: skip
 
 
-def together(values: list[bytes | None], arrivals: list[int] | None = None) -> list[Verdict]:
+def together(
+    values: list[bytes | None], arrivals: list[int] | None = None, schemas: RecordSchemas | None = None
+) -> list[Verdict]:
     """Outcome of each record of a batch by the vectorised path; each has exactly one."""
-    decoded = decode(values, arrivals)
+    decoded = decode(values, arrivals, schemas)
     rows = decoded.rows.tolist() + [rejection.row for rejection in decoded.rejections]
     assert sorted(rows) == list(range(len(values)))
     assert decoded.rows.tolist() == sorted(decoded.rows.tolist())

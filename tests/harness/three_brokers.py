@@ -47,7 +47,7 @@ class Trio(UnderLoad):
 
     def in_sync(self) -> int:
         """The least number of in-sync replicas of any partition of the job's topics."""
-        names = self.installed.topics.model_dump().values()
+        names = [name for name, _ in self.installed.topics.rows()]
         return min(len(each.isrs) for name in names for each in self._partitions(name).values())
 
     def _partitions(self, topic: str):  # type: ignore[no-untyped-def]  # librdkafka's metadata

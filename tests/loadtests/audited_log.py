@@ -17,8 +17,8 @@ from models.score_histogram import BOUNDS
 from streaming_job.contracts.topics import COUNTED, DIGESTED, TABLE, Topics
 from streaming_job.log.losses import FIELD
 
-SETTINGS = settings_of_nowhere.settings(job_id="job")
-TOPICS = Topics()
+TOPICS = Topics(record_schemas="record-schemas")
+SETTINGS = settings_of_nowhere.settings(job_id="job", topics=TOPICS)
 ALERTS = tuple(getattr(TOPICS, field) for field in DIGESTED)
 """The outputs whose records the oracle computes whole."""
 SIDES = ("both", "only_champion", "only_challenger")

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from audited_log import SETTINGS, MemoryLog, changed
+from harness.framed_records import avro, avro_schema, event
 from harness.job_world import World, load, subset_ref
 from harness.log_world import HOUR, MINUTE
 
@@ -25,6 +26,7 @@ def written(world: World) -> MemoryLog:
         "transactions": world.transactions,
         "bank.public.card_profiles": world.profiles,
         "model-rollouts": world.rollouts,
+        "record-schemas": world.schemas,
         "fraud-alerts": [
             Record("fraud-alerts", 0, number, 0, alert.record_key, alert.value)
             for number, alert in enumerate(alerts)
@@ -38,7 +40,7 @@ def written(world: World) -> MemoryLog:
 
 @pytest.fixture(scope="module")
 def world() -> World:
-    """Two hours of four cards; profiles and the champion change in between."""
+    """Two hours of four cards; profiles and the champion change in between. Every third record is framed."""
     world = World()
     for card in "abcd":
         world.profile("r", -HOUR, card)
@@ -48,6 +50,10 @@ def world() -> World:
         world.tx(3 * number * MINUTE, float(10 + 97 * number % 900), card_id=card)
         if number % 25 == 7:
             world.profile("u", 3 * number * MINUTE, card, risk_tier=number % 4)
+    world.raw_schema(event(1, avro_schema()), -HOUR)
+    for number, record in enumerate(world.transactions[::3]):
+        value = avro(1, avro_schema(), json.loads(record.value or b""))
+        world.transactions[3 * number] = record._replace(value=value)
     world.raw_tx(b"{", 121 * MINUTE)
     return world
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from harness import settings_of_nowhere
+from harness.log_world import TOPICS
 
 from deploy import topics_page
 from streaming_job import contracts, environment
@@ -26,7 +27,7 @@ from streaming_job.transaction import writer
 from streaming_job.transaction.written import GroupOutput
 
 pytestmark = pytest.mark.unit
-SETTINGS = settings_of_nowhere.settings(merchant_facts=True)
+SETTINGS = settings_of_nowhere.settings(merchant_facts=True, topics=TOPICS)
 BY_JOB = {field: row for field, row in TABLE.items() if row.role in (Role.OUTPUT, Role.STATE, Role.PROGRESS)}
 
 
@@ -188,9 +189,9 @@ def test_topics_that_the_transactions_have_left_are_named_with_commas(
 
 @pytest.mark.parametrize("field", TABLE)
 def test_every_topic_is_retained_on_purpose_and_described(field: str) -> None:
-    row, name = TABLE[field], getattr(Topics(), field)
+    row, name = TABLE[field], getattr(TOPICS, field)
     assert row.retention.reason
-    config = Topics().configs()[name]
+    config = TOPICS.configs()[name]
     assert int(config["retention.ms"]) == (
         -1 if row.retention.days is None else row.retention.days * 86_400_000
     )
@@ -198,3 +199,19 @@ def test_every_topic_is_retained_on_purpose_and_described(field: str) -> None:
         line for line in topics_page.page().splitlines() if line.startswith(f"| `{name}` | {row.role} |")
     ]
     assert row.retention.reason in line
+
+
+def test_a_topic_without_a_name_is_used_by_nobody() -> None:
+    """The others are as if it were not in the table; a replay's names are no names of it either."""
+    topics = Topics()
+    assert "" not in {*topics.configs(), *topics.partitions(2), *topics.tables, *topics.inputs}
+    assert {*TOPICS.tables} - {*topics.tables} == {"record-schemas"}
+    assert topics.renamed(lambda name: f"{name}-a", but=()).record_schemas == ""
+    assert TOPICS.renamed(lambda name: f"{name}-a", but=()).record_schemas == "record-schemas-a"
+
+
+def test_reading_framed_transactions_is_a_setting_that_decides() -> None:
+    """Before its topic had a name, the same records were dead letters."""
+    name = "topics__record_schemas"
+    assert SETTINGS.decisive[name] == "record-schemas"
+    assert name not in settings_of_nowhere.settings().decisive

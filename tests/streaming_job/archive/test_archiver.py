@@ -173,7 +173,7 @@ def test_each_committed_record_of_every_topic_is_archived(settings: LetterSettin
     send(settings, range(FIRST_DAY, TODAY))
     send_outputs(settings)
     (report,) = run(settings, tmp_path)
-    fields = {field for field, row in TABLE.items() if row.is_archived}
+    fields = {field for field, row in TABLE.items() if row.is_archived and getattr(settings.topics, field)}
     opened = Archive(str(tmp_path))
     assert set(opened.topics) == fields
     for field in fields:

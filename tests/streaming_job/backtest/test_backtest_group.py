@@ -24,7 +24,7 @@ from models.rollouts.events import installation
 from streaming_job.backtest.candidate import ROLLOUT, promoted
 from streaming_job.backtest.group import BacktestGroup
 from streaming_job.backtest.labels import Labels
-from streaming_job.backtest.run import read_alerts
+from streaming_job.backtest.run import read_alerts, record_schemas
 from streaming_job.backtest.tally import Tally
 from streaming_job.backtest.window import Window
 from streaming_job.progress.outcome import Outcome
@@ -70,7 +70,10 @@ def backtest(
     outcomes: list[Outcome] = []
     for number in range(groups):
         rollouts = promoted(*candidate, window.since, TOPICS, IDENTITIES)
-        group = BacktestGroup(number, world.rules(groups), rollouts, window.since, before, tally)
+        group = BacktestGroup(
+            number, world.rules(groups), rollouts, window.since, before, tally,
+            schemas=record_schemas(log, TOPICS),
+        )  # fmt: skip
         group.fold_profiles(log, FOR_EVER)
         for partition in world.key_groups(groups).own(number):
             outcomes += map(group.take, log.records(TOPICS.transactions, partition, keys=False))

@@ -174,6 +174,8 @@ def test_an_odd_but_valid_record_is_accepted_alone_and_among_others(value):
 
 def test_every_reason_is_in_the_table():
     of_others = {
+        Reason.UNKNOWN_SCHEMA,
+        Reason.MALFORMED_AVRO,
         Reason.RETIRED_TOPIC,
         Reason.UNKNOWN_TRANSACTION,
         Reason.LABEL_TOO_OLD,

@@ -77,12 +77,12 @@ def test_a_broken_record_is_not_sent_again(broken: Record) -> None:
         ("dead-letters", 0, 0), "malformed_json", "", broken.topic, 0, 20, START, broken.key, broken.value
     )
     with pytest.raises(LetterError, match="1 of 1 records would be refused"):
-        replay.check([letter], LetterSettings(bootstrap_servers="nowhere"))
+        replay.check([letter], LetterSettings(bootstrap_servers="nowhere", topics=TOPICS))
 
 
 @pytest.mark.parametrize("field", INPUTS)
 def test_an_input_is_counted_read_by_job_and_audit_and_written_by_replays(field: str) -> None:
-    row, settings = TABLE[field], settings_of_nowhere.settings(merchant_facts=True)
+    row, settings = TABLE[field], settings_of_nowhere.settings(merchant_facts=True, topics=TOPICS)
     assert row.accepted
     assert set(row.accepted) <= set(ACCEPTED[row.input_name])
     for component, operation in (

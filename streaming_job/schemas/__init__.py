@@ -1,0 +1,1 @@
+"""The schemas of framed transactions: the topic in which the job finds them, and the tool that fills it."""
