@@ -97,6 +97,7 @@ def test_a_switch_killed_at_each_step_is_repeated_and_there_is_a_way_back(replay
 def test_from_a_kept_checkpoint_a_replay_writes_what_came_after_it(replayed: Replayed) -> None:
     """Also with a policy of its own, which is the only one that then decides."""
     installed, relay = replayed.installed, replayed.relay
+    relay.burst(800)
     installed.caught_up(relay.job)
     kept = str(installed.directory / "kept")
     relay.job.terminate()
