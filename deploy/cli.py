@@ -48,9 +48,7 @@ COMMANDS = {
         "streaming_job.archive.commands:app", "Archive the topics as Parquet; prove it; expire files."
     ),
     "labels": Entry("streaming_job.labels.commands:app", "Add and show labels of transactions."),
-    "schemas": Entry(
-        "streaming_job.schemas.commands:app", "Publish and list the schemas of framed transactions."
-    ),
+    "schemas": Entry("streaming_job.schemas.commands:app", "Publish the schemas of framed transactions."),
     "bench": Entry("loadtests.bench.commands:app", "Measure speed and size; see docs/measurements.md."),
     "compare": Entry(
         "loadtests.compare.commands:compare",

@@ -182,7 +182,10 @@ def made(live: JobSettings, replay: Replay, facts: Facts, *, partial: bool) -> R
         refusals.append("there are no transactions to replay; check FRAUD_TOPICS__TRANSACTIONS")
     if facts.foreign:
         written = ", ".join(f"{topic} ({offsets} offsets)" for topic, offsets in facts.foreign.items())
-        refusals.append(f"{written} have records of something else; choose another name, or delete them")
+        refusals.append(
+            f"{written} have records of something else, or of a switch, by which audits judge; choose "
+            "another name"
+        )
     if facts.free_disk < disk + DISK_RESERVE:
         refusals.append(
             f"{facts.free_disk / 1e6:,.0f} MB are free on the disk of {live.work_dir}, "

@@ -7,7 +7,7 @@ job continues if the output is its own already. So a supervisor may run them in 
 import os
 import shutil
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from deploy.replay.rollout import live_line
 from models.rollouts.events import Demands
 from streaming_job.log.records import Offsets
 from streaming_job.progress import last_record
+from streaming_job.runtime.checkpoint_errors import AccessError
 from streaming_job.settings import JobSettings
 from streaming_job.takeover.handover import newest_records
 from streaming_job.transaction.written import WrittenReader
@@ -39,11 +40,10 @@ def writers(live: JobSettings) -> tuple[str, str]:
     return query, min(successors, default="")
 
 
-def require_switchable(live: JobSettings, replay: Replay, demands: Demands, *, takes_partial: bool) -> None:
+def require_switchable(live: JobSettings, replay: Replay, *, takes_partial: bool) -> None:
     """Check that the replay's state can continue the live output.
 
     Args:
-        demands: those of this installation; the stricter of these and those in the log count.
         takes_partial: whether a state without the beginning of the log is accepted.
 
     Raises:
@@ -54,11 +54,6 @@ def require_switchable(live: JobSettings, replay: Replay, demands: Demands, *, t
             "the log had lost its beginning when the replay was started, so the live output would be decided "
             "without the cards' earlier transactions; replay from an archive (--archive), or from a copy of "
             "the live checkpoint (--from), or accept that with --partial"
-        )
-    if replay.has_own_rollouts and live_line(live).demands.tightened_by(demands).four_eyes:
-        raise ReplayError(
-            "a switch to another model or policy is a promotion, which needs two people here: promote it by "
-            "`fraud rollouts` instead"
         )
     settings = replay.settings(live)
     if settings.merchant_facts:
@@ -83,13 +78,20 @@ def begin_switch(live: JobSettings, replay: Replay, demands: Demands, *, takes_p
     """Note the switch in the record; return the settings of the job to run.
 
     Args:
-        demands: see `require_switchable`, as `takes_partial`.
+        demands: those of this installation; the stricter of these and those in the log count.
+        takes_partial: see `require_switchable`.
 
     Raises:
-        ReplayError: the state cannot continue the live output.
+        ReplayError: the state cannot continue the live output, or two people are needed.
     """
+    is_live = replay.is_switched and writers(live)[0] != replay.live_query
+    if not is_live and replay.has_own_rollouts and live_line(live).demands.tightened_by(demands).four_eyes:
+        raise ReplayError(
+            "a switch to another model or policy is a promotion, which needs two people here: promote it by "
+            "`fraud rollouts` instead"
+        )
     if not replay.is_switched:
-        require_switchable(live, replay, demands, takes_partial=takes_partial)
+        require_switchable(live, replay, takes_partial=takes_partial)
         replay = replay.saved(live_query=replay.live_query or writers(live)[0], is_switched=True)
     return replay.successor(live)
 
@@ -121,7 +123,11 @@ def remove_checkpoint(settings: JobSettings) -> None:
         SettingsError: Spark does not start, or cannot use the checkpoint's location.
     """
     if "://" not in settings.checkpoint:
-        shutil.rmtree(settings.checkpoint, ignore_errors=True)
+        try:
+            with suppress(FileNotFoundError):
+                shutil.rmtree(settings.checkpoint)
+        except OSError as fault:
+            raise AccessError(f"the checkpoint {settings.checkpoint} cannot be removed: {fault}") from fault
         return
     from deploy.local import jars
     from streaming_job.runtime import session

@@ -66,6 +66,8 @@ def _avro(schema: RecordSchema, payload: bytes) -> Any:
     if reader.rest():
         raise RefusedError(Reason.MALFORMED_AVRO)
     row = {name: record[name] for name in fields()}
+    if row["amount"] == b"":
+        raise RefusedError(Reason.MALFORMED_AVRO)
     if isinstance(row["amount"], bytes):
         unscaled = int.from_bytes(row["amount"], "big", signed=True)
         try:
@@ -126,7 +128,7 @@ class _Reader:
     def _items(self) -> Iterator[int]:
         while count := self._long():
             if count < 0:
-                count = -count
+                count = -count if count > -(2**63) else 0  # which has no positive number of 64 bits
                 self._long()  # size of the block in bytes
             yield from range(count)
 

@@ -76,6 +76,8 @@ def limit_memory(left: int) -> None:
     """
     pages = int((SELF / "statm").read_text().split()[5])
     most = pages * resource.getpagesize() + int(SHARE * max(0, left))
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 

@@ -24,8 +24,8 @@ WORK = (
     counter("fraud_profile_changes", "valid profile changes read"),
     counter("fraud_ignored_profile_changes", "profile changes not applied, as their card has a newer one"),
     counter("fraud_rollouts", "rollout events applied"),
-    counter("fraud_late_table_changes", "profile changes that became readable after a transaction that "
-            "should have used them was decided"),
+    counter("fraud_late_table_changes", "profile changes and schemas that became readable after a "
+            "transaction that should have used them was decided"),
     counter("fraud_missing_profile", "transactions decided without a profile of their card"),
     counter("fraud_scoring_failures", "transactions without a score (the model raised, or returned no "
             "probability): the policy's rules that need no score decided alone"),

@@ -1,8 +1,9 @@
 """The schemas of framed transactions: which of them are accepted. Pure.
 
 A schema is accepted if its records can keep the contract of transactions. Of an Avro schema, reading a record
-must also take a time that is bounded by the record's size: so it may not be recursive, nor have arrays of
-items without bytes, of which a few bytes could announce any number.
+must also take a time and memory in proportion to the record's size: so it may not be recursive, nor have
+arrays or maps of items without bytes, of which a few bytes could announce any number, or with few for many
+types.
 """
 
 import json
@@ -15,11 +16,11 @@ import fastavro
 from streaming_job.contracts import Contract, ContractError, schema, validate
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
-DECIMAL = "decimal"
+DECIMAL, MILLIS = "decimal", "timestamp-millis"
 AVRO: Mapping[str, frozenset[str]] = {
     "string": frozenset({"string", "enum"}),
     "number": frozenset({"double", "int", "long", DECIMAL}),  # a float has too few digits for an amount
-    "integer": frozenset({"long", "timestamp-millis"}),
+    "integer": frozenset({"long", MILLIS}),
 }
 """Avro types that give a field of the contract its JSON type."""
 JSON: Mapping[str, frozenset[str]] = {
@@ -32,6 +33,12 @@ LOGICAL = "logical"
 MOST_TYPES = 2_000
 MOST_DEPTH = 32
 MOST_SCALE = 38
+MOST_NESTING = 100
+"""Depth of the JSON; far below what Python reads, because that depends on the caller's stack."""
+MOST_TYPES_A_BYTE = 16
+"""Types of an array's or map's item, for each of its least bytes: others cost time and memory, not bytes."""
+MOST_SYMBOL = 64
+"""Characters of the symbols of enums, which a record names with a byte."""
 
 
 def fields() -> dict[str, str]:
@@ -67,6 +74,8 @@ def read(value: bytes) -> RecordSchema:
         parsed = json.loads(event["schema"])
     except (ValueError, RecursionError) as error:
         raise ContractError(f"not a {Contract.RECORD_SCHEMA}: no JSON: {error}") from error
+    if max(_nesting(event), _nesting(parsed)) > MOST_NESTING:
+        raise ContractError(f"not a {Contract.RECORD_SCHEMA}: nested more than {MOST_NESTING} deep")
     schema_id, kind, text = event["schema_id"], event["format"], event["schema"]
     try:
         if kind == "avro":
@@ -74,7 +83,21 @@ def read(value: bytes) -> RecordSchema:
         _require_json(parsed)
     except ContractError as fault:
         raise ContractError(f"schema {schema_id}: {fault}") from fault
+    except Exception as fault:  # of what has the place of a name, a type or a number, and is none
+        raise ContractError(f"schema {schema_id} is no schema ({type(fault).__name__}: {fault})") from fault
     return RecordSchema(schema_id, kind, text)
+
+
+def _nesting(node: Any) -> int:
+    depth, level = 0, [node]
+    while level := [
+        child
+        for each in level
+        if isinstance(each, list | dict)
+        for child in (each.values() if isinstance(each, dict) else each)
+    ]:
+        depth += 1
+    return depth
 
 
 def _avro(parsed: Any) -> tuple[Any, Mapping[str, Any], int]:
@@ -105,6 +128,7 @@ def _without_logical_types(node: Any) -> Any:
     return {
         LOGICAL if name == "logicalType" else name: _without_logical_types(value)
         for name, value in node.items()
+        if name != LOGICAL
     }
 
 
@@ -133,18 +157,27 @@ class _Walk:
                 inner = (*within, node["name"])
                 return sum(self.least_bytes(each["type"], inner) for each in node["fields"])
             case "array":
-                if not self.least_bytes(node["items"], (*within, "")):
-                    raise ContractError("the items of an array have no bytes")
+                self._require_bytes(node["items"], 0, within)
                 return 1
             case "map":
-                return 1 + self.least_bytes(node["values"], (*within, ""))
+                self._require_bytes(node["values"], 1, within)  # the key's length
+                return 1
             case "fixed":
                 if type(node["size"]) is not int or node["size"] < 1:
                     raise ContractError(f"type {node['name']} has no size")
                 return int(node["size"])
             case "enum":
+                if max(map(len, node["symbols"])) > MOST_SYMBOL:
+                    raise ContractError(f"a symbol of {node['name']} has more than {MOST_SYMBOL} characters")
                 return 1
         return int(kind != "null") if kind in PRIMITIVES else self.least_bytes(self._named[kind], within)
+
+    def _require_bytes(self, item: Any, least: int, within: tuple[str, ...]) -> None:
+        """Check that the items of an array or map take bytes in proportion to what reading them takes."""
+        before = self._count
+        least += self.least_bytes(item, (*within, ""))
+        if self._count - before > MOST_TYPES_A_BYTE * least:
+            raise ContractError("the items of an array or map have too few bytes for their types")
 
 
 def _branches(node: Any, named: Mapping[str, Any]) -> list[Any]:
@@ -155,8 +188,12 @@ def _branches(node: Any, named: Mapping[str, Any]) -> list[Any]:
 def _kind(node: Any) -> str:
     if isinstance(node, str):
         return node
-    kind = str(node["type"])
-    return str(node.get(LOGICAL, kind)) if kind in ("bytes", "fixed", "int", "long") else kind
+    kind, logical = str(node["type"]), node.get(LOGICAL)
+    if logical is None or kind not in ("bytes", "fixed", "int", "long"):
+        return kind
+    if (logical == DECIMAL and kind in ("bytes", "fixed")) or (logical == MILLIS and kind == "long"):
+        return str(logical)
+    return f"{kind} ({logical})"
 
 
 def _require_json(parsed: Any) -> None:
@@ -183,5 +220,5 @@ def _require(name: str, found: set[str], wanted: frozenset[str]) -> None:
     """Check the types of a field; a null, which a transaction may not have, does no harm in others."""
     types = found - {"null"}
     if not types or not types <= wanted:
-        has = f"is {', '.join(sorted(types))}" if types else "is missing, or its type is not to be seen"
+        has = f"is {', '.join(sorted(types))}" if types else "is missing, or its type cannot be determined"
         raise ContractError(f"field {name} {has}; a transaction needs {' or '.join(sorted(wanted))}")

@@ -101,7 +101,8 @@ def _decode(letter: Letter, settings: LetterSettings, schemas: RecordSchemas | N
     elif letter.topic == topics.model_rollouts:
         reading.read(letter.value or b"")
     elif letter.topic and letter.topic == topics.record_schemas:
-        (schemas or RecordSchemas()).add(letter.arrival, letter.value)
+        # a copy: a transaction that needs this schema is sent once it is published
+        RecordSchemas(schemas.records if schemas else ()).add(letter.arrival, letter.value)
     elif contract := labels.contracts(topics).get(letter.topic):
         labels.read(letter.key, letter.value, contract)
     else:

@@ -26,6 +26,8 @@ from streaming_job.log.records import Records
 
 FRAME = 5
 """Bytes before the payload."""
+MOST_UNKNOWN = 1_000
+"""Number of unknown schemas of which is noted that transactions named them."""
 MISPLACED = "only schemas in partition 0 count, in its order; write them with `fraud schemas`"
 
 
@@ -44,14 +46,14 @@ class RecordSchemas:
         """Restore the schemas from `records`, as parsed from JSON; by default there are none."""
         self.records: list[tuple[int, str]] = []
         """(arrival in ms, JSON text) of each accepted schema, as stored in the state."""
-        self.newest_unknown = -1
-        """Newest arrival of a transaction that named no known schema, ms."""
+        self._unknown: dict[int, int] = {}
+        """Newest arrival of transactions that named an unknown schema, ms, by its id."""
         self._known: dict[int, tuple[int, RecordSchema, Callable[[bytes], bytes]]] = {}
         for arrival, text in stored:
             self.add(arrival, text.encode())
 
-    def add(self, arrival: int, value: bytes | None) -> None:
-        """Add a schema.
+    def add(self, arrival: int, value: bytes | None) -> int:
+        """Add a schema; return the newest arrival of transactions that named it before (ms), or -1.
 
         Raises:
             Rejected: it is not accepted, or its id has another schema.
@@ -73,23 +75,31 @@ class RecordSchemas:
             raise Rejected(
                 Reason.INVALID_VALUE, f"id {schema.schema_id} has another schema since {known[0]} ms"
             )
+        return self._unknown.pop(schema.schema_id, -1)
 
     def has(self, schema: RecordSchema) -> bool:
         """Return whether the schema is among them."""
         known = self._known.get(schema.schema_id)
         return known is not None and known[1] == schema
 
-    def fold(self, records: Records) -> dict[int, Rejected]:
-        """Add the schemas of records, in the order of offsets; return by row why one is refused."""
-        refused = {}
+    def fold(self, records: Records) -> tuple[dict[int, Rejected], set[int]]:
+        """Add the schemas of records, in the order of offsets.
+
+        Returns:
+            By row why one is refused; and the rows of those that became readable after a transaction that
+            should have been read with them.
+        """
+        refused, late = {}, set()
         for row, value in enumerate(records.values.to_pylist()):
+            arrival = int(records.arrivals[row])
             try:
                 if records.partitions[row]:
                     raise Rejected(Reason.WRONG_PARTITION, MISPLACED)
-                self.add(int(records.arrivals[row]), value)
+                if self.add(arrival, value) >= arrival:
+                    late.add(row)
             except Rejected as fault:
                 refused[row] = fault
-        return refused
+        return refused, late
 
     def unframed(
         self, values: pa.BinaryArray, arrivals: NDArray[np.int64]
@@ -131,7 +141,8 @@ class RecordSchemas:
         number = int.from_bytes(value[1:FRAME], "big")
         known = self._known.get(number)
         if known is None or (arrival is not None and known[0] > arrival):
-            self.newest_unknown = max(self.newest_unknown, arrival or 0)
+            if number in self._unknown or len(self._unknown) < MOST_UNKNOWN:
+                self._unknown[number] = max(arrival or 0, self._unknown.get(number, 0))
             detail = (
                 f"schema {number} was not published before the record arrived; see `fraud schemas publish`"
             )
@@ -157,11 +168,19 @@ def _reader(schema: RecordSchema) -> Callable[[bytes], bytes]:
             raise Rejected(Reason.MALFORMED_AVRO, detail)
         fields = {name: record[name] for name in FIELDS}
         amount = fields["amount"]
+        if amount == b"":
+            raise Rejected(Reason.MALFORMED_AVRO, "the amount's decimal has no bytes")
         if isinstance(amount, bytes):
             fields["amount"] = amount = _quotient(int.from_bytes(amount, "big", signed=True), unit)
         if isinstance(amount, float) and not math.isfinite(amount):
-            return json.dumps(fields).encode()  # as a Python producer would write it, for the same refusal
-        return orjson.dumps(fields)
+            # as a Python producer would write it, for the same refusal
+            text = json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+        else:
+            text = orjson.dumps(fields)
+        if len(text) > MAX_RECORD_BYTES:
+            detail = f"{len(text)} bytes as JSON; at most {MAX_RECORD_BYTES} are allowed"
+            raise Rejected(Reason.RECORD_TOO_LARGE, detail)
+        return text
 
     return to_json
 

@@ -81,7 +81,7 @@ class KafkaConnections:
         follower = TableFollower(
             opening.client,
             opening.tables,
-            (opening.rules.topics.model_rollouts,),
+            tuple(filter(None, (opening.rules.topics.model_rollouts, opening.rules.topics.record_schemas))),
             positions,
             settings.max_records,
             settings.max_bytes,

@@ -93,7 +93,9 @@ class GroupCore:
         """The schemas of framed transactions; None: the job does not read such."""
         if rules.topics.record_schemas:
             blob = store.get(SCHEMAS)
-            self._schemas = RecordSchemas(orjson.loads(blob) if blob else ())
+            topic, stored = orjson.loads(blob) if blob else ("", ())
+            # another topic is read from its beginning
+            self._schemas = RecordSchemas(stored if topic == rules.topics.record_schemas else ())
         self._new_schemas = False
         self._trial = TrialPieces(store, self._rollouts.events)
         # the state's `applied` replaces that of the last progress record: the record may be outdated, because
@@ -209,12 +211,11 @@ class GroupCore:
             )
 
     def _fold_schemas(self, records: Records, schemas: RecordSchemas) -> None:
-        late_until = schemas.newest_unknown
-        refused = schemas.fold(records)
+        refused, late = schemas.fold(records)
         self._new_schemas = True
         audible = records.offsets >= self.silence.before((records.topic, 0))
         accepted = audible & ~np.isin(np.arange(len(records)), [*refused])
-        self.outcome.counts["late_table_changes"] += int((accepted & (records.arrivals <= late_until)).sum())
+        self.outcome.counts["late_table_changes"] += int(audible[sorted(late)].sum())
         if self._group == 0:  # every group folds every schema; only group 0 reports them
             self.outcome.counts["schemas"] += int(accepted.sum())
             self._add_dead_letters(
@@ -338,7 +339,7 @@ class GroupCore:
             store.put(ROLLOUTS, orjson.dumps(self._rollouts.records))
             self._new_rollouts = False
         if self._new_schemas and self._schemas is not None:
-            store.put(SCHEMAS, orjson.dumps(self._schemas.records))
+            store.put(SCHEMAS, orjson.dumps((self._rules.topics.record_schemas, self._schemas.records)))
             self._new_schemas = False
         self._trial.seal(store)
         save_positions(self._meta, positions)

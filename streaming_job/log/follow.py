@@ -78,7 +78,8 @@ class Follower:
     def poll(self, wait_s: float = POLL_S) -> list[Message]:
         """Return new records: after `wait_s`, or AT_ONCE of them earlier.
 
-        A partition that is added to a topic is read from its beginning, NEW_PARTITIONS_S later at most.
+        A partition that is added to a topic is read from its beginning, NEW_PARTITIONS_S later at most unless
+        brokers are slow.
 
         Raises:
             KafkaException: a partition cannot be read, for example because its topic does not exist; or the
@@ -144,7 +145,7 @@ class Follower:
                 for partition in partitions(self._reader, topic, LOOK_UP_S)
             }
         except KafkaException:
-            return  # fetching reports what does not pass, and the next look-up is soon
+            return  # the next look-up is soon; fetching reports brokers that do not answer
         if new := present - self._known:
             self._reader.incremental_assign([TopicPartition(*tp, OFFSET_BEGINNING) for tp in sorted(new)])
             self._known |= new

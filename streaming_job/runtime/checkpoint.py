@@ -150,13 +150,17 @@ class Checkpoint:
         Raises:
             AccessError: the file system refuses it.
         """
+        cause: object = "it is still there"
         try:
             self._files.delete(self._path, True)
+            if not self._files.exists(self._path):
+                return
         except Py4JJavaError as fault:
-            raise AccessError(
-                f"the checkpoint {self._path} cannot be removed ({fault.java_exception}); check the job's "
-                "permissions and the file system"
-            ) from fault
+            cause = fault.java_exception
+        raise AccessError(
+            f"the checkpoint {self._path} cannot be removed ({cause}); check the job's permissions and the "
+            "file system"
+        )
 
     def require_whole(self) -> None:
         """Check that the directory was not deleted while the job runs: Spark would not notice.

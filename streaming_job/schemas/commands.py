@@ -1,4 +1,4 @@
-"""`fraud schemas`: copies schemas from a registry to the topic where the job finds them; lists them."""
+"""`fraud schemas`: copies schemas from a registry to the topic where the job finds them."""
 
 import json
 from typing import Annotated
@@ -11,7 +11,12 @@ from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.schemas import ledger, registry
 from streaming_job.schemas.registry import RegistryError
 
-app = typer.Typer(no_args_is_help=True, help="Publish and list the schemas of framed transactions.")
+app = typer.Typer(no_args_is_help=True, help="Publish the schemas of framed transactions.")
+
+
+@app.callback()
+def schemas() -> None:
+    """Publish the schemas of framed transactions."""  # without this, `publish` would have no name of its own
 
 
 @app.command()
@@ -46,14 +51,3 @@ def publish(
     is_new = ledger.publish(settings, schema, event)
     state = "is published: producers may use it now" if is_new else "was published before"
     typer.echo(f"{subject}, version {json.loads(event)['version']}: schema {schema.schema_id} {state}")
-
-
-@app.command("list")
-def list_schemas() -> None:
-    """List the schemas that the job accepts, one JSON object a line.
-
-    Example: fraud schemas list
-    """
-    schemas = ledger.read(environment.settings(LetterSettings))
-    for arrival, text in schemas.records if schemas is not None else ():
-        typer.echo(json.dumps({"arrival_time": arrival, **json.loads(text)}))

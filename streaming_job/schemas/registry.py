@@ -1,9 +1,10 @@
 """Schemas from a registry, by the REST API of Confluent's, which others speak, too."""
 
 import json
+from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 from urllib.request import Request, urlopen
 
 from feature_store.errors import FraudError
@@ -53,15 +54,17 @@ def event(url: str, subject: str, version: int | None, authorization: str = "") 
 def _get(url: str, authorization: str) -> Any:
     if not url.startswith(("https://", "http://")):
         raise RegistryError(f"{url} is no URL of a registry; give https://...")
-    request = Request(url, headers={"Accept": "application/vnd.schemaregistry.v1+json, application/json"})
-    if authorization:
-        request.add_unredirected_header("Authorization", authorization)  # for this host only
     try:
+        if urlsplit(url).username is not None:
+            raise RegistryError("the registry's URL has a login; set FRAUD_REGISTRY_AUTHORIZATION instead")
+        request = Request(url, headers={"Accept": "application/vnd.schemaregistry.v1+json, application/json"})
+        if authorization:
+            request.add_unredirected_header("Authorization", authorization)  # for this host only
         with urlopen(request, timeout=TIMEOUT_S) as answer:
             return json.load(answer)
     except HTTPError as fault:
         raise RegistryError(
             f"{url}: {fault.code} {fault.reason}; check subject, version and permission"
         ) from fault
-    except (OSError, ValueError) as fault:
+    except (OSError, ValueError, HTTPException) as fault:
         raise RegistryError(f"{url}: {fault}") from fault

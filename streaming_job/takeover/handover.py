@@ -204,7 +204,8 @@ class Handover:
         Raises:
             StartUpError: it lacks some, or there are later records.
         """
-        tables = self._settings.tables
+        # schemas are not inherited, but read from their beginning before anything is decided
+        tables = {*self._settings.tables} - {self._settings.topics.record_schemas}
         output = [tp_end for each in records.values() for tp_end in last_record.positions(each).items()]
         output = [(tp, end) for tp, end in output if tp[0] in tables] + list(ends.items())
         if missing := sorted({name for tp, end in output if self._near.get(name := name_of(tp)) != end}):

@@ -10,7 +10,7 @@ replaced: the new one has a higher producer epoch, so the brokers refuse late re
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -46,10 +46,10 @@ RETRY_BACKOFF_MAX_MS = 1_000
 WATCHED = {"debug": "broker", "log_level": 7}
 """Settings with which librdkafka logs the end of each connection, before it repeats unanswered requests."""
 UNCONNECTED = re.compile(
-    r"in state (INIT|DOWN|TRY_CONNECT|CONNECT|SSL_HANDSHAKE|APIVERSION_QUERY|AUTH_LEGACY|AUTH_HANDSHAKE"
-    r"|AUTH_REQ)\b"
+    r"\(after \d+ms in state (INIT|DOWN|TRY_CONNECT|CONNECT|SSL_HANDSHAKE|APIVERSION_QUERY|AUTH_LEGACY"
+    r"|AUTH_HANDSHAKE|AUTH_REQ)\b"
 )
-"""States in which a connection has carried no request of a transaction yet."""
+"""The end of a connection that has carried no request of a transaction, or logs in again (`REAUTH`)."""
 FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
 
 
@@ -65,7 +65,7 @@ class Connections:
     """librdkafka's logger; notices that a connection ended, or that a request got no answer in time.
 
     Only then does librdkafka repeat a request whose first copy may arrive later. Any other request that it
-    repeats has been answered: the brokers have refused it.
+    repeats has been answered.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,8 @@ class Connections:
 
     def log(self, level: int, text: str, facility: str, client: str, line: str) -> None:
         """Take a line of the log; confluent-kafka calls it whenever the client is polled."""
-        if facility == "REQTMOUT":
+        # a connection that logs in again still waits for answers; where it then is says nothing about them
+        if facility in ("REQTMOUT", "REAUTH"):
             self.broken = True
         # the broker "bootstrap" is dropped once the brokers' names are known; no transaction uses it
         elif facility == "FAIL" and "/bootstrap: " not in line:
@@ -165,8 +166,11 @@ class TransactionalProducer:
     @property
     def disturbed(self) -> bool:
         """Whether a repeated request of a transaction may still arrive."""
-        with suppress(KafkaException), _fatal_error_itself():  # `begin` raises a fatal error again
-            self._client.poll(0)  # hands over what has been logged
+        try:
+            with _fatal_error_itself():
+                self._client.poll(0)  # hands over what has been logged
+        except KafkaException:  # then it has not handed over all
+            return True
         return self._connections.broken
 
     @property
@@ -208,7 +212,7 @@ class TransactionalProducer:
                     self._client.poll(min(0.1, self._left_s(1 / 2)))
 
     def flush(self) -> None:
-        """Wait until the brokers have all records, within half of the transaction timeout, and the offsets.
+        """Wait until the brokers have all records and the offsets, within their time limits.
 
         Raises:
             KafkaException: some records were not acknowledged in time, or may be lost, or the offsets were

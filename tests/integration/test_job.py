@@ -370,7 +370,8 @@ def test_each_invalid_record_becomes_a_dead_letter_with_its_bytes(
             raw = None if letter["value_base64"] is None else base64.b64decode(letter["value_base64"])
             result.setdefault(raw, []).append(letter["reason"])
     assert result == {value: [reason.value] * 2 for value, reason in BAD.values()}
-    others = {Reason.WRONG_PARTITION, Reason.RETIRED_TOPIC, *OF_ROLLOUTS}
+    of_frames = {Reason.UNKNOWN_SCHEMA, Reason.MALFORMED_AVRO}
+    others = {Reason.WRONG_PARTITION, Reason.RETIRED_TOPIC, *of_frames, *OF_ROLLOUTS}
     assert {*Reason} - {reason for _, reason in BAD.values()} == others
     assert job.runs
 

@@ -25,7 +25,7 @@ from loadtests.audit.moves import (
     stretches,
 )
 from loadtests.audit.verify import too_late
-from loadtests.oracle import Model, Record, Scorer
+from loadtests.oracle import Model, Record, SchemaLog, Scorer
 from streaming_job.contracts import Reason
 from streaming_job.contracts.topics import Topics
 from streaming_job.log.losses import NOTHING_LOST, Losses
@@ -115,12 +115,12 @@ def test_records_of_a_topic_that_was_left_are_dead_letters_of_their_own_reason()
         log.grow(60)
     log.create([(FIRST.topic, 4)])  # by hand, before the move
     log.append((FIRST.topic, 4), [(b"card", b"{}")])
-    ends = log.ends([FIRST.topic])
+    ends, schemas = log.ends([FIRST.topic]), SchemaLog()
     moves = [Drained(3, FIRST, tuple(max(0, ends[FIRST.topic, p] - 3) for p in range(4)))]
-    letters = too_late(ReadLog(log), SETTINGS, moves, SECOND, ends)  # type: ignore[arg-type]
+    letters = too_late(ReadLog(log), SETTINGS, moves, SECOND, ends, schemas)  # type: ignore[arg-type]
     assert {letter.partition for letter in letters} == set(range(5))
     assert {letter.reason for letter in letters} == {Reason.RETIRED_TOPIC}
-    assert not too_late(ReadLog(log), SETTINGS, moves, SECOND, {})  # type: ignore[arg-type]
+    assert not too_late(ReadLog(log), SETTINGS, moves, SECOND, {}, schemas)  # type: ignore[arg-type]
 
 
 def test_moves_are_read_from_the_seams_of_the_job() -> None:

@@ -401,8 +401,12 @@ def test_records_of_a_partition_that_is_not_archived_yet_do_not_count_as_listed(
         grown = NewPartitions(settings.topics.labels, PARTITIONS + 1)
         admin = clients.admin(Address(settings.bootstrap_servers))
         admin.create_partitions([grown])[settings.topics.labels].result()
-        producer = clients.producer(Address(settings.bootstrap_servers))
-        producer.produce(settings.topics.labels, b"v", partition=PARTITIONS)
+        producer, labels = clients.producer(Address(settings.bootstrap_servers)), settings.topics.labels
+        wait_for(
+            lambda: PARTITIONS in producer.list_topics(labels, 10).topics[labels].partitions,
+            what="the new partition",
+        )
+        producer.produce(labels, b"v", partition=PARTITIONS)
         producer.flush(30)
         wait_for(lambda: archiver.report().unread == 1, what="the record's partition")
         sent_s = time.time()

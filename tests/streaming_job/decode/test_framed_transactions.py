@@ -206,6 +206,7 @@ def test_a_record_that_cannot_be_read_is_refused_with_its_reason(value: bytes, e
 @pytest.mark.parametrize(
     ("size", "first", "expected"),
     [
+        (0, b"", Reason.MALFORMED_AVRO),
         (100, b"\x7f", Reason.INVALID_VALUE),
         (100, b"\x80", Reason.NEGATIVE_AMOUNT),
         (4_000, b"\x7f", Reason.NON_FINITE_NUMBER),
@@ -217,8 +218,11 @@ def test_a_decimal_may_be_of_any_size(size: int, first: bytes, expected: Reason)
     schema = avro_schema(amount="bytes")
     unscaled = first + b"\x01" * (size - 1)
     written = avro(PLAIN, schema, {**GOOD, "amount": unscaled})
-    known = schemas(event(PLAIN, avro_schema(amount=DECIMAL)))
-    assert together([written], [NOW], known) == [expected]
+    known = event(PLAIN, avro_schema(amount=DECIMAL))
+    assert together([written], [NOW], schemas(known)) == [expected]
+    log = SchemaLog()
+    log.read([Record("record-schemas", 0, 0, NOW, None, known)])
+    assert refusal(written, NOW, log) == expected
 
 
 def test_without_schemas_a_frame_is_no_json_as_ever() -> None:
@@ -260,6 +264,11 @@ def test_the_first_schema_with_an_id_holds() -> None:
 
 NODE = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
 EMPTY = {"type": "record", "name": "Empty", "fields": []}
+NULLS = {"type": "record", "name": "Nulls", "fields": [
+    {"name": f"n{number}", "type": "null" if number else "boolean"} for number in range(100)]}  # fmt: skip
+DEEP: Any = 0
+for _ in range(496):
+    DEEP = [DEEP]
 LARGE: Any = "int"
 for depth in range(12):
     LARGE = {"type": "record", "name": f"N{depth}", "fields": [{"name": "a", "type": LARGE}, {
@@ -277,8 +286,28 @@ UNSUITABLE: dict[str, tuple[Any, str, str]] = {
     "two scales": (avro_schema(amount=[DECIMAL, {**DECIMAL, "scale": 0}]), "avro", "scales"),
     "recursive": (avro_schema({"name": "x", "type": NODE}), "avro", "contains itself"),
     "items without bytes": (
-        avro_schema({"name": "x", "type": {"type": "array", "items": EMPTY}}), "avro", "no bytes",
+        avro_schema({"name": "x", "type": {"type": "array", "items": EMPTY}}), "avro", "too few bytes",
     ),
+    "items of many nulls": (
+        avro_schema({"name": "x", "type": {"type": "array", "items": NULLS}}), "avro", "too few bytes",
+    ),
+    "a long symbol": (
+        avro_schema(country={"type": "enum", "name": "C", "symbols": ["C" * 65]}), "avro", "characters",
+    ),
+    "milliseconds of bytes": (
+        avro_schema(event_time={"type": "bytes", "logicalType": "timestamp-millis"}), "avro", "event_time is",
+    ),
+    "a string of bytes": (
+        avro_schema(card_id={"type": "bytes", "logicalType": "string"}), "avro", "card_id is bytes",
+    ),
+    "a word of ours": (avro_schema(card_id={"type": "bytes", "logical": "string"}), "avro", "card_id is"),
+    "a decimal of a long": (
+        avro_schema(amount={"type": "long", "logicalType": "decimal", "scale": 2}), "avro", "amount is long",
+    ),
+    "a list as scale": (avro_schema(amount={**DECIMAL, "scale": [2]}), "avro", "no schema"),
+    "a union in a union": (avro_schema(amount=["null", ["double", "int"]]), "avro", "no .*schema"),
+    "a list as name": (avro_schema({"name": ["x"], "type": "int"}), "avro", "no .*schema"),
+    "nested deeply": (avro_schema({"name": "x", "type": "int", "doc": DEEP}), "avro", "nested"),
     "too many types": (avro_schema({"name": "x", "type": LARGE}), "avro", "more than"),
     "an unknown type": (avro_schema({"name": "x", "type": "Gone"}), "avro", "no Avro schema"),
     "no type": (avro_schema({"name": "x"}), "avro", "no Avro schema"),

@@ -35,6 +35,8 @@ def test_no_operator_can_hide_deliveries_or_broken_connections(monkeypatch: pyte
         ),
         ("FAIL", "a:9092/1: 1 request(s) timed out: disconnect (after 60000ms in state REAUTH)", True),
         ("FAIL", "a:9092/1: a line of another release", True),
+        ("FAIL", "a:9092/1: SASL error: in state DOWN (after 3ms in state UP) (_TRANSPORT)", True),
+        ("REAUTH", "TxnCoordinator/1: Received REAUTH op", True),
         ("REQTMOUT", "a:9092/1: Timed out 1 in-flight, 0 retry-queued requests", True),
         (
             "FAIL",
