@@ -405,9 +405,13 @@ class Handover:
         Otherwise records that a forgotten producer writes there would be lost in silence.
         """
         settings = self._settings
-        named, wanted = set(settings.retired_transactions), retired_after(records, self._layout.topic)
-        lacking = [name for name in wanted if name not in named and topic_ends(settings, name) is not None]
-        if lacking:
+        named = set(settings.retired_transactions)
+        wanted = [
+            name
+            for name in retired_after(records, self._layout.topic)
+            if name in named or topic_ends(settings, name) is not None  # it has not been deleted
+        ]
+        if lacking := [name for name in wanted if name not in named]:
             raise StartUpError(
                 f"FRAUD_RETIRED_TRANSACTIONS lacks {', '.join(lacking)}, whose later records the predecessor "
                 f"refuses: set it to {','.join(wanted)}; or, if nothing is written there any more, first "
