@@ -82,7 +82,7 @@ def refusals_by_the_job(settings: ServiceSettings) -> list[str]:
     return [f"{letter.reason}: {letter.detail}" for letter in letters]
 
 
-def test_of_two_sidecars_that_race_one_gets_409_each_time(settings: ServiceSettings) -> None:
+def test_of_two_sidecars_that_race_one_is_refused_each_time(settings: ServiceSettings) -> None:
     """Pause and resume repeatedly: both sidecars write at once with the same seq."""
     desks = desk_of(settings), desk_of(settings)
     desks[0].propose(proposal(), ADA)
@@ -109,8 +109,9 @@ def test_of_two_sidecars_that_race_one_gets_409_each_time(settings: ServiceSetti
         lost = [answer for answer in answers.values() if isinstance(answer, DeskError)]
         assert [event.seq for event in won] == [seq + 1], answers
         # check `race`: the loser was fenced at each of its attempts
-        assert [refusal.status for refusal in lost] == [409], answers
-        assert lost[0].check in ("seq", "race"), answers
+        # or the brokers answer its commit with an unknown error, so that it has to ask again
+        assert [refusal.status for refusal in lost] in ([409], [503]), answers
+        assert lost[0].status == 503 or lost[0].check in ("seq", "race"), answers
         seq += 1
     history = reading.history(settings, {})
     assert [entry.event.seq for entry in history.of("r2")] == list(range(1, seq + 1))
