@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -143,11 +143,7 @@ class ProgressAudit:
         """The job's beginning, and the takeovers after which transactions are decided otherwise."""
         facts_from = self.facts_begun.commit_id if self.facts_begun is not None else 0
         all_seams = [seam._replace(has_facts=seam.commit_id >= facts_from) for seam in self._seams.in_order()]
-        return [
-            seam
-            for before, seam in pairwise([None, *all_seams])
-            if seam is not None and (before is None or seam[2:] != before[2:])
-        ]
+        return [next(alike) for _, alike in groupby(all_seams, key=lambda seam: seam[2:])]
 
     def _is_of_transactions(self, topic: str) -> bool:
         return topic == self._transactions or any(topic == move.layout.topic for move in self._moves)

@@ -25,8 +25,8 @@ def copy_facts(old: Meta, pieces: PieceStore, new: Meta, store: PieceSink) -> No
     """Copy the facts of a key group to the group of the same number.
 
     Raises:
-        CheckpointError: the replay was stopped while it was behind its own output, or a release has saved its
-            state whose facts nobody can continue.
+        CheckpointError: the replay was stopped while it was behind its own output, or its state, of another
+            release, does not name the writer of its facts.
         StateDamagedError: a piece is missing.
     """
     last = orjson.loads(old.extra.get(LAST, "null"))

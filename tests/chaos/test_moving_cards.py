@@ -79,6 +79,11 @@ class Mover:
         names = ("predecessor", "predecessor_checkpoint", "retired_transactions")
         return self.run(settings, **{name: getattr(settings, name) for name in names})
 
+    def take_over(self, settings: JobSettings) -> None:
+        """Start a successor, which becomes the relay's job, and wait until it has taken over."""
+        self.relay.job = self.start(settings)
+        self.relay.until(lambda: TOOK_OVER in self.relay.job.log, "the takeover")
+
     def steps(self, settings: JobSettings, *target: str) -> list[str]:
         """The lines of the command that names the steps to a topic."""
         arguments = ["job", "status", "--move-to", *target]
@@ -140,8 +145,7 @@ def test_to_another_topic_with_more_partitions_and_the_other_partitioner(mover: 
     relay.job = killed
     relay.until(lambda: killed.reached(Failpoint.CLAIMED), "the claims")
     killed.kill()
-    relay.job = mover.start(after)
-    relay.until(lambda: TOOK_OVER in relay.job.log, "the takeover")
+    mover.take_over(after)
     mover.write_late()
     relay.burst()
     verdict = mover.audit()
@@ -172,8 +176,7 @@ def test_to_partitions_that_were_added_by_hand(mover: Mover, wait_for: Callable[
     mover.drain(before)
     installed.move(topic, Partitioner.CRC32, partitions=8)
     after = mover.successor_of(before, key_groups=2)
-    relay.job = mover.start(after)
-    relay.until(lambda: TOOK_OVER in relay.job.log, "the takeover")
+    mover.take_over(after)
     relay.burst()
     mover.write_late()
     mover.audit()
@@ -195,8 +198,7 @@ def test_to_a_third_topic_while_producers_still_write_to_both_former_ones(mover:
         assert forgetful.exit_code() == 1
         assert f"lacks {first}, whose later records the predecessor refuses" in forgetful.error
     after = mover.successor_of(before, key_groups=3)
-    relay.job = mover.start(after)
-    relay.until(lambda: TOOK_OVER in relay.job.log, "the takeover")
+    mover.take_over(after)
     mover.write_late()
     relay.burst()
     mover.audit()

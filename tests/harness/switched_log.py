@@ -67,7 +67,7 @@ class _Job:
                 outcomes.append(group.core.take_outcome())
                 continue
             silent = group.core.take_outcome()
-            # nobody else reports these: they are written with the next output
+            # dead letters of this topic have no other writer, so they are written with the next output
             letters = [letter for letter in silent.dead_letters if letter.topic == self.topic]
             group.core.outcome.dead_letters.extend(letters)
         return outcomes

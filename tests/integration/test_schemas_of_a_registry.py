@@ -150,7 +150,7 @@ def test_a_group_decides_framed_transactions_by_published_schemas(
     assert "schema 2 is published" in publish("--subject", "json/value").output
     for subject, says in (
         ("float", "amount is float; a transaction needs"), ("parts", "refers to other subjects"),
-        ("proto", "PROTOBUF"), ("nobody", "404"),
+        ("proto", "PROTOBUF"), ("missing-value", "404"),
         ("other", "id 1 has another schema"),
     ):  # fmt: skip
         refused = publish("--subject", subject)

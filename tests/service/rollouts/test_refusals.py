@@ -2,6 +2,7 @@
 
 import atexit
 import logging
+from collections.abc import Iterator
 
 import pytest
 from harness.memory_rollouts import ADA, START
@@ -14,27 +15,29 @@ from service.settings import ServiceSettings
 pytestmark = pytest.mark.unit
 
 
-def test_a_refusal_that_is_not_confirmed_before_the_process_ends_is_logged(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.fixture
+def records(monkeypatch: pytest.MonkeyPatch) -> Iterator[Refusals]:
+    """One refusal, and no broker to send it to."""
     monkeypatch.setattr(refusals, "FLUSH_S", 0.1)
-    records = Refusals(ServiceSettings(bootstrap_servers="127.0.0.1:1"), lambda: START / 1000)
-    records.note("rollout.paused", "r2", ADA, StaleError("seq", "an older one"))
+    noted = Refusals(ServiceSettings(bootstrap_servers="127.0.0.1:1"), lambda: START / 1000)
+    noted.note("rollout.paused", "r2", ADA, StaleError("seq", "an older one"))
+    yield noted
+    atexit.unregister(noted.flush)
+
+
+def test_a_refusal_that_is_not_confirmed_before_the_process_ends_is_logged(
+    records: Refusals, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.ERROR):
         records.flush()
-    atexit.unregister(records.flush)
     assert "did not confirm 1 records" in caplog.text
 
 
 def test_a_refusal_that_cannot_be_sent_does_not_take_earlier_ones_with_it(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    records: Refusals, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(refusals, "FLUSH_S", 0.1)
-    records = Refusals(ServiceSettings(bootstrap_servers="127.0.0.1:1"), lambda: START / 1000)
-    records.note("rollout.paused", "r2", ADA, StaleError("seq", "an older one"))
     with caplog.at_level(logging.ERROR):
         records.note("rollout.resumed", "r2", ADA, StaleError("seq", "too large" * 1_000_000))
         records.flush()
-    atexit.unregister(records.flush)
     assert "Message size too large" in caplog.text
     assert "did not confirm 1 records" in caplog.text
