@@ -99,6 +99,12 @@ def collect(log: Log, settings: JobSettings, alert_id: str) -> CardLog:
             yield record
 
     parts = stretches(moves_in(progress(), settings.job_id), layout, {})
+    if not origin:
+        raise AlertError(
+            f"{topics.job_progress} has no record of key group 0 of query {query_id!r}, which has written "
+            f"alert {alert_id}: it is unknown whose rollouts have decided it; keep the topic for longer"
+        )
+    row = origin[0]
     if topic not in {part.layout.topic for part in parts}:
         raise AlertError(
             f"alert {alert_id} is about a transaction of {topic}, no topic of this job; check the settings"
@@ -139,7 +145,6 @@ def collect(log: Log, settings: JobSettings, alert_id: str) -> CardLog:
             snapshot_ends.append(record.timestamp)
         profiles += _of(card_id, [record])
     refused = {}
-    row = next(iter(origin), {ROLLOUT_TOPICS: [topics.model_rollouts]})
     require_one_topic(row)
     rollout_topic = str(row[ROLLOUT_TOPICS][-1])
     for record in log.read(topics.dead_letters):

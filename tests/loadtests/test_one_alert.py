@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from audited_log import SETTINGS, MemoryLog, changed
+from audited_log import HEADERS, SETTINGS, MemoryLog, changed
 from harness.framed_records import avro, avro_schema, event
 from harness.job_world import World, load, subset_ref
 from harness.log_world import HOUR, MINUTE
@@ -28,13 +28,16 @@ def written(world: World) -> MemoryLog:
         "model-rollouts": world.rollouts,
         "record-schemas": world.schemas,
         "fraud-alerts": [
-            Record("fraud-alerts", 0, number, 0, alert.record_key, alert.value)
+            Record("fraud-alerts", 0, number, 0, alert.record_key, alert.value, HEADERS)
             for number, alert in enumerate(alerts)
         ],
         "suppressed-alerts": [],
         "dead-letters": [],
-        "job-progress": [],
     }
+    row = {
+        "query_id": "q", "key_group": 0, ROLLOUT_TOPICS: ["model-rollouts"], FIELD: world.losses.to_json()
+    }  # fmt: skip
+    topics["job-progress"] = [Record("job-progress", 0, 0, 0, b"job", json.dumps(row).encode(), HEADERS)]
     return MemoryLog(topics, {})
 
 
@@ -180,12 +183,17 @@ def test_an_alert_whose_profile_compaction_has_removed_is_recomputed() -> None:
     world.profile("u", HOUR, "a")
     world.compact(2 * HOUR)
     log = written(world)
-    row = {
-        "query_id": "", "key_group": 0, ROLLOUT_TOPICS: ["model-rollouts"], FIELD: world.losses.to_json()
-    }  # fmt: skip
-    log.topics["job-progress"] = [Record("job-progress", 0, 0, 0, b"job", json.dumps(row).encode())]
     (alert,) = log.topics["fraud-alerts"]
     assert json.loads(alert.value or b"")["profile_unknown"]
     assert rebuilt(log, alert).is_equal
-    log.topics["job-progress"] = []
+    log.topics["job-progress"] = [changed(log.topics["job-progress"][0], **{FIELD: {}})]
     assert not rebuilt(log, alert).is_equal
+
+
+def test_without_the_progress_of_the_alerts_job_there_is_no_verdict(log: MemoryLog) -> None:
+    (progress,) = log.topics["job-progress"]
+    others = progress._replace(headers=(("query_id", b"other"), *HEADERS[1:]))
+    for records in ([], [others]):
+        log.topics["job-progress"] = records
+        with pytest.raises(AlertError, match="it is unknown whose rollouts"):
+            rebuilt(log, log.topics["fraud-alerts"][3])
