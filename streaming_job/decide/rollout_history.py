@@ -88,9 +88,9 @@ def _letter(record: RolloutRecord, topics: Topics, verdict: EventVerdict) -> Dea
 
 
 @lru_cache(maxsize=16_384)
-def _accepted(text: str) -> Event:
-    """Parse a stored record; cached, because every opening of a key group restores the history."""
-    return reading.read(text.encode())
+def _event(value: bytes) -> Event:
+    """Read a record's value; cached, because every opening of a key group restores the history."""
+    return reading.read(value)
 
 
 @dataclass
@@ -124,8 +124,7 @@ class RolloutHistory:
                 refused.append(_letter(record, topics, _TOO_LARGE))
                 continue
             try:
-                reading.read(value)
-                verdict = self._add(record.arrival, record.offset, value.decode(), UNJUDGED, judge)
+                verdict = self._add(record.arrival, record.offset, value, UNJUDGED, judge)
             except ContractError as fault:
                 reason = Reason.INVALID_VALUE if value else Reason.EMPTY_VALUE
                 verdict = EventVerdict(reason.value, str(fault))
@@ -155,16 +154,16 @@ class RolloutHistory:
         """Restore a history from its `records`, as parsed from JSON."""
         history = RolloutHistory(computed)
         for arrival, offset, text, code in records:
-            history._add(int(str(arrival)), int(str(offset)), str(text), str(code), judge)
+            history._add(int(str(arrival)), int(str(offset)), str(text).encode(), str(code), judge)
         history._in_force = plans_in_force(history.events, history._can_compute)
         return history
 
-    def _add(self, arrival: int, offset: int, text: str, code: str, judge: Judge) -> EventVerdict:
-        event = _accepted(text)
+    def _add(self, arrival: int, offset: int, value: bytes, code: str, judge: Judge) -> EventVerdict:
+        event = _event(value)
         verdict = EventVerdict(code) if code != UNJUDGED else self._judged(event, offset, judge)
         if event.type is Type.PROPOSED and verdict.code not in (GOOD, Reason.ROLLOUT_CONFLICT):
             self.set_aside[offset] = verdict.code
-        self.records.append((arrival, offset, text, verdict.code))
+        self.records.append((arrival, offset, value.decode(), verdict.code))
         if verdict.code == GOOD and not machine.is_repetition(self.line, event):
             self._move(arrival, offset, event)
         return verdict

@@ -343,6 +343,7 @@ class MemoryJob:
         """
         self._goes_on = goes_on
         self._group, self._rules, self._fate = group, rules, fate
+        self._settings = settings_of(rules)
         self.log = records if isinstance(records, MemoryLog) else MemoryLog(records, fate)
         self.output = Output()
         self.checkpoints = [MemoryPieces()]
@@ -378,7 +379,7 @@ class MemoryJob:
 
     def restart(self, rules: Rules) -> None:
         """Continue in a new run of the job with other rules."""
-        self._rules, self.instance = rules, f"{self.instance}'"
+        self._rules, self._settings, self.instance = rules, settings_of(rules), f"{self.instance}'"
         self.lose_copy()
 
     def lose_process(self) -> None:
@@ -449,7 +450,7 @@ class MemoryJob:
             opening = self._opening()
             begin(opening, self._connections(opening), meta, store)
             return
-        if not settings_in_force.are_stored(meta, settings_of(self._rules).decisive):
+        if not settings_in_force.are_stored(meta, self._settings.decisive):
             opening = self._opening()
             change_settings(opening, self._connections(opening), meta, store)
             return
@@ -482,7 +483,7 @@ class MemoryJob:
 
     def _opening(self, *, takes_over: bool = False) -> MemoryOpening:
         return MemoryOpening(
-            settings_of(self._rules),
+            self._settings,
             self._rules,
             self._group,
             "query",
