@@ -18,7 +18,7 @@ from loadtests.audit.memory import History, Memory
 from loadtests.audit.moves import Seam, Stretch
 from loadtests.audit.sample import Sample
 from loadtests.audit.settings_audit import require_settings
-from loadtests.audit.topic_log import Log
+from loadtests.audit.topic_log import Log, TopicReadError
 from loadtests.oracle import (
     CARD_TABLES,
     AcceptanceRules,
@@ -129,10 +129,20 @@ class AuditCore:
     def follow_rollouts(self, seams: Iterable[Seam]) -> None:
         """Note whose rollouts decide, before the tables are read."""
         for seam in seams:
-            self.memory.histories.setdefault(self.line_of(seam), History())
+            if seam.rollouts is not None:
+                self.memory.histories.setdefault(self.line_of(seam), History())
 
     def line_of(self, decided: Seam | Stretch) -> str:
-        """Return the topic of the rollouts that have decided."""
+        """Return the topic of the rollouts that have decided.
+
+        Raises:
+            TopicReadError: it is not known yet.
+        """
+        if decided.rollouts is None:
+            raise TopicReadError(
+                f"the newest takeover is not yet visible in all of {self._topics.job_progress}, so "
+                "it is unknown whose rollouts decide after it; audit again in a moment"
+            )
         return decided.rollouts or self._topics.model_rollouts
 
     def read_outputs(self, also: Callable[[str, Record], object] = lambda field, record: None) -> None:

@@ -35,8 +35,8 @@ class Stretch(NamedTuple):
     """Whether a job that keeps merchant facts now has kept them."""
     losses: Losses = NOTHING_LOST
     """What the log had lost when the state was first read from it."""
-    rollouts: str = ""
-    """Topic of the rollouts that have decided; empty: that of the settings."""
+    rollouts: str | None = ""
+    """Topic of the rollouts that have decided; empty: that of the settings; None: not known yet."""
 
 
 class Seam(NamedTuple):
@@ -48,7 +48,7 @@ class Seam(NamedTuple):
     """First offset after it, by partition of all inputs; empty: of the job's beginning."""
     has_facts: bool = True
     losses: Losses = NOTHING_LOST
-    rollouts: str = ""
+    rollouts: str | None = ""
     """See `Stretch`."""
 
 
@@ -57,6 +57,8 @@ class Seams:
 
     def __init__(self) -> None:
         self._found: dict[int, Seam] = {}
+        self._named: dict[int, dict[str, Any]] = {}
+        """By takeover, the fields that only records of key group 0 name."""
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Add a progress record.
@@ -70,17 +72,24 @@ class Seams:
             seam.firsts.update(
                 {(str(p["topic"]), int(p["partition"])): int(p["end_offset"]) for p in row["partitions"]}
             )
-        if row["key_group"] == 0:  # only its records name them
+        if row["key_group"] == 0:
             *_, rollouts = row.get(ROLLOUT_TOPICS) or [""]
-            self._found[number] = seam._replace(losses=losses_in(row), rollouts=str(rollouts))
+            self._named[number] = {"losses": losses_in(row), "rollouts": str(rollouts)}
 
     def in_order(self) -> list[Seam]:
         """Return the beginning and the takeovers, oldest first; at least one.
 
-        What came before the oldest known record counts as decided as by its job.
+        What came before the oldest known record of key group 0 counts as decided as by its job. After the
+        newest one, takeovers of which only other key groups' records are visible yet are of unknown rollouts.
         """
-        first, *others = [seam for _, seam in sorted(self._found.items())] or [Seam(0, {})]
-        return [first._replace(commit_id=0, firsts={}), *others]
+        newest, seams = max(self._named, default=0), list[Seam]()
+        how = {**self._named.get(newest, {}), "rollouts": None}
+        for number, seam in sorted(self._found.items(), reverse=True):
+            if number <= newest:
+                how = self._named.get(number, how if self._named else {})
+            seams.append(seam._replace(**how))
+        *others, first = seams or [Seam(0, {})]
+        return [first._replace(commit_id=0, firsts={}), *reversed(others)]
 
 
 class FactsBegun(NamedTuple):

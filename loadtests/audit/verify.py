@@ -129,6 +129,7 @@ def verify(
     Raises:
         VerifyError: the job has committed nothing.
         JudgeError: there is no champion, or a judging process ended unexpectedly.
+        TopicReadError: see `AuditCore.line_of`.
     """
     topics = settings.topics
     ends = dict(committed_by(log, settings) if committed is None else committed)
@@ -147,7 +148,8 @@ def verify(
     seams = audit.seams
     core.follow_rollouts(seams)
     refused = core.read_tables(ends, seams[-1].losses)
-    for topic in map(core.line_of, seams):
+    parts = split(stretches(audit.moves, core.layout, transactions), audit.moves, seams)
+    for topic in map(core.line_of, filter(core.is_left, parts)):
         if core.rollouts[topic].plan() is None:
             raise JudgeError(f"there is no champion on {topic}; nothing can have been decided")
     refused += too_late(log, settings, audit.moves, core.layout, left, core.memory.schemas)
@@ -158,7 +160,6 @@ def verify(
         if letter.offset < settled[letter.topic, letter.partition] and not earlier(letter)
     ]
     _compare(refused, core, verdict)
-    parts = split(stretches(audit.moves, core.layout, transactions), audit.moves, seams)
     unavailable = {topic: history.unavailable for topic, history in core.memory.histories.items()}
     for judged in core.judge(parts) if judge is None else judge(unavailable, ends, parts):
         verdict.kinds += judged.kinds

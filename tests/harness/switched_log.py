@@ -133,7 +133,7 @@ class SwitchedLog:
         transactions = self.world.transactions[self._done : end]
         outcomes: list[Outcome] = []
         if number != self._speaks:
-            self._take_over(number)
+            self.take_over(number)
         for which, job in enumerate(self._jobs):
             outcomes += job.decide(transactions, aloud=which == number)
         self._done = end
@@ -156,7 +156,8 @@ class SwitchedLog:
             self.commit()
         return self
 
-    def _take_over(self, number: int) -> None:
+    def take_over(self, number: int) -> None:
+        """Write the seam of a job; `commit` does, where the script changes to another."""
         job = self._jobs[number]
         if self._speaks < 0:
             for group in range(GROUPS):

@@ -23,6 +23,7 @@ from loadtests.audit.memory import Memory
 from loadtests.audit.moves import Stretch
 from loadtests.audit.one_alert import rebuild
 from loadtests.audit.settings_audit import MixedRolloutsError
+from loadtests.audit.topic_log import TopicReadError
 from loadtests.audit.verify import AuditResult, verify
 from loadtests.oracle import Model, Record, Scorer
 from streaming_job.progress.record import ROLLOUT_TOPICS
@@ -219,6 +220,39 @@ def test_a_continuous_audit_needs_the_beginning_of_the_log_at_a_switch() -> None
     log.play()
     with pytest.raises(follow.FollowError, match=f"switched to the rollouts of {SECOND}"):
         followed.settle()
+
+
+def test_transactions_after_a_seam_without_its_record_of_key_group_0_are_not_judged() -> None:
+    """A Kafka transaction becomes visible in one partition after another."""
+    log = switched(3)
+    log.settings = log.settings.model_copy(  # those of the job before the way back
+        update={"topics": TOPICS.model_copy(update={"model_rollouts": SECOND})}
+    )
+    followed = Followed(log)
+    for _ in THERE:
+        log.commit()
+    followed.settle()
+    progress = log.topics[TOPICS.job_progress]
+    zero = _hidden(progress, len(progress), lambda: log.take_over(0))
+    assert counts(audit(log)) == CLEAN  # nothing is decided after the seam yet
+    zero += _hidden(progress, len(progress), log.commit)
+    with pytest.raises(TopicReadError, match="not yet visible"):
+        audit(log)
+    followed.settle()  # waits for key group 0
+    assert followed.counts == CLEAN
+    progress += [record._replace(partition=1, offset=n) for n, record in enumerate(zero)]
+    followed.settle()
+    assert followed.counts == counts(audit(log)) == CLEAN
+
+
+def _hidden(progress: list[Record], before: int, write: Callable[[], object]) -> list[Record]:
+    """Write; take the new progress records of key group 0 away, and return them."""
+    write()
+    new = progress[before:]
+    zero = [record for record in new if json.loads(record.value or b"")["key_group"] == 0]
+    others = [record for record in new if record not in zero]
+    progress[before:] = [record._replace(offset=before + n) for n, record in enumerate(others)]
+    return zero
 
 
 def test_rollouts_of_two_topics_in_one_state_are_said_to_be_unknown() -> None:
