@@ -1,13 +1,16 @@
 """The end of a replay: deletes what belongs to it, and says what that was."""
 
+import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
 from deploy.local import topics as broker
+from deploy.replay import record
 from deploy.replay.errors import ReplayError
 from deploy.replay.record import Replay
 from deploy.replay.running import end_leftover
@@ -23,8 +26,9 @@ def drop(live: JobSettings, replay: Replay, *, ends_way_back: bool, wrote: Calla
     """Delete topics, consumer group, checkpoint and files of a replay; may be repeated after it was killed.
 
     After a switch without a way back, the topics of rollouts and merchant facts, and the successor's
-    checkpoint, are live: they stay. After a way back the topic of rollouts stays, too: by it
-    audits judge what the successor has decided.
+    checkpoint, are live: they stay. After a way back, or a switch to another replay, the topic of rollouts
+    stays, too: by it audits judge what the successor has decided. The successor's checkpoint stays while it
+    is the way back of another replay.
 
     Args:
         ends_way_back: whether to give up the way back.
@@ -34,8 +38,8 @@ def drop(live: JobSettings, replay: Replay, *, ends_way_back: bool, wrote: Calla
         ReplayError: a way back is promised, or something cannot be deleted.
     """
     query, successor = writers(live) if replay.live_query else ("", "")
-    is_live = bool(replay.live_query) and (query != replay.live_query or bool(successor))
-    if is_live and not ends_way_back:
+    is_away = bool(replay.live_query) and (query != replay.live_query or bool(successor))
+    if is_away and not ends_way_back:
         raise ReplayError(
             f"the live output is that of the replay, and a way back to checkpoint {replay.checkpoint} is "
             f"promised; run `fraud replay back {replay.name}` first, or give --end-way-back"
@@ -46,6 +50,8 @@ def drop(live: JobSettings, replay: Replay, *, ends_way_back: bool, wrote: Calla
         )
     end_leftover(replay)
     settings, after = replay.settings(live), replay.successor(live)
+    # otherwise another replay was switched to since
+    is_live = is_away and _query_of(after.checkpoint) in (query, successor, "")
     fields: Iterable[str] = replay.own_fields
     live_fields = ("model_rollouts", "merchant_facts") if settings.merchant_facts else ("model_rollouts",)
     if is_live:
@@ -58,13 +64,26 @@ def drop(live: JobSettings, replay: Replay, *, ends_way_back: bool, wrote: Calla
     _delete("topic", client.delete_topics(topics, operation_timeout=REQUEST_S), wrote)
     _delete("consumer group", client.delete_consumer_groups([settings.job_id]), wrote)
     wrote(f"transactional ids {settings.job_id}-0 and following: the brokers forget them by themselves")
-    _remove([settings.checkpoint, *([after.checkpoint] if replay.live_query and not is_live else [])], wrote)
+    others = (record.find(live.work_dir, name) for name in record.names(live.work_dir) if name != replay.name)
+    needing = [other.name for other in others if other is not None and other.checkpoint == after.checkpoint]
+    is_over = bool(replay.live_query) and not is_live and not needing
+    _remove([settings.checkpoint, *([after.checkpoint] if is_over else [])], wrote)
+    if needing and not is_live:
+        wrote(f"left, because it is the way back of {', '.join(needing)}: {after.checkpoint}")
     if is_live:
         kept = [getattr(after.topics, field) for field in live_fields]
         wrote(f"left, because they are live: {', '.join(kept)}, {after.checkpoint}")
+    if is_away:
         wrote(f"left, and not used any more: {replay.checkpoint}")
     shutil.rmtree(replay.file.parent)
     wrote(f"directory {replay.file.parent}")
+
+
+def _query_of(checkpoint: str) -> str:
+    """Return the query of a checkpoint; empty if there is none on this machine."""
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        return str(json.loads((Path(checkpoint) / "metadata").read_text())["id"])
+    return ""
 
 
 def _delete(what: str, answers: Mapping[str, Any], wrote: Callable[[str], object]) -> None:

@@ -153,6 +153,33 @@ def test_a_replay_that_was_live_leaves_the_rollouts_by_which_it_is_audited(
         wrote.clear()
 
 
+@pytest.mark.parametrize("is_way_back", [False, True])
+@pytest.mark.parametrize("newest", ["first", "second"])
+def test_of_two_replays_switched_in_turn_the_first_leaves_only_what_is_used(
+    live: JobSettings, monkeypatch: pytest.MonkeyPatch, newest: str, is_way_back: bool
+) -> None:
+    deleted: list[str] = []
+    wrote: list[str] = []
+    live = live.model_copy(update={"checkpoint": str(live.work_dir / "checkpoint"), "merchant_facts": True})
+    replay = replay_of(live, rollout=ROLLOUT, live_query="live", is_switched=True).saved()
+    checkpoint = Path(replay.successor(live).checkpoint)
+    checkpoint.mkdir()
+    (checkpoint / "metadata").write_text('{"id": "first"}')
+    if is_way_back:
+        file = record.file_of(live.work_dir, "second")
+        replace(replay, name="second", checkpoint=str(checkpoint), live_query="first", file=file).saved()
+    monkeypatch.setattr(dropping, "writers", lambda _: (newest, ""))
+    monkeypatch.setattr(dropping, "_delete", lambda what, answers, _: deleted.extend(answers))
+    monkeypatch.setattr(dropping.broker, "admin", lambda *_: _NamesWhatItDeletes())
+    with pytest.raises(ReplayError, match="--end-way-back"):
+        dropping.drop(live, replay, ends_way_back=False, wrote=wrote.append)
+    dropping.drop(live, replay, ends_way_back=True, wrote=wrote.append)
+    assert "model-rollouts-replay-better" not in deleted
+    assert ("merchant-facts-replay-better" in deleted) == (newest == "second")
+    assert checkpoint.exists() == (newest == "first" or is_way_back)
+    assert any("way back of second" in line for line in wrote) == (newest == "second" and is_way_back)
+
+
 @pytest.mark.parametrize(
     ("changes", "refusal"),
     [
