@@ -21,7 +21,7 @@ from feature_store.archive import commit
 from feature_store.archive.layout import RECORD
 from feature_store.archive.storage import Storage, named_faults
 from streaming_job.archive.partition import PartitionArchiver
-from streaming_job.archive.topics import SWITCHED, look_up
+from streaming_job.archive.topics import SWITCHED, look_up, wanted
 from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.follower import LogFollower
@@ -114,13 +114,15 @@ class Archiver:
         topics = {topic.name: topic for topic in look_up(settings, settings.topics)}
         commit.create(storage, {topic.field: topic.name for topic in topics.values()}, replaceable)
         client = {**settings.kafka, "bootstrap.servers": settings.bootstrap_servers}
-        self._ends = EndOffsets(client, tuple(topics))
+        absent = {*wanted(settings.topics).values()} - topics.keys()
+        self._ends = EndOffsets(client, tuple(topics), absent=absent)
         schemas = partial(ledger.read, settings, "end-offsets")
         self._writers: Mapping[PartitionId, PartitionArchiver] = {
             (name, part): PartitionArchiver(
                 storage, topics[name], part, first, schemas, accept_loss=accept_loss
             )
             for (name, part), first in sorted(with_retries(self._ends.first).items())
+            if name in topics
         }
         positions = {tp: writer.position for tp, writer in self._writers.items()}
         newest = {
@@ -138,7 +140,7 @@ class Archiver:
     def follow(
         self, timing: Timing, stop: Event, report: Callable[[Report], None], *, until_now: bool
     ) -> bool:
-        """Archive until a stop, or until now; return whether a topic has more partitions than before."""
+        """Archive until a stop, or until now; return whether there is a new topic, or partition of one."""
         ends = self._mark[1]
         listed = reported = time.monotonic()
         while not stop.is_set():

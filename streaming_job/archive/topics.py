@@ -33,6 +33,13 @@ SWITCHED = ("model_rollouts", "merchant_facts")
 """Topics that a job has in another place after it was switched to a replay, whose own they were."""
 
 
+def wanted(topics: Topics) -> dict[str, str]:
+    """Return the names of the topics to archive, present or not, by their field of the table of topics."""
+    return {
+        field: name for field, row in TABLE.items() if row.is_archived and (name := getattr(topics, field))
+    }
+
+
 def look_up(brokers: Brokers, topics: Topics) -> list[ArchivedTopic]:
     """Return the topics to archive, in the order of the table.
 
@@ -41,12 +48,9 @@ def look_up(brokers: Brokers, topics: Topics) -> list[ArchivedTopic]:
     Raises:
         ArchiveTopicError: a topic of every job is missing, or the brokers do not answer.
     """
-    wanted = {
-        field: name for field, row in TABLE.items() if row.is_archived and (name := getattr(topics, field))
-    }
     found, now_ms = [], int(time.time() * 1000)
-    ids = topic_reader.topic_ids(clients.admin(brokers), wanted.values())
-    for field, name in wanted.items():
+    ids = topic_reader.topic_ids(clients.admin(brokers), wanted(topics).values())
+    for field, name in wanted(topics).items():
         try:
             topic_id = ids[name]()
         except KafkaException as fault:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TypeVar
 
@@ -49,16 +49,24 @@ def with_retries(ask: Callable[[], T]) -> T:
 class EndOffsets:
     """A client that looks up the first or end offsets of all partitions of some topics in one call."""
 
-    def __init__(self, client: Mapping[str, str], topics: Sequence[str], *, committed: bool = True) -> None:
+    def __init__(
+        self,
+        client: Mapping[str, str],
+        topics: Sequence[str],
+        *,
+        committed: bool = True,
+        absent: Collection[str] = (),
+    ) -> None:
         """Create the client; it connects when it is used.
 
         Args:
             client: librdkafka settings, including bootstrap.servers.
             committed: False: an end is the high watermark, which lies beyond open transactions.
+            absent: topics that may be missing, and then have no partitions; they are looked up, too.
         """
         brokers = Address(client["bootstrap.servers"], client)
         self._reader = clients.reader(brokers, "end-offsets", committed_only=committed)
-        self._topics = tuple(topics)
+        self._topics, self._absent = (*topics, *absent), absent
         self._partitions: dict[str, list[int]] = {}
         self._looked_up: dict[str, float] = {}
 
@@ -82,7 +90,10 @@ class EndOffsets:
         """
         now = time.monotonic()
         if now - self._looked_up.get(topic, -math.inf) > NEW_PARTITIONS_S:
-            self._partitions[topic] = topic_reader.partitions(self._reader, topic, TIMEOUT_S)
+            if topic in self._absent and not topic_reader.exists(self._reader, topic, TIMEOUT_S):
+                self._partitions[topic] = []
+            else:
+                self._partitions[topic] = topic_reader.partitions(self._reader, topic, TIMEOUT_S)
             self._looked_up[topic] = now
         return self._partitions[topic]
 

@@ -392,6 +392,39 @@ def test_new_partitions_are_archived_while_it_runs(
         running.result()
 
 
+def test_topics_of_facts_that_are_created_later_are_archived_while_it_runs(
+    settings: LetterSettings,
+    tmp_path: Path,
+    topic_names: Callable[[], Topics],
+    wait_for: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(end_offsets, "NEW_PARTITIONS_S", 0.5)
+    absent = {field: getattr(topic_names(), field) for field in ("labels", "merchant_facts")}
+    settings = settings.model_copy(update={"topics": settings.topics.model_copy(update=absent)})
+    stop, reports = Event(), list[Report]()
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(
+            archive, settings, Storage(str(tmp_path)), Timing(1, 1), stop, reports.append,
+            until_now=False, accept_loss=False,
+        )  # fmt: skip
+        try:
+            wait_for(lambda: reports or running.done(), what="a report")
+            assert absent.keys().isdisjoint(Archive(str(tmp_path)).topics)
+            create(settings.bootstrap_servers, settings.topics, replay=True, partitions=PARTITIONS)
+            producer = clients.producer(Address(settings.bootstrap_servers))
+            producer.produce(absent["labels"], b"v", partition=1)
+            producer.flush(30)
+            wait_for(lambda: "labels" in Archive(str(tmp_path)).topics or running.done(), what="the topic")
+            wait_for(lambda: Archive(str(tmp_path)).manifest("labels", 1).rows, what="its record")
+            sent_s = time.time()
+            wait_for(lambda: reports[-1].listed_until_s > sent_s, what="an archive that is complete")
+        finally:
+            stop.set()
+        running.result()
+    assert "merchant_facts" in Archive(str(tmp_path)).topics
+
+
 def test_records_of_a_partition_that_is_not_archived_yet_do_not_count_as_listed(
     settings: LetterSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wait_for: Callable[..., Any]
 ) -> None:
