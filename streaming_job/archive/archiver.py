@@ -27,7 +27,7 @@ from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.follower import LogFollower
 from streaming_job.log.records import PartitionId, Records
 from streaming_job.log.same_records import require_same_records
-from streaming_job.schemas import ledger
+from streaming_job.schemas.ledger import FollowedSchemas
 
 TUNING = {
     # few large fetches: they cost less processor time, and archived records may be some seconds late
@@ -116,10 +116,10 @@ class Archiver:
         client = {**settings.kafka, "bootstrap.servers": settings.bootstrap_servers}
         absent = {*wanted(settings.topics).values()} - topics.keys()
         self._ends = EndOffsets(client, tuple(topics), absent=absent)
-        schemas = partial(ledger.read, settings, "end-offsets")
+        self._schemas = FollowedSchemas(settings, "end-offsets")
         self._writers: Mapping[PartitionId, PartitionArchiver] = {
             (name, part): PartitionArchiver(
-                storage, topics[name], part, first, schemas, accept_loss=accept_loss
+                storage, topics[name], part, first, self._schemas.read, accept_loss=accept_loss
             )
             for (name, part), first in sorted(with_retries(self._ends.first).items())
             if name in topics
@@ -187,6 +187,7 @@ class Archiver:
             writer.discard()
         self._log.close()
         self._ends.close()
+        self._schemas.close()
 
     def _step(self) -> int:
         """Archive what is new; return the number of records."""

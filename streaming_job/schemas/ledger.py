@@ -10,7 +10,7 @@ from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.decode.framed import RecordSchemas
 from streaming_job.decode.strict import Rejected
 from streaming_job.log import clients, follow
-from streaming_job.log.clients import describe
+from streaming_job.log.clients import Consumer, describe
 
 CLIENT = "fraud-schemas"
 TIMEOUT_S = 60.0
@@ -23,27 +23,49 @@ class SchemaTopicError(FraudError):
     """
 
 
-def read(settings: LetterSettings, client: str = CLIENT) -> RecordSchemas | None:
-    """Return the schemas that the topic has now; None: the job does not read framed transactions.
+class FollowedSchemas:
+    """The schemas of the topic; each read continues where the last one has ended."""
 
-    Args:
-        client: group id of the client, for the brokers' logs and permissions.
+    def __init__(self, settings: LetterSettings, client: str = CLIENT) -> None:
+        """Connect at the first read.
 
-    Raises:
-        SchemaTopicError: the topic cannot be read.
-    """
-    topic = settings.topics.record_schemas
-    if not topic:
-        return None
-    schemas = RecordSchemas()
-    try:
-        with closing(clients.reader(settings, client)) as reader:
-            for message in follow.to_end(reader, TopicPartition(topic, 0, 0)):
+        Args:
+            client: group id of the client, for the brokers' logs and permissions.
+        """
+        self._settings, self._client = settings, client
+        self._reader: Consumer | None = None
+        self._schemas, self._position = RecordSchemas(), 0
+
+    def read(self) -> RecordSchemas | None:
+        """Return the schemas that the topic has now; None: the job does not read framed transactions.
+
+        Raises:
+            SchemaTopicError: the topic cannot be read.
+        """
+        topic = self._settings.topics.record_schemas
+        if not topic:
+            return None
+        try:
+            self._reader = self._reader or clients.reader(self._settings, self._client)
+            for message in follow.to_end(self._reader, TopicPartition(topic, 0, self._position)):
                 with suppress(Rejected):  # as in the job, where it is a dead letter
-                    schemas.add(message.timestamp()[1], message.value())
-    except KafkaException as fault:
-        raise SchemaTopicError(f"{topic} cannot be read: {describe(fault)}") from fault
-    return schemas
+                    self._schemas.add(message.timestamp()[1], message.value())
+                self._position = (message.offset() or 0) + 1
+            self._reader.unassign()  # else it would go on fetching
+        except KafkaException as fault:
+            raise SchemaTopicError(f"{topic} cannot be read: {describe(fault)}") from fault
+        return self._schemas
+
+    def close(self) -> None:
+        """Close the connections."""
+        if self._reader is not None:
+            self._reader.close()
+
+
+def read(settings: LetterSettings, client: str = CLIENT) -> RecordSchemas | None:
+    """Return what `FollowedSchemas` reads at once."""
+    with closing(FollowedSchemas(settings, client)) as schemas:
+        return schemas.read()
 
 
 def publish(settings: LetterSettings, schema: RecordSchema, event: bytes) -> bool:

@@ -4,25 +4,28 @@ log       day 1 ... | day 2 ... | day 3 ...      aborted and committed transacti
 archive   [a file  )[a file    )[ the tail       the same bytes after a SIGKILL at any step
 """
 
+import json
 import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Message, TopicPartition
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 from harness import raw_records
 from harness.archives import partition_writer
+from harness.framed_records import avro, avro_schema, event
 from harness.logins import logged_in
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
@@ -49,10 +52,11 @@ from streaming_job.contracts.topic import Component
 from streaming_job.contracts.topics import TABLE, Topics
 from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.decode import strict
-from streaming_job.log import clients, end_offsets
-from streaming_job.log.clients import Address
+from streaming_job.log import clients, end_offsets, follow
+from streaming_job.log.clients import Address, Consumer
 from streaming_job.log.errors import LogError
 from streaming_job.log.topic_reader import topic_ids
+from streaming_job.schemas import ledger
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 PARTITIONS = 2
@@ -390,6 +394,47 @@ def test_new_partitions_are_archived_while_it_runs(
         finally:
             stop.set()
         running.result()
+
+
+def test_schemas_of_framed_transactions_are_read_once_and_then_followed(
+    settings: LetterSettings,
+    tmp_path: Path,
+    topic_names: Callable[[], Topics],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(file_writer, "GROUP_ROWS", 5)
+    name = f"record-schemas-{topic_names().labels}"
+    topics = settings.topics.model_copy(update={"record_schemas": name})
+    settings = settings.model_copy(update={"topics": topics})
+    create(settings.bootstrap_servers, topics, replay=True, partitions=PARTITIONS)
+    read: list[int] = []
+
+    def to_end(reader: Consumer, start: TopicPartition) -> Iterator[Message]:
+        for message in follow.to_end(reader, start):
+            read.append(message.offset() or 0)
+            yield message
+
+    monkeypatch.setattr(ledger, "follow", SimpleNamespace(to_end=to_end))
+    producer, fields = clients.producer(Address(settings.bootstrap_servers)), json.loads(raw_records.record())
+    archiver = Archiver(settings, Storage(str(tmp_path)), 0, accept_loss=False, replaceable=())
+    try:
+        for number in (1, 2):
+            producer.produce(name, event(number, avro_schema()), b"%d" % number, partition=0)
+            producer.flush(30)
+            for _ in range(12):
+                producer.produce(topics.transactions, avro(number, avro_schema(), fields), partition=0)
+            producer.flush(30)
+            rows = archiver.records
+            while archiver.records < rows + 13:
+                archiver._step()
+        archiver.write_tails(is_last=True)
+    finally:
+        archiver.close()
+    amounts = [
+        row["amount"] for batch in Archive(str(tmp_path)).read("transactions", 0) for row in batch.to_pylist()
+    ]
+    assert amounts == [fields["amount"]] * 24
+    assert read == [0, 1]
 
 
 def test_topics_of_facts_that_are_created_later_are_archived_while_it_runs(
