@@ -39,6 +39,8 @@ class TopicFollower(Background):
         """Partitions that have not been read to their end since the last `_begin`; None before the first."""
         self._fault: str | None = None
         """Why the topics cannot be read now."""
+        self.trouble: str | None = None
+        """See `follow.Follower`."""
 
     @property
     def waiting_for(self) -> str | None:
@@ -103,3 +105,4 @@ class TopicFollower(Background):
             self._behind, self._fault = follower.behind, None
             while not self._stop.is_set():
                 self._take(follower.poll())
+                self.trouble = follower.trouble

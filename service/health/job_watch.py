@@ -83,7 +83,7 @@ class JobWatch:
         return checks(
             now_s=self._clock(),
             broker_fault=self._lag_watch.fault,
-            waiting_for=self.progress.waiting_for,
+            waiting_for=self._missing,
             lag=self._lag_watch.lag,
             groups=self.progress.groups,
             transactions_topic=settings.topics.transactions,
@@ -104,9 +104,14 @@ class JobWatch:
             diagnosis=self._with_onsets(diagnose(now, readiness, assessment, lag, groups), now),
             totals=self.progress.totals,
             broker_is_up=self._lag_watch.fault is None,
-            progress_is_complete=self.progress.waiting_for is None,
+            progress_is_complete=self._missing is None,
             unreadable=self.progress.unreadable,
         )
+
+    @property
+    def _missing(self) -> str | None:
+        """Why progress records may be missing, apart from brokers that do not answer at all."""
+        return self.progress.waiting_for or (self.progress.trouble if self._lag_watch.fault is None else None)
 
     def _see(self, lag: Lag) -> None:
         # before progress has been read to its end, the job would look as if it did nothing

@@ -9,6 +9,7 @@ confirms each end. It refuses to name one until it knows all that was committed 
 (KIP-207).
 """
 
+import logging
 import math
 import time
 from collections import deque
@@ -16,10 +17,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Message, TopicPartition
 
-from streaming_job.log.clients import Consumer
+from streaming_job.log.clients import Consumer, describe
 from streaming_job.log.records import PartitionId
 from streaming_job.log.topic_reader import offsets, partitions
 
+log = logging.getLogger(__name__)
 POLL_S = 0.2
 PATIENCE_S = 15.0
 AT_ONCE = 500
@@ -30,6 +32,8 @@ NEW_PARTITIONS_S = 10.0
 """Interval at which new partitions are looked up."""
 LOOK_UP_S = 1.0
 """Longest time that a look-up of new partitions takes away from reading, for each topic."""
+FAILED = 3
+"""Number of look-ups in a row that fail before that counts as trouble: a broker may be away for a moment."""
 OFFSETS_BACK = 10
 """Offsets for each record that is looked for, at which the search for the newest ones begins."""
 GROWTH = 100
@@ -62,7 +66,9 @@ class Follower:
         """
         self._reader, self._ends = reader, dict(ends or {})
         self._known = {(start.topic, start.partition) for start in starts}
-        self._looked_up = time.monotonic()
+        self._looked_up, self._failed = time.monotonic(), 0
+        self.trouble: str | None = None
+        """Why records of new partitions may be missing; None if the last look-ups have not failed."""
         self._confirmed: set[PartitionId] = set()
         """Partitions whose end a leader has named."""
         self.behind: set[PartitionId] = {
@@ -79,7 +85,7 @@ class Follower:
         """Return new records: after `wait_s`, or AT_ONCE of them earlier.
 
         A partition that is added to a topic is read from its beginning, NEW_PARTITIONS_S later at most unless
-        brokers are slow.
+        the look-up fails. Then it is repeated after this time; `trouble` and the log say so.
 
         Raises:
             KafkaException: a partition cannot be read, for example because its topic does not exist; or the
@@ -138,14 +144,17 @@ class Follower:
         if now - self._looked_up <= NEW_PARTITIONS_S:
             return
         self._looked_up = now
-        try:
-            present = {
-                (topic, partition)
-                for topic in {topic for topic, _ in self._known}
-                for partition in partitions(self._reader, topic, LOOK_UP_S)
-            }
-        except KafkaException:
-            return  # the next look-up is soon; fetching reports brokers that do not answer
+        present: set[PartitionId] = set()
+        fault = None
+        for topic in sorted({topic for topic, _ in self._known}):
+            try:
+                present |= {(topic, partition) for partition in partitions(self._reader, topic, LOOK_UP_S)}
+            except KafkaException as error:
+                fault = f"new partitions of {topic} cannot be looked up, and are not read: {describe(error)}"
+        self._failed = 0 if fault is None else self._failed + 1
+        self.trouble = fault if self._failed >= FAILED else None
+        if self._failed == FAILED:
+            log.warning("%s; it is tried again every %.0f s", fault, NEW_PARTITIONS_S)
         if new := present - self._known:
             self._reader.incremental_assign([TopicPartition(*tp, OFFSET_BEGINNING) for tp in sorted(new)])
             self._known |= new

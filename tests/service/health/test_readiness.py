@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from service.health.job_watch import JobWatch
 from service.health.lag import Lag, PartitionLag
 from service.health.readiness import NAMES, Check, checks, reasons_of
+from service.settings import ServiceSettings
 
 pytestmark = pytest.mark.unit
 
@@ -189,3 +191,14 @@ def test_a_sidecar_that_watches_a_topic_that_the_job_has_left_is_not_ready() -> 
     assert reasons(groups=moved, lag=lag(0, 0)) == [
         "the job decides elsewhere, this sidecar watches tx: correct FRAUD_TOPICS__TRANSACTIONS"
     ]
+
+
+def test_progress_is_incomplete_while_look_ups_of_its_new_partitions_fail() -> None:
+    watch = JobWatch(ServiceSettings(bootstrap_servers="127.0.0.1:1"), lambda: 0.0)
+    watch.progress._behind, watch._lag_watch._fault = set(), None
+    assert watch.view().progress_is_complete
+    watch.progress.trouble = "new partitions cannot be looked up"
+    assert not watch.view().progress_is_complete
+    assert (watch.progress.trouble,) in [check.reasons for check in watch.checks()]
+    watch._lag_watch._fault = "no broker"  # says it already
+    assert watch.view().progress_is_complete

@@ -50,7 +50,9 @@ class Reader:
         self.reported = {answer.at[0]: answer.at[1] for piece in pieces for answer in piece if answer.fault}
         self.leaders_end = end
         self.partitions: int | None = 2
-        """Number of the topic's partitions; None: the brokers do not answer."""
+        """Number of each topic's partitions; None: the brokers do not answer."""
+        self.refused = ""
+        """Topic that may not be looked up."""
         self.assigned: list[tuple[int, int]] = []
         self.paused: list[int] = []
 
@@ -64,7 +66,7 @@ class Reader:
         self.assigned += [(start.partition, start.offset) for start in starts]
 
     def list_topics(self, topic: str, timeout_s: float) -> Any:
-        if self.partitions is None:
+        if self.partitions is None or topic == self.refused:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
         known = SimpleNamespace(error=None, partitions=dict.fromkeys(range(self.partitions)))
         return SimpleNamespace(topics={topic: known})
@@ -215,6 +217,30 @@ def test_polls_follow_partitions_that_are_added_from_their_beginning(monkeypatch
     assert [message.partition() for message in records.poll()] == [2]
     assert reader.assigned == [(0, 5), (1, 0), (2, OFFSET_BEGINNING)]
     assert records.behind == set(), "it was read to its end"
+
+
+def test_look_ups_of_new_partitions_that_go_on_failing_are_repeated_and_show(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(follow.time, "monotonic", lambda: now[0])
+    reader = Reader()
+    records = follower(reader, [start(0), start(1), TopicPartition("another", 0)])
+    reader.refused, reader.partitions = "another", 3
+    for _ in range(follow.FAILED):
+        assert records.trouble is None
+        now[0] += 2 * follow.NEW_PARTITIONS_S
+        records.poll()
+        assert reader.assigned[-1] == (2, OFFSET_BEGINNING), "that of the topic whose look-up does not fail"
+    assert "new partitions of another cannot be looked up" in (records.trouble or "")
+    now[0] += 2 * follow.NEW_PARTITIONS_S
+    records.poll()
+    assert caplog.messages == [f"{records.trouble}; it is tried again every 10 s"]
+    reader.refused = ""
+    now[0] += 2 * follow.NEW_PARTITIONS_S
+    records.poll()
+    assert records.trouble is None
+    assert reader.assigned[-2:] == [(1, OFFSET_BEGINNING), (2, OFFSET_BEGINNING)]
 
 
 @pytest.mark.parametrize("error", ["UNKNOWN_TOPIC_OR_PART", "TOPIC_AUTHORIZATION_FAILED", "_BAD_MSG"])
