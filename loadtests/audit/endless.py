@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ from loadtests.audit.follow import ContinuousAudit
 from loadtests.audit.memory import Memory
 from loadtests.audit.topic_log import Log, TopicReadError
 from streaming_job.metric_families import serve
+from streaming_job.runtime import pauses
 from streaming_job.settings import JobSettings
 
 logger = logging.getLogger(__name__)
@@ -59,51 +61,48 @@ def follow(
     Raises:
         TopicReadError: a topic cannot be read at the start; later the audit retries.
     """
-    memory = _memory(settings, options)
-    follower = ContinuousAudit(log, settings, load, memory, clock)
-    logger.warning("audit of a share of %g of the cards: %s", options.share, _start_text(memory))
-    start = clock()
+    with suppress(pauses.StoppedError), pauses.ended_by(stop.is_set):
+        memory = _memory(settings, options)
+        follower = ContinuousAudit(log, settings, load, memory, clock)
+        logger.warning("audit of a share of %g of the cards: %s", options.share, _start_text(memory))
+        start = clock()
 
-    def lag_s() -> float:
-        return clock() - (start if follower.point is None else follower.point.seen_s)
+        def lag_s() -> float:
+            return clock() - (start if follower.point is None else follower.point.seen_s)
 
-    metrics = AuditMetrics(output_topics(settings.topics), lag_s)
-    finding_log = _FindingLog(metrics)
-    follower.findings.on_finding = finding_log.add
-    port, end = serve(metrics.registry, options.metrics_port, options.metrics_host)
-    started(port)
+        metrics = AuditMetrics(output_topics(settings.topics), lag_s)
+        finding_log = _FindingLog(metrics)
+        follower.findings.on_finding = finding_log.add
+        port, end = serve(metrics.registry, options.metrics_port, options.metrics_host)
+        started(port)
 
-    def after_chunk() -> None:
-        metrics.advance(follower.checked, 0)
-        if stop.is_set():
-            raise _StoppedError("stopped in the middle of a step")
+        def after_chunk() -> None:
+            metrics.advance(follower.checked, 0)
+            if stop.is_set():
+                raise pauses.StoppedError("stopped in the middle of a step")
 
-    try:
-        saved = clock()
-        while not stop.is_set():
-            # TopicReadError and _StoppedError leave no chunk half judged; after any other error the
-            # state must not be saved
-            try:
-                follower.step(after_chunk)
-                metrics.advance(follower.checked, follower.audited_until_s)
-            except TopicReadError as fault:
-                logger.warning("the audit retries at its next step: %s", fault)
-            except _StoppedError:
+        try:
+            saved = clock()
+            while not stop.is_set():
+                # TopicReadError and StoppedError leave no chunk half judged; after any other error the
+                # state must not be saved
+                try:
+                    follower.step(after_chunk)
+                    metrics.advance(follower.checked, follower.audited_until_s)
+                except TopicReadError as fault:
+                    logger.warning("the audit retries at its next step: %s", fault)
+                except pauses.StoppedError:
+                    finding_log.end_step()
+                    break
                 finding_log.end_step()
-                break
-            finding_log.end_step()
-            if options.state is not None and clock() - saved >= options.save_every_s:
+                if options.state is not None and clock() - saved >= options.save_every_s:
+                    memory.save(options.state)
+                    saved = clock()
+                stop.wait(options.every_s)
+            if options.state is not None:
                 memory.save(options.state)
-                saved = clock()
-            stop.wait(options.every_s)
-        if options.state is not None:
-            memory.save(options.state)
-    finally:
-        end()
-
-
-class _StoppedError(Exception):
-    """The audit was stopped between two chunks."""
+        finally:
+            end()
 
 
 def _memory(settings: JobSettings, options: EndlessOptions) -> Memory:

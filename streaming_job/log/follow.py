@@ -20,6 +20,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Messag
 from streaming_job.log.clients import Consumer, describe
 from streaming_job.log.records import PartitionId
 from streaming_job.log.topic_reader import offsets, partitions
+from streaming_job.runtime import pauses
 
 log = logging.getLogger(__name__)
 POLL_S = 0.2
@@ -113,11 +114,14 @@ class Follower:
 
         Raises:
             KafkaException: no answer, or a partition cannot be read.
+            StoppedError: nothing arrives, and the task was told to stop (`pauses`).
         """
         answered = time.monotonic()
         while self.behind:
             # `consume` waits until it has as many as requested: take the fetched ones, or wait for one
             messages = self._reader.consume(BUFFERED, 0) or self._reader.consume(1, POLL_S)
+            if not messages:
+                pauses.look()
             for message in messages:
                 error = message.error()
                 if error is not None and error.code() in RETRIED:

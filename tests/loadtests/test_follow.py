@@ -1,7 +1,10 @@
 """The continuing audit finds each planted fault exactly once, and none in a clean log."""
 
 import json
+import time
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
 from audited_log import SETTINGS, audit, changed, counts
@@ -9,11 +12,15 @@ from followed_log import BEHIND_S, Audited, GrowingLog, world_of
 from harness.log_world import DAY
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from oracle_world import load
 
+from loadtests.audit import endless
+from loadtests.audit.endless import EndlessOptions
 from loadtests.audit.follow import FollowError
 from loadtests.audit.memory import Memory, MemoryFileError
 from loadtests.audit.sample import Sample
 from loadtests.audit.settled import SettledPoints
+from loadtests.audit.topic_log import TIMEOUT_S, TopicLog
 from loadtests.oracle import Record
 from loadtests.oracle.card import Card
 from loadtests.oracle.records import Transaction
@@ -283,3 +290,28 @@ def test_a_record_that_is_no_alert_is_reported() -> None:
     log.commit()
     log.write("fraud-alerts", Record("fraud-alerts", 0, 0, 0, b"c1", b"no json"))
     assert Audited(log, 0.01).settle()[2] == 1
+
+
+class DyingLog:
+    """A log whose brokers die: from then on nobody answers, and the audit is told to stop."""
+
+    def __init__(self, log: GrowingLog, stop: Event, reads: int) -> None:
+        self._log, self._stop, self._left = log, stop, reads
+
+    def __getattr__(self, name: str) -> Any:
+        self._left -= 1
+        if self._left >= 0:
+            return getattr(self._log, name)
+        self._stop.set()
+        return getattr(TopicLog("127.0.0.1:9"), name)
+
+
+@pytest.mark.parametrize("reads", [0, 20])
+def test_an_endless_audit_stops_soon_while_brokers_are_dead(tmp_path: Path, reads: int) -> None:
+    stop, began, state = Event(), time.monotonic(), tmp_path / "state"
+    log: Any = DyingLog(GrowingLog(world_of([100, 900]), [2]), stop, reads)
+    options = EndlessOptions(share=1.0, every_s=0.01, state=state, metrics_port=0)
+    endless.follow(log, SETTINGS, load, options, stop)
+    assert stop.is_set()
+    assert time.monotonic() - began < TIMEOUT_S / 2
+    assert state.exists() == (reads > 0)

@@ -13,6 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicP
 
 from streaming_job.log import follow
 from streaming_job.log.follow import Follower, newest, to_end
+from streaming_job.runtime import pauses
 
 pytestmark = pytest.mark.unit
 
@@ -178,6 +179,11 @@ def test_the_time_that_the_caller_takes_is_no_silence(monkeypatch: pytest.Monkey
         offsets.append(message.offset())
         now[0] += 10 * follow.PATIENCE_S
     assert offsets == [0, 1]
+
+
+def test_a_stop_ends_the_wait_for_brokers_that_do_not_answer() -> None:
+    with pauses.ended_by(lambda: True, grace_s=0.0), pytest.raises(pauses.StoppedError):
+        list(follower(Reader([Answer(0, 0)]), [start(0)]).to_end(patience_s=0.2))
 
 
 def test_polls_return_new_records_and_note_what_is_read_to_its_end() -> None:
