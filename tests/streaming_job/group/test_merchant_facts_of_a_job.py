@@ -237,7 +237,7 @@ EPOCHS = st.lists(
 )
 
 
-@examples(20, thorough=10_000)
+@examples(20, thorough=2_000)
 @given(st.sampled_from(CASES) if not THOROUGH else WORLDS, EPOCHS, st.integers(0, 2**32))
 def test_kills_and_restored_checkpoints_change_nothing(world_of, epochs, chance):
     seed, shape, delay_ms = world_of

@@ -123,7 +123,7 @@ def labels_of(groups: MemoryGroups) -> int:
     return sum(job.output.counts["labels"] for job in groups.jobs)
 
 
-@examples(25, thorough=3_000)
+@examples(25, thorough=500)
 @given(
     st.sampled_from(CASES),
     st.sampled_from([None, DAY, 7 * DAY]),

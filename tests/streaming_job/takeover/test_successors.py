@@ -93,7 +93,7 @@ def moved(layout: Layout, move: tuple[bool, Partitioner, int, Any]) -> Layout:
     return Layout(layout.topic, partitioner, max(layout.partitions, partitions))
 
 
-@examples(40, thorough=4_000)
+@examples(40, thorough=500)
 @example(5, 2, INHERITED_TWICE, 1)
 @example(5, 2, MOVED_TWICE, 1)
 @example(5, 2, MOVED_ON, 1)
