@@ -461,6 +461,7 @@ def test_topics_of_facts_that_are_created_later_are_archived_while_it_runs(
             producer.produce(absent["labels"], b"v", partition=1)
             producer.flush(30)
             wait_for(lambda: "labels" in Archive(str(tmp_path)).topics or running.done(), what="the topic")
+            wait_for(lambda: 1 in Archive(str(tmp_path)).partitions("labels"), what="its partition")
             wait_for(lambda: Archive(str(tmp_path)).manifest("labels", 1).rows, what="its record")
             sent_s = time.time()
             wait_for(lambda: reports[-1].listed_until_s > sent_s, what="an archive that is complete")
