@@ -48,8 +48,9 @@ class JobSettings(BaseSettings):
     bootstrap_servers: str
     """Kafka brokers, host:port[,host:port]."""
     kafka: dict[str, str] = {}
-    """More Kafka client settings for every client, a JSON object with librdkafka's names, for example
-    {"security.protocol": "SASL_SSL"}."""
+    """More Kafka client settings, a JSON object with librdkafka's names, for example {"security.protocol":
+    "SASL_SSL"}. Every client has them; the transactional producer takes only those of its login (see "TLS and
+    SASL" in operations)."""
     topics: Topics = Topics()
     """Names of the topics."""
     mlflow_tracking_uri: str

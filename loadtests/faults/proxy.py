@@ -10,7 +10,7 @@ import itertools
 import random
 import struct
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any
@@ -32,6 +32,10 @@ class Api(IntEnum):
     ADD_OFFSETS = 25
     END_TRANSACTION = 26
     COMMIT_OFFSETS = 28
+
+
+ALWAYS = (Api.PRODUCE, Api.END_TRANSACTION, Api.COMMIT_OFFSETS)
+"""What each transaction calls; the others are for brokers that do not register partitions by themselves."""
 
 
 class Kind(StrEnum):
@@ -62,7 +66,7 @@ class Fault:
         return f"{self.api.name.lower()}: {self.kind}, {self.delay_s:.1f} s"
 
 
-def draw(chance: random.Random, count: int, longest_s: float) -> list[Fault]:
+def draw(chance: random.Random, count: int, longest_s: float, apis: Sequence[Api] = ALWAYS) -> list[Fault]:
     """Draw faults, each kind for each API equally often.
 
     Args:
@@ -70,7 +74,7 @@ def draw(chance: random.Random, count: int, longest_s: float) -> list[Fault]:
     """
     faults: list[Fault] = []
     while len(faults) < count:
-        pairs = list(itertools.product(Api, Kind))
+        pairs = list(itertools.product(apis, Kind))
         chance.shuffle(pairs)
         faults += [Fault(api, kind, chance.uniform(0.1, longest_s)) for api, kind in pairs]
     return faults[:count]

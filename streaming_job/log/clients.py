@@ -1,8 +1,8 @@
 """The constructor of every Kafka client of this project, with the settings that they have in common.
 
-Elsewhere are only two: the transactional producer of a key group's output (`transaction.producer`) and the
-job's own consumer of its inputs (`log.ffi`). A lint rule refuses the constructors of the library in any other
-module. This one also exports the types for annotations.
+Two clients do without confluent-kafka's: the transactional producer of a key group's output
+(`transaction.producer`) and the job's consumer of its inputs (`log.ffi`). A lint rule refuses the library's
+constructors in any other module. This one also exports the types for annotations.
 """
 
 from collections.abc import Callable, Mapping

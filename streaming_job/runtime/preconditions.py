@@ -17,6 +17,7 @@ from streaming_job.log import clients
 from streaming_job.log.clients import AdminClient, describe
 from streaming_job.runtime.topic_comparison import Actual, at_start
 from streaming_job.settings import JobSettings
+from streaming_job.transaction.login import Login
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +46,9 @@ def require_inputs(settings: JobSettings) -> None:
         StartUpError: brokers do not answer or refuse the credentials or the protocol; or topics are missing,
             or the job has no permission on them, or their settings break a guarantee of the job.
         NoRolloutError: no model has been rolled out yet.
+        LoginError: the transactional producer could not connect with these settings.
     """
+    Login.from_settings(settings.kafka)
     faults: list[KafkaError] = []
     admin = clients.admin(settings, faults.append)
     try:

@@ -43,6 +43,7 @@ from streaming_job.settings import JobSettings
 from streaming_job.takeover.level import behind
 from streaming_job.takeover.moving import layout_of, retired_after, topic_ends
 from streaming_job.takeover.seam import Predecessor, Successor, first_records
+from streaming_job.transaction.batches import Headers
 from streaming_job.transaction.producer import FENCED, SinkError, TransactionalProducer
 from streaming_job.transaction.writer import FencedError, GroupWriter, headers_of
 from streaming_job.transaction.written import Mark, OtherQueryError, WrittenReader
@@ -242,8 +243,7 @@ class Handover:
             try:
                 self._write(producer, before)
             except KafkaException as fault:
-                error = producer.cause(fault.args[0])
-                if error.code() in FENCED:
+                if fault.args[0].code() in FENCED:
                     raise FencedError(
                         f"another instance takes the output of job {settings.job_id} over; this one stops"
                     ) from fault
@@ -300,16 +300,15 @@ class Handover:
         producer.begin()
         asked_by, now = settings.asked_by or socket.gethostname(), int(time.time() * 1000)
         for group, record in first_records(before, after, asked_by, now).items():
-            headers = headers_of(self._query_id, group, commit_id)
+            headers = Headers.of(headers_of(self._query_id, group, commit_id))
             producer.produce_progress(group, record, headers)
         new = {(self._layout.topic, partition): 0 for partition in range(self._layout.partitions)}
         offsets = [
             TopicPartition(topic, partition, end, mark)
             for (topic, partition), end in {**new, **before.offsets}.items()
         ]
-        with self._reader() as reader:
-            producer.add_offsets(offsets, reader.group_metadata())
-            producer.flush()
+        producer.send(offsets)
+        producer.flush()
         producer.commit()
 
     def _marks(self, layout: Layout) -> list[Mark]:

@@ -1,27 +1,31 @@
-"""The transactional producer of a key group, replaced once a request of its transactions may be repeated.
+"""The transactional producer of a key group: no request of its transactions is ever sent twice unanswered.
 
-librdkafka repeats a request by itself when a connection breaks, and the first copy may still be on its way. A
-late copy of an EndTxn would end the *next* transaction while it is half-written (librdkafka issue 5423; the
-Jepsen report on Bufstream 0.1.0 shows it). A producer whose requests may have been repeated is therefore
-replaced: the new one has a higher producer epoch, so the brokers refuse late requests of the old one
-(decision 12).
+A request without an answer may arrive late. A late copy of an EndTxn would end the *next* transaction while
+it is half-written, and a late copy of a TxnOffsetCommit would put older offsets into it (the Jepsen report on
+Bufstream 0.1.0 shows the first; librdkafka issue 5423). So this producer sends each request once. If the
+answer does not come, it must be replaced: the new one has a higher producer epoch, so the brokers refuse late
+requests of the old one (decision 12). It repeats only what a broker has refused.
 """
 
-import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections import defaultdict, deque
+from collections.abc import Callable
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+import zstandard
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.producer import AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, InitProducerIdRequest
 
 from feature_store.errors import FraudError
-from streaming_job.log.clients import COMMON
+from streaming_job.contracts.topics import WRITTEN
+from streaming_job.log.records import PartitionId
 from streaming_job.runtime import pauses
 from streaming_job.settings import JobSettings
-from streaming_job.transaction.caller import Caller
-
-Headers = list[tuple[str, str | bytes | None]]
+from streaming_job.transaction import requests
+from streaming_job.transaction.batches import SEQUENCES, Batch, Headers, Record, batches, partition_of
+from streaming_job.transaction.cluster import Cluster, Kind
+from streaming_job.transaction.connection import Answer, Connection, UnreachableError, error_of, require
+from streaming_job.transaction.requests import Identity
 
 CALL_TIMEOUT_S = 60.0
 """Limit for calls outside a transaction: brokers may be unreachable for that long before the job ends."""
@@ -31,26 +35,55 @@ FORBIDDEN = (
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 )
 """Errors of a missing permission."""
-OFFSETS_TIMEOUT_S = 10.0
-"""Limit for sending offsets, which takes milliseconds; short because the call may never return."""
-FIRST_TRY_S = 0.05
-"""Time limit of the first `init_transactions`; it is doubled for each further attempt."""
-MAX_MESSAGE_BYTES = 4 * 1024 * 1024
-QUEUE_BYTES = 64 * 1024 * 1024
-"""Size of the local queue; `produce` waits while it is full."""
-RETRY_BACKOFF_MS = 2
-"""Time, plus or minus a fifth, after which librdkafka repeats a request that the brokers have refused: they
-refuse some while they finish the previous transaction, or add partitions to this one."""
-RETRY_BACKOFF_MAX_MS = 1_000
-"""Limit of this time, which doubles with each repetition."""
-WATCHED = {"debug": "broker", "log_level": 7}
-"""Settings with which librdkafka logs the end of each connection, before it repeats unanswered requests."""
-UNCONNECTED = re.compile(
-    r"\(after \d+ms in state (INIT|DOWN|TRY_CONNECT|CONNECT|SSL_HANDSHAKE|APIVERSION_QUERY|AUTH_LEGACY"
-    r"|AUTH_HANDSHAKE|AUTH_REQ)\b"
+FENCED = (
+    KafkaError.PRODUCER_FENCED,
+    KafkaError.INVALID_PRODUCER_EPOCH,
+    KafkaError.INVALID_PRODUCER_ID_MAPPING,  # if the epochs of the id were used up
 )
-"""The end of a connection that has carried no request of a transaction, or logs in again (`REAUTH`)."""
-FENCED = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
+MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+"""Limit for a record, before its compression."""
+REQUEST_BYTES = 16 * 1024 * 1024
+"""No further partition is added to a request of so many bytes."""
+VERSION = "transaction.version"
+IMPLICIT = 2
+"""Level of this feature from which brokers register a transaction's partitions by themselves (KIP-890)."""
+FIRST_PAUSE_S = 0.0005
+"""Time after which a refused request is repeated: brokers refuse some while they finish the previous
+transaction."""
+LONGEST_PAUSE_S = 0.1
+GROWTH = 1.25
+"""The time grows by this factor with each repetition, up to its limit."""
+BUSY = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.CONCURRENT_TRANSACTIONS,
+)
+"""A coordinator has not carried out a request, or does not know; to repeat it in the same transaction does no
+harm."""
+UNSETTLED = (
+    *BUSY,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.NOT_ENOUGH_REPLICAS,
+    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    KafkaError.KAFKA_STORAGE_ERROR,
+    KafkaError.OPERATION_NOT_ATTEMPTED,
+)
+"""The same for records, offsets and whatever precedes them: refused, or perhaps not replicated."""
+MOVED = (
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.KAFKA_STORAGE_ERROR,
+)
+"""Of these: another broker may be the one to ask."""
+UNANSWERED = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT)
 
 
 class SinkError(FraudError):
@@ -61,31 +94,10 @@ class SinkError(FraudError):
     """
 
 
-class Connections:
-    """librdkafka's logger; notices that a connection ended, or that a request got no answer in time.
-
-    Only then does librdkafka repeat a request whose first copy may arrive later. Any other request that it
-    repeats has been answered.
-    """
-
-    def __init__(self) -> None:
-        self.broken = False
-        """Whether a request of a transaction may have been repeated."""
-
-    def log(self, level: int, text: str, facility: str, client: str, line: str) -> None:
-        """Take a line of the log; confluent-kafka calls it whenever the client is polled."""
-        # a connection that logs in again still waits for answers; where it then is says nothing about them
-        if facility in ("REQTMOUT", "REAUTH"):
-            self.broken = True
-        # the broker "bootstrap" is dropped once the brokers' names are known; no transaction uses it
-        elif facility == "FAIL" and "/bootstrap: " not in line:
-            self.broken |= UNCONNECTED.search(line) is None
-
-
 class TransactionalProducer:
-    """A producer of transactions: `begin`, `produce` ..., `add_offsets`, `flush`, `commit`.
+    """A producer of transactions: `begin`, `produce` ..., `send`, `flush`, `commit`.
 
-    After any KafkaException, and if it is `disturbed`, it must be closed and replaced by a new one.
+    After any KafkaException it must be closed and replaced by a new one.
     """
 
     def __init__(self, settings: JobSettings, transactional_id: str) -> None:
@@ -93,85 +105,61 @@ class TransactionalProducer:
 
         Raises:
             SinkError: the brokers do not answer, or refuse the producer.
+            LoginError: the settings of TLS or SASL cannot be used.
         """
-        self._settings, self._id = settings, transactional_id
+        self._settings = settings
+        self._who = Identity(transactional_id, -1, -1)
         self._limit_s = settings.transaction_timeout_ms / 1000
         self._begun = 0.0
-        self._progress_partitions = 1
-        self._unproven = 0
-        self._connections = Connections()
+        self._records: dict[PartitionId, list[Record]] = {}
+        self._batches: dict[PartitionId, deque[Batch]] = {}
+        """What the brokers have not accepted yet."""
+        self._sequences: defaultdict[PartitionId, int] = defaultdict(int)
+        self._asked: dict[Connection, list[PartitionId]] = {}
+        """Leaders that have not answered, with the partitions of the records that they were sent."""
+        self._unreachable: KafkaError | None = None
+        """Error of a partition whose leader cannot be reached."""
+        self._offsets: list[tuple[PartitionId, int, str]] = []
+        topics = [getattr(settings.topics, field) for field in (*WRITTEN, "job_progress")]
+        self._compress = zstandard.ZstdCompressor(level=1).compress
+        self._cluster = Cluster(settings.bootstrap_servers, settings.kafka, topics)
         try:
-            self._producer: Producer | None = self._ready()
+            self._who = self._initialised()
         except KafkaException as fault:
+            self.close()
             raise SinkError(
                 f"no transactional producer: {describe(fault.args[0])}; check the brokers"
             ) from fault
-        self._caller = Caller()
 
-    def _ready(self) -> Producer:
-        """Return an initialised client.
-
-        While an earlier transaction is being ended, each attempt uses a new client: librdkafka retries only
-        every 500 ms; a new client tries at once.
-        """
-        deadline, limit_s = time.monotonic() + CALL_TIMEOUT_S, FIRST_TRY_S
-        client = self._connected()
+    def _initialised(self) -> Identity:
+        """Return the new identity."""
+        deadline = time.monotonic() + CALL_TIMEOUT_S
+        repetition = Repetition(deadline)
         while True:
             try:
-                client.init_transactions(min(limit_s, max(0.0, deadline - time.monotonic())))
-                client.poll(0)
-                self._connections.broken = False  # no transaction has used a connection yet
-                return client
+                return self._identified(deadline)
             except KafkaException as fault:
                 error = fault.args[0]
-                if not error.retriable() or time.monotonic() > deadline:
+                if error.code() not in UNANSWERED:
                     raise
-            pauses.look()
-            limit_s *= 2
-            if error.code() == KafkaError.CONCURRENT_TRANSACTIONS:
-                client = self._connected()
+            # repeated although unanswered: a late copy would only have this producer replaced
+            repetition.pause(error)
 
-    def _connected(self) -> Producer:
-        client = Producer(
-            {
-                **COMMON,
-                **self._settings.kafka,
-                "bootstrap.servers": self._settings.bootstrap_servers,
-                "transactional.id": self._id,
-                "transaction.timeout.ms": self._settings.transaction_timeout_ms,
-                "message.max.bytes": MAX_MESSAGE_BYTES,
-                "queue.buffering.max.kbytes": QUEUE_BYTES // 1024,
-                "linger.ms": 0,  # `flush` follows at once
-                "compression.type": "lz4",
-                "retry.backoff.ms": RETRY_BACKOFF_MS,
-                "retry.backoff.max.ms": RETRY_BACKOFF_MAX_MS,
-                **WATCHED,
-                "logger": self._connections,
-                "delivery.report.only.error": False,
-                "on_delivery": self._delivered,
-            }
+    def _identified(self, deadline: float) -> Identity:
+        """Look up whatever a transaction needs; return the new identity."""
+        transactional_id = self._who.transactional_id
+        self._cluster.partitions(self._settings.topics.job_progress, deadline)
+        self._cluster.coordinator(Kind.GROUP, self._settings.job_id, deadline)
+        request = InitProducerIdRequest(
+            transactional_id=transactional_id,
+            transaction_timeout_ms=self._settings.transaction_timeout_ms,
+            producer_id=-1,
+            producer_epoch=-1,
         )
-        # metadata are requested twice, because the second answer comes from a broker whose id is known:
-        # without such a broker, the client would look for the coordinator again only after 500 ms
-        progress, deadline = self._settings.topics.job_progress, time.monotonic() + CALL_TIMEOUT_S
-        client.list_topics(self._settings.topics.fraud_alerts, CALL_TIMEOUT_S)
-        # a broker that has just started may not know the topic yet
-        while not (known := client.list_topics(progress, CALL_TIMEOUT_S).topics[progress]).partitions:
-            if time.monotonic() > deadline:
-                raise KafkaException(known.error)
-            pauses.pause(FIRST_TRY_S)
-        self._progress_partitions = len(known.partitions)
-        return client
-
-    @property
-    def disturbed(self) -> bool:
-        """Whether a repeated request of a transaction may still arrive."""
-        try:
-            with _fatal_error_itself():
-                self._client.poll(0)  # hands over what has been logged
-        except KafkaException:  # then it has not handed over all
-            return True
-        return self._connections.broken
+        answer = self._settled(request, _refusal, deadline, most=5)
+        coordinator = self._cluster.coordinator(Kind.TRANSACTIONS, transactional_id, deadline)
+        self._implicit = coordinator.features.get(VERSION, 0) >= IMPLICIT
+        return Identity(transactional_id, answer.producer_id, answer.producer_epoch)
 
     @property
     def open_s(self) -> float:
@@ -179,82 +167,73 @@ class TransactionalProducer:
         return time.monotonic() - self._begun
 
     def begin(self) -> None:
-        """Begin a transaction.
+        """Begin a transaction."""
+        self._begun = time.monotonic()
+        self._records, self._batches = {}, {}
+
+    def produce_progress(self, group: int, value: bytes, headers: Headers) -> None:
+        """Add a progress record of a key group, whose records share a partition; see `produce`."""
+        topic = self._settings.topics.job_progress
+        partition = group % self._cluster.partitions(topic, self._deadline(1 / 2))
+        self._add((topic, partition), Record(self._settings.job_id.encode(), value, headers))
+
+    def produce(self, topic: str, key: bytes | None, value: bytes, headers: Headers) -> None:
+        """Add a record, to the partition of its key.
+
+        Raises:
+            KafkaException: the record is too large, or the topic is not known.
+        """
+        record = Record(key, value, headers)
+        partition = partition_of(record, self._cluster.partitions(topic, self._deadline(1 / 2)))
+        self._add((topic, partition), record)
+
+    def _add(self, partition: PartitionId, record: Record) -> None:
+        if record.size > MAX_MESSAGE_BYTES:
+            text = (
+                f"a record for {partition[0]} is too large: {record.size} bytes, at most {MAX_MESSAGE_BYTES}"
+            )
+            raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, text))
+        self._records.setdefault(partition, []).append(record)
+
+    def send(self, offsets: list[TopicPartition]) -> None:
+        """Send the records, and these offsets with their metadata; `flush` waits for the answers.
 
         Raises:
             KafkaException: the producer is no longer usable.
         """
-        self._begun = time.monotonic()
-        self._client.begin_transaction()
-
-    def produce_progress(self, group: int, value: bytes, headers: Headers) -> None:
-        """Add a progress record of a key group, whose records share a partition; see `produce`."""
-        topic, partition = self._settings.topics.job_progress, group % self._progress_partitions
-        self.produce(topic, self._settings.job_id.encode(), value, headers, partition)
-
-    def produce(
-        self, topic: str, key: bytes | None, value: bytes, headers: Headers, partition: int = -1
-    ) -> None:
-        """Add a record; if it cannot be delivered, `flush` or `commit` fails.
-
-        Args:
-            partition: default: that of the key.
-
-        Raises:
-            KafkaException: the producer is no longer usable, or the brokers are too slow.
-        """
-        while True:
-            try:
-                self._client.produce(topic, value, key, partition, headers=headers)
-                return
-            except BufferError:  # the local queue is full: wait until some records are sent
-                with _fatal_error_itself():
-                    self._client.poll(min(0.1, self._left_s(1 / 2)))
+        deadline = self._deadline(1 / 2)
+        for partition, records in self._records.items():
+            first = self._sequences[partition]
+            self._batches[partition] = deque(batches(records, first))
+            self._sequences[partition] = (first + len(records)) % SEQUENCES
+        if not self._implicit:
+            self._register(deadline)
+        self._send_records(deadline)
+        # confluent-kafka writes the zero that ends a string in C, and reads beyond a string without one
+        self._offsets = [
+            ((part.topic, part.partition), part.offset, f"{part.metadata}\0") for part in offsets
+        ]
+        self._send_offsets(deadline)
 
     def flush(self) -> None:
-        """Wait until the brokers have all records and the offsets, within their time limits.
+        """Wait until the brokers have all records and the offsets, at most half of the transaction's timeout.
 
         Raises:
-            KafkaException: some records were not acknowledged in time, or may be lost, or the offsets were
-                not added.
+            KafkaException: they refuse some, or do not answer in time.
         """
-        with _fatal_error_itself():
-            remaining = self._client.flush(self._left_s(1 / 2))
-        if remaining:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer about {remaining} records"))
-        if self._unproven:
-            text = f"the brokers may have refused {self._unproven} records that the client takes as delivered"
-            raise KafkaException(KafkaError(KafkaError._INCONSISTENT, text))
-        self._caller.wait()
-
-    def _delivered(self, error: KafkaError | None, record: Message) -> None:
-        """Count a record that librdkafka takes as delivered only because a later one is.
-
-        A partition without a leader refuses records. If it has one when a later record of the transaction
-        arrives, and knows no earlier record of this producer, it accepts that one; librdkafka then reports
-        the refused ones as delivered, but without an offset, and would commit without them (decision 219).
-        """
-        if error is None and record.offset() is None:
-            self._unproven += 1
-
-    def add_offsets(self, offsets: list[TopicPartition], group: object) -> None:
-        """Begin to add the offsets, while the records are on their way; `flush` waits for the answer.
-
-        After a restart of the group's coordinator librdkafka may wait for ever, despite its timeout (issues
-        5456 and 5511 of librdkafka), so a call that does not return is abandoned. Its thread then keeps this
-        producer alive; the next producer fences it.
-
-        Args:
-            offsets: offsets with metadata.
-            group: metadata of the consumer group.
-
-        Raises:
-            KafkaException: the transaction takes too long.
-        """
-        limit_s = min(OFFSETS_TIMEOUT_S, self._left_s(3 / 4) / 2)
-        self._caller.start(
-            partial(self._client.send_offsets_to_transaction, offsets, group, limit_s), limit_s
-        )
+        deadline = self._deadline(1 / 2)
+        repetition = Repetition(deadline)
+        while self._batches:
+            refused = self._refused_records(deadline)
+            if refused:
+                repetition.pause(refused)
+                if refused.code() in MOVED:
+                    self._cluster.refresh(deadline)
+            self._send_records(deadline)
+        repetition = Repetition(deadline)
+        while refused := self._refused_offsets(deadline):
+            self._wait_for(Kind.GROUP, repetition, refused)
+            self._send_offsets(deadline)
 
     def commit(self) -> None:
         """Commit within three quarters of the transaction timeout; after all of it the brokers would abort.
@@ -262,54 +241,162 @@ class TransactionalProducer:
         Raises:
             KafkaException: the commit failed, or its outcome is unknown.
         """
-        with _fatal_error_itself():
-            self._client.commit_transaction(self._left_s(3 / 4))
-
-    def cause(self, error: KafkaError) -> KafkaError:
-        """Return the error behind librdkafka's general "fatal error", such as fencing; others unchanged."""
-        if error.code() == KafkaError._FATAL:
-            try:
-                self._client.begin_transaction()  # a local call: a fatally failed producer reports the cause
-            except KafkaException as fault:
-                cause: KafkaError = fault.args[0]
-                return cause
-        return error
+        deadline, version = self._deadline(3 / 4), 5 if self._implicit else 3
+        repetition = Repetition(deadline)
+        while True:
+            coordinator = self._cluster.coordinator(Kind.TRANSACTIONS, self._who.transactional_id, deadline)
+            coordinator.send(requests.end(version, self._who), deadline)
+            code, following = requests.ended(version, coordinator.receive(deadline))
+            if code not in BUSY:
+                break
+            self._wait_for(Kind.TRANSACTIONS, repetition, error_of(code, "commit"))
+        require(code, "commit")
+        if following:
+            self._who = Identity(self._who.transactional_id, *following)
+            self._sequences.clear()  # they begin anew with each epoch
 
     def close(self) -> None:
         """Close without a request to the brokers: aborting the open transaction would take time."""
-        self._producer = None
-        self._caller.close()
+        self._cluster.close()
 
-    @property
-    def _client(self) -> Producer:
-        assert self._producer is not None, "closed"
-        return self._producer
+    def _deadline(self, share: float) -> float:
+        return self._begun + share * self._limit_s
 
-    def _left_s(self, share: float) -> float:
-        """Return the seconds until this share of the transaction timeout is over.
+    def _send_records(self, deadline: float) -> None:
+        """Send the next batch of each partition to its leader."""
+        self._unreachable = None
+        encoded: defaultdict[Connection, dict[PartitionId, bytes]] = defaultdict(dict)
+        sizes: defaultdict[Connection, int] = defaultdict(int)
+        now_ms = int(time.time() * 1000)
+        for partition, waiting in self._batches.items():
+            try:
+                leader = self._cluster.leader(partition, deadline)
+            except UnreachableError as fault:
+                self._unreachable = error_of(KafkaError.LEADER_NOT_AVAILABLE, str(fault))
+                continue
+            if sizes[leader] < REQUEST_BYTES:
+                batch = waiting[0].encode(now_ms, self._who, self._compress)
+                encoded[leader][partition] = batch
+                sizes[leader] += len(batch)
+        left_ms = max(1, int(1000 * (deadline - time.monotonic())))
+        for leader, parts in encoded.items():
+            leader.send(requests.produce(12 if self._implicit else 9, self._who, left_ms, parts), deadline)
+            self._asked[leader] = list(parts)
+
+    def _refused_records(self, deadline: float) -> KafkaError | None:
+        """Take the answers about records; return an error if some are to be sent again.
 
         Raises:
-            KafkaException: the share is over already.
+            KafkaException: some records can never be written, or there was no answer.
         """
-        left = share * self._limit_s - self.open_s
-        if left <= 0:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "the transaction takes too long"))
-        return left
+        refused = self._unreachable
+        asked, self._asked = self._asked, {}
+        for leader, partitions in asked.items():
+            codes = requests.produced(leader.receive(deadline))
+            for partition in partitions:
+                code = codes.get(partition, KafkaError.UNKNOWN)
+                if code == 0:
+                    waiting = self._batches[partition]
+                    waiting.popleft()
+                    if not waiting:
+                        del self._batches[partition]
+                    continue
+                refused = error_of(code, f"records of {partition[0]}-{partition[1]}")
+                if code not in UNSETTLED:
+                    raise KafkaException(refused)
+        return refused
+
+    def _send_offsets(self, deadline: float) -> None:
+        group = self._settings.job_id
+        self._group = self._cluster.coordinator(Kind.GROUP, group, deadline)
+        version = 5 if self._implicit else 3
+        self._group.send(requests.commit_offsets(version, self._who, group, self._offsets), deadline)
+
+    def _refused_offsets(self, deadline: float) -> KafkaError | None:
+        """Take the answer about the offsets; return an error if they are to be sent again."""
+        refused = None
+        codes = requests.committed(self._group.receive(deadline))
+        for partition, *_ in self._offsets:
+            code = codes.get(partition, KafkaError.UNKNOWN)
+            if code:
+                refused = error_of(code, f"offsets of {partition[0]}-{partition[1]}")
+                if code not in UNSETTLED:
+                    raise KafkaException(refused)
+        return refused
+
+    def _register(self, deadline: float) -> None:
+        """Register partitions and group of the transaction, with brokers that do not do it by themselves."""
+        topics: defaultdict[str, list[int]] = defaultdict(list)
+        for topic, partition in self._batches:
+            topics[topic].append(partition)
+        transactional_id, producer_id, epoch = self._who
+        if topics:
+            partitions = AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=transactional_id,
+                v3_and_below_producer_id=producer_id,
+                v3_and_below_producer_epoch=epoch,
+                v3_and_below_topics=[
+                    AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=name, partitions=indices)
+                    for name, indices in topics.items()
+                ],
+            )
+            self._settled(partitions, _unregistered, deadline, most=3)
+        group = AddOffsetsToTxnRequest(
+            transactional_id=transactional_id,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+            group_id=self._settings.job_id,
+        )
+        self._settled(group, _refusal, deadline, most=3)
+
+    def _settled(
+        self, request: ApiMessage, code_of: Callable[[Answer], int], deadline: float, most: int
+    ) -> Answer:
+        """Ask the coordinator of the transaction, again while the answer may change."""
+        repetition = Repetition(deadline)
+        while True:
+            coordinator = self._cluster.coordinator(Kind.TRANSACTIONS, self._who.transactional_id, deadline)
+            answer = coordinator.ask(request, deadline, most)
+            code = code_of(answer)
+            if code not in UNSETTLED:
+                require(code, request.name)
+                return answer
+            self._wait_for(Kind.TRANSACTIONS, repetition, error_of(code, request.name))
+
+    def _wait_for(self, kind: Kind, repetition: "Repetition", refusal: KafkaError) -> None:
+        repetition.pause(refusal)
+        if refusal.code() in MOVED:
+            self._cluster.forget_coordinator(kind)
 
 
-@contextmanager
-def _fatal_error_itself() -> Iterator[None]:
-    """Raise the producer's fatal error, which confluent-kafka has set already when it calls `_delivered`.
+class Repetition:
+    """Growing pauses between the repetitions of a refused request."""
 
-    Python replaces an exception that is set when a function returns normally by a SystemError.
-    """
-    try:
-        yield
-    except SystemError as fault:
-        cause: BaseException | None = fault
-        while isinstance(cause, SystemError):
-            cause = cause.__cause__
-        raise (cause or fault) from None
+    def __init__(self, deadline: float) -> None:
+        self._deadline, self._pause_s = deadline, FIRST_PAUSE_S
+
+    def pause(self, refusal: KafkaError) -> None:
+        """Wait; raises the refusal as a KafkaException if the deadline would pass meanwhile."""
+        if time.monotonic() + self._pause_s > self._deadline:
+            raise KafkaException(refusal)
+        pauses.pause(self._pause_s)
+        self._pause_s = min(GROWTH * self._pause_s, LONGEST_PAUSE_S)
+
+
+def _refusal(answer: Answer) -> int:
+    code: int = answer.error_code
+    return code
+
+
+def _unregistered(answer: Answer) -> int:
+    """Return an error code of a partition that was not registered, 0 if all were."""
+    codes = [
+        part.partition_error_code
+        for topic in answer.results_by_topic_v3_and_below
+        for part in topic.results_by_partition
+    ]
+    # because of one partition all others have OPERATION_NOT_ATTEMPTED
+    return max(filter(None, codes), key=lambda code: code != KafkaError.OPERATION_NOT_ATTEMPTED, default=0)
 
 
 def describe(error: object) -> str:

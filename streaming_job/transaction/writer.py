@@ -24,7 +24,8 @@ from streaming_job.progress.outcome import Writable
 from streaming_job.runtime.failpoints import Failpoint, reach
 from streaming_job.runtime.pauses import pause
 from streaming_job.settings import JobSettings
-from streaming_job.transaction.producer import FENCED, Headers, SinkError, TransactionalProducer, describe
+from streaming_job.transaction.batches import Headers
+from streaming_job.transaction.producer import FENCED, SinkError, TransactionalProducer, describe
 from streaming_job.transaction.written import GroupOutput, Mark, WrittenReader
 
 log = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ class Output:
     """Positions after this commit: of the group's partitions of `transactions`, and of the tables."""
 
 
-def headers_of(query_id: str, group: int, commit_id: int) -> Headers:
+def headers_of(query_id: str, group: int, commit_id: int) -> list[tuple[str, bytes]]:
     """Return the headers of all records of a Kafka transaction."""
     return [
         ("query_id", query_id.encode()),
@@ -179,9 +180,8 @@ class GroupWriter:
                 has the group; or the brokers do not answer, or another transaction stays open.
         """
         for _ in range(ATTEMPTS):
-            # Step 1. After a doubtful transaction, or a broken connection: check the owner, renew the
-            # producer, read what is written.
-            if self._producer is None or self._producer.disturbed:
+            # Step 1. After a doubtful transaction: check the owner, renew the producer, read what is written.
+            if self._producer is None:
                 self._require_ownership(self._reader.running, output.commit_id)
                 self._renew()
                 written = self._require_ownership(self._reader.settled, output.commit_id)
@@ -191,7 +191,8 @@ class GroupWriter:
                 self._write_once(output)
                 return
             except KafkaException as fault:
-                error = self._doubt(fault.args[0])
+                error = fault.args[0]
+                self._doubt(error)
             log.warning("key group %d, commit %d failed: %s", self._group, output.commit_id, describe(error))
         raise SinkError(
             f"commit {output.commit_id} of key group {self._group} failed in {ATTEMPTS} attempts: "
@@ -206,7 +207,7 @@ class GroupWriter:
     def _write_once(self, output: Output) -> None:
         producer = self._producer
         assert producer is not None
-        headers = headers_of(self._query_id, self._group, output.commit_id)
+        headers = Headers.of(headers_of(self._query_id, self._group, output.commit_id))
         # Step 2. Begin: readers see none of the following before the commit.
         producer.begin()
         reach(Failpoint.BEGUN)
@@ -216,7 +217,7 @@ class GroupWriter:
                 producer.produce(topic, record.record_key, record.encode(), headers)
         producer.produce_progress(self._group, output.progress, headers)
         # Step 4. Add the offsets, with the transaction's number and owner.
-        producer.add_offsets(self._marked(output.ends, output.commit_id), self._reader.group_metadata())
+        producer.send(self._marked(output.ends, output.commit_id))
         reach(Failpoint.SENDING)
         # Step 5. Wait until the brokers have all of it.
         producer.flush()
@@ -235,7 +236,7 @@ class GroupWriter:
         assert producer is not None
         if starts:
             producer.begin()
-            producer.add_offsets(self._marked(starts, commit_id), self._reader.group_metadata())
+            producer.send(self._marked(starts, commit_id))
             producer.flush()
             producer.commit()
 
@@ -248,11 +249,10 @@ class GroupWriter:
             if (topic, partition) in self._own or (self._group == 0 and topic in self._tables)
         ]
 
-    def _doubt(self, error: KafkaError) -> KafkaError:
-        """Drop the producer after an error; return the cause of the error."""
+    def _doubt(self, error: KafkaError) -> None:
+        """Drop the producer after an error."""
         producer = self._producer
         assert producer is not None
-        error = producer.cause(error)
         fenced = error.code() in FENCED
         self._fenced_early = fenced and producer.open_s < self._settings.transaction_timeout_ms / 1000
         if fenced and not self._fenced_early:
@@ -262,7 +262,6 @@ class GroupWriter:
                 self._settings.transaction_timeout_ms // 1000,
             )
         self._drop()
-        return error
 
     def _require_ownership(self, ask: Callable[[], GroupOutput], commit_id: int) -> GroupOutput:
         """Return what the group has written, if this writer still owns the group.

@@ -229,10 +229,6 @@ class WrittenReader:
             raise self._unreadable(fault) from fault
         return [mark for part in offsets if (mark := Mark.from_metadata(part.metadata)) is not None]
 
-    def group_metadata(self) -> object:
-        """Return the metadata of the consumer group, which has no members, for a transaction."""
-        return self._settled.consumer_group_metadata()
-
     def close(self) -> None:
         """Close the clients."""
         self._settled.close()

@@ -24,6 +24,7 @@ from streaming_job.progress.outcome import Outcome, OutputRecord
 from streaming_job.progress.writer import GroupProgress
 from streaming_job.settings import JobSettings
 from streaming_job.transaction import writer
+from streaming_job.transaction.batches import Headers
 from streaming_job.transaction.written import GroupOutput
 
 pytestmark = pytest.mark.unit
@@ -33,8 +34,6 @@ BY_JOB = {field: row for field, row in TABLE.items() if row.role in (Role.OUTPUT
 
 class Broker:
     """Stands for producer and reader of a key group's writer: keeps what is committed."""
-
-    disturbed = False
 
     def __init__(self, *_: Any) -> None:
         """See `TransactionalProducer` and `WrittenReader`."""
@@ -50,19 +49,16 @@ class Broker:
         """See `TransactionalProducer`."""
         self.written = []
 
-    def produce(self, topic: str, key: bytes | None, value: bytes, headers: Any) -> None:
+    def produce(self, topic: str, key: bytes | None, value: bytes, headers: Headers) -> None:
         """See `TransactionalProducer`."""
-        assert {name for name, _ in headers} == {"query_id", "key_group", "commit_id", "release"}
+        assert headers == Headers.of(writer.headers_of("query", 0, 1))
         self.written.append((topic, key, value))
 
-    def produce_progress(self, group: int, value: bytes, headers: Any) -> None:
+    def produce_progress(self, group: int, value: bytes, headers: Headers) -> None:
         """See `TransactionalProducer`."""
         self.produce(SETTINGS.topics.job_progress, b"job", value, headers)
 
-    def group_metadata(self) -> None:
-        """See `WrittenReader`."""
-
-    def add_offsets(self, *_: Any) -> None:
+    def send(self, *_: Any) -> None:
         """See `TransactionalProducer`."""
 
     def flush(self) -> None:

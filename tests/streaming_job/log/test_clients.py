@@ -18,7 +18,6 @@ CONSTRUCTORS = {"Consumer", "Producer", "AdminClient"}
 MAKERS = {
     "loadtests/compare/quix/main.py",
     "streaming_job/log/clients.py",
-    "streaming_job/transaction/producer.py",
 }
 
 
