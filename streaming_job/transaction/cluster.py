@@ -82,6 +82,11 @@ class Cluster:
                 self._leaders[topic.name, partition.partition_index] = partition.leader_id
         self._known_at = time.monotonic()
 
+    @property
+    def brokers(self) -> int:
+        """The number of brokers when they were last looked up."""
+        return len(self._addresses)
+
     def partitions(self, topic: str, deadline: float) -> int:
         """Return a topic's number of partitions; waits for a topic that the brokers do not know yet.
 

@@ -9,12 +9,11 @@ requests of the old one (decision 12). It repeats only what a broker has refused
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 import zstandard
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from kafka.protocol.api_message import ApiMessage
-from kafka.protocol.producer import AddOffsetsToTxnRequest, AddPartitionsToTxnRequest, InitProducerIdRequest
+from kafka.protocol.producer import InitProducerIdRequest
 
 from feature_store.errors import FraudError
 from streaming_job.contracts.topics import WRITTEN
@@ -24,8 +23,8 @@ from streaming_job.settings import JobSettings
 from streaming_job.transaction import requests
 from streaming_job.transaction.batches import SEQUENCES, Batch, Headers, Record, batches, partition_of
 from streaming_job.transaction.cluster import Cluster, Kind
-from streaming_job.transaction.connection import Answer, Connection, UnreachableError, error_of, require
-from streaming_job.transaction.requests import Identity
+from streaming_job.transaction.connection import Connection, UnreachableError, error_of, require
+from streaming_job.transaction.requests import Identity, Request
 
 CALL_TIMEOUT_S = 60.0
 """Limit for calls outside a transaction: brokers may be unreachable for that long before the job ends."""
@@ -156,9 +155,16 @@ class TransactionalProducer:
             producer_id=-1,
             producer_epoch=-1,
         )
-        answer = self._settled(request, _refusal, deadline, most=5)
-        coordinator = self._cluster.coordinator(Kind.TRANSACTIONS, transactional_id, deadline)
-        self._implicit = coordinator.features.get(VERSION, 0) >= IMPLICIT
+        repetition = Repetition(deadline)
+        while True:
+            coordinator = self._cluster.coordinator(Kind.TRANSACTIONS, transactional_id, deadline)
+            answer = coordinator.ask(request, deadline, most=4)
+            if answer.error_code not in UNSETTLED:
+                break
+            self._wait_for(Kind.TRANSACTIONS, repetition, error_of(answer.error_code, transactional_id))
+        require(answer.error_code, f"transactional id {transactional_id}")
+        # several brokers would hinder one another, each for 20 ms (decision 216)
+        self._implicit = self._cluster.brokers == 1 and coordinator.features.get(VERSION, 0) >= IMPLICIT
         return Identity(transactional_id, answer.producer_id, answer.producer_epoch)
 
     @property
@@ -206,13 +212,17 @@ class TransactionalProducer:
             first = self._sequences[partition]
             self._batches[partition] = deque(batches(records, first))
             self._sequences[partition] = (first + len(records)) % SEQUENCES
-        if not self._implicit:
-            self._register(deadline)
+        if self._batches and not self._implicit:
+            registration = requests.add_partitions(self._who, self._batches)
+            self._settled(registration, _of_partitions, UNSETTLED, deadline)
         self._send_records(deadline)
         # confluent-kafka writes the zero that ends a string in C, and reads beyond a string without one
         self._offsets = [
             ((part.topic, part.partition), part.offset, f"{part.metadata}\0") for part in offsets
         ]
+        if not self._implicit:
+            registration = requests.add_offsets(self._who, self._settings.job_id)
+            self._settled(registration, requests.of_all, UNSETTLED, deadline)
         self._send_offsets(deadline)
 
     def flush(self) -> None:
@@ -241,18 +251,10 @@ class TransactionalProducer:
         Raises:
             KafkaException: the commit failed, or its outcome is unknown.
         """
-        deadline, version = self._deadline(3 / 4), 5 if self._implicit else 3
-        repetition = Repetition(deadline)
-        while True:
-            coordinator = self._cluster.coordinator(Kind.TRANSACTIONS, self._who.transactional_id, deadline)
-            coordinator.send(requests.end(version, self._who), deadline)
-            code, following = requests.ended(version, coordinator.receive(deadline))
-            if code not in BUSY:
-                break
-            self._wait_for(Kind.TRANSACTIONS, repetition, error_of(code, "commit"))
-        require(code, "commit")
-        if following:
-            self._who = Identity(self._who.transactional_id, *following)
+        request = requests.end(self._who, implicit=self._implicit)
+        answer = self._settled(request, requests.of_all, BUSY, self._deadline(3 / 4))
+        if self._implicit:
+            self._who = Identity(self._who.transactional_id, *requests.next_owner(answer))
             self._sequences.clear()  # they begin anew with each epoch
 
     def close(self) -> None:
@@ -280,7 +282,7 @@ class TransactionalProducer:
                 sizes[leader] += len(batch)
         left_ms = max(1, int(1000 * (deadline - time.monotonic())))
         for leader, parts in encoded.items():
-            leader.send(requests.produce(12 if self._implicit else 9, self._who, left_ms, parts), deadline)
+            leader.send(requests.produce(self._who, left_ms, parts, implicit=self._implicit), deadline)
             self._asked[leader] = list(parts)
 
     def _refused_records(self, deadline: float) -> KafkaError | None:
@@ -309,13 +311,13 @@ class TransactionalProducer:
     def _send_offsets(self, deadline: float) -> None:
         group = self._settings.job_id
         self._group = self._cluster.coordinator(Kind.GROUP, group, deadline)
-        version = 5 if self._implicit else 3
-        self._group.send(requests.commit_offsets(version, self._who, group, self._offsets), deadline)
+        request = requests.commit_offsets(self._who, group, self._offsets, implicit=self._implicit)
+        self._group.send(request, deadline)
 
     def _refused_offsets(self, deadline: float) -> KafkaError | None:
         """Take the answer about the offsets; return an error if they are to be sent again."""
         refused = None
-        codes = requests.committed(self._group.receive(deadline))
+        codes = requests.by_partition(self._group.receive(deadline))
         for partition, *_ in self._offsets:
             code = codes.get(partition, KafkaError.UNKNOWN)
             if code:
@@ -324,41 +326,17 @@ class TransactionalProducer:
                     raise KafkaException(refused)
         return refused
 
-    def _register(self, deadline: float) -> None:
-        """Register partitions and group of the transaction, with brokers that do not do it by themselves."""
-        topics: defaultdict[str, list[int]] = defaultdict(list)
-        for topic, partition in self._batches:
-            topics[topic].append(partition)
-        transactional_id, producer_id, epoch = self._who
-        if topics:
-            partitions = AddPartitionsToTxnRequest(
-                v3_and_below_transactional_id=transactional_id,
-                v3_and_below_producer_id=producer_id,
-                v3_and_below_producer_epoch=epoch,
-                v3_and_below_topics=[
-                    AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=name, partitions=indices)
-                    for name, indices in topics.items()
-                ],
-            )
-            self._settled(partitions, _unregistered, deadline, most=3)
-        group = AddOffsetsToTxnRequest(
-            transactional_id=transactional_id,
-            producer_id=producer_id,
-            producer_epoch=epoch,
-            group_id=self._settings.job_id,
-        )
-        self._settled(group, _refusal, deadline, most=3)
-
     def _settled(
-        self, request: ApiMessage, code_of: Callable[[Answer], int], deadline: float, most: int
-    ) -> Answer:
-        """Ask the coordinator of the transaction, again while the answer may change."""
+        self, request: Request, code_of: Callable[[bytes], int], repeated: Container[int], deadline: float
+    ) -> bytes:
+        """Return the answer of the transaction's coordinator, asked again while it has one of some codes."""
         repetition = Repetition(deadline)
         while True:
             coordinator = self._cluster.coordinator(Kind.TRANSACTIONS, self._who.transactional_id, deadline)
-            answer = coordinator.ask(request, deadline, most)
+            coordinator.send(request, deadline)
+            answer = coordinator.receive(deadline)
             code = code_of(answer)
-            if code not in UNSETTLED:
+            if code not in repeated:
                 require(code, request.name)
                 return answer
             self._wait_for(Kind.TRANSACTIONS, repetition, error_of(code, request.name))
@@ -383,18 +361,9 @@ class Repetition:
         self._pause_s = min(GROWTH * self._pause_s, LONGEST_PAUSE_S)
 
 
-def _refusal(answer: Answer) -> int:
-    code: int = answer.error_code
-    return code
-
-
-def _unregistered(answer: Answer) -> int:
+def _of_partitions(answer: bytes) -> int:
     """Return an error code of a partition that was not registered, 0 if all were."""
-    codes = [
-        part.partition_error_code
-        for topic in answer.results_by_topic_v3_and_below
-        for part in topic.results_by_partition
-    ]
+    codes = requests.by_partition(answer).values()
     # because of one partition all others have OPERATION_NOT_ATTEMPTED
     return max(filter(None, codes), key=lambda code: code != KafkaError.OPERATION_NOT_ATTEMPTED, default=0)
 

@@ -1,13 +1,14 @@
-"""The three requests of each transaction, and their answers, as bytes.
+"""The requests of each transaction, and their answers, as bytes.
 
 kafka-python encodes and decodes any message from its description, which takes 1 ms of processor time for
-these three: more than all else that the client does. Source: Produce, TxnOffsetCommit and EndTxn in the
-documentation of Kafka's protocol.
+three of these: more than all else that the client does. Source: AddPartitionsToTxn, AddOffsetsToTxn, Produce,
+TxnOffsetCommit and EndTxn in the documentation of Kafka's protocol. There are two versions of the last three:
+one that Kafka 3.0 knows, and an `implicit` one, by which brokers register partitions and group by themselves.
 """
 
 import struct
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from streaming_job.log.records import PartitionId
@@ -17,7 +18,7 @@ NO_TAGS = b"\0"
 NULL = b"\0"
 _SHORT, _INT, _OWNER = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">qh")
 _ACKS, _OFFSET = struct.Struct(">hi"), struct.Struct(">iqi")
-_PRODUCED, _COMMITTED = struct.Struct(">ihqqq"), struct.Struct(">ih")
+_PRODUCED, _RESULT = struct.Struct(">ihqqq"), struct.Struct(">ih")
 
 
 class Request(NamedTuple):
@@ -37,33 +38,46 @@ class Identity(NamedTuple):
     epoch: int
 
 
-def produce(version: int, who: Identity, timeout_ms: int, batches: Mapping[PartitionId, bytes]) -> Request:
-    """Return a request to append a record batch to each partition; versions 9 to 12."""
-    parts = [
-        (topic, b"".join((_INT.pack(index), _length(batch), batch, NO_TAGS)))
-        for (topic, index), batch in batches.items()
-    ]
+def add_partitions(who: Identity, partitions: Iterable[PartitionId]) -> Request:
+    """Return a request to register partitions, to which records will be written, with the transaction."""
+    topics: defaultdict[str, list[bytes]] = defaultdict(list)
+    for topic, index in partitions:
+        topics[topic].append(_INT.pack(index))
+    return Request("AddPartitionsToTxn", 24, 3, _owner(who) + _by_topic(topics) + NO_TAGS)
+
+
+def add_offsets(who: Identity, group: str) -> Request:
+    """Return a request to register a consumer group, for which offsets will be committed."""
+    return Request("AddOffsetsToTxn", 25, 3, _owner(who) + _text(group) + NO_TAGS)
+
+
+def produce(
+    who: Identity, timeout_ms: int, batches: Mapping[PartitionId, bytes], *, implicit: bool
+) -> Request:
+    """Return a request to append a record batch to each partition."""
+    topics: defaultdict[str, list[bytes]] = defaultdict(list)
+    for (topic, index), batch in batches.items():
+        topics[topic].append(b"".join((_INT.pack(index), _length(batch), batch, NO_TAGS)))
     begin = _text(who.transactional_id) + _ACKS.pack(-1, timeout_ms)
-    return Request("Produce", 0, version, begin + _by_topic(parts) + NO_TAGS)
+    return Request("Produce", 0, 12 if implicit else 9, begin + _by_topic(topics) + NO_TAGS)
 
 
 def commit_offsets(
-    version: int, who: Identity, group: str, offsets: Iterable[tuple[PartitionId, int, str]]
+    who: Identity, group: str, offsets: Iterable[tuple[PartitionId, int, str]], *, implicit: bool
 ) -> Request:
-    """Return a request to add offsets with metadata, for a group without members; versions 3 to 5."""
-    parts = [
-        (topic, b"".join((_OFFSET.pack(index, offset, -1), _text(metadata), NO_TAGS)))
-        for (topic, index), offset, metadata in offsets
-    ]
+    """Return a request to commit offsets with metadata, for a group without members."""
+    topics: defaultdict[str, list[bytes]] = defaultdict(list)
+    for (topic, index), offset, metadata in offsets:
+        topics[topic].append(b"".join((_OFFSET.pack(index, offset, -1), _text(metadata), NO_TAGS)))
+    begin = _text(who.transactional_id) + _text(group) + _OWNER.pack(*who[1:])
     no_member = _INT.pack(-1) + _text("") + NULL  # generation, id, id of the instance
-    begin = _text(who.transactional_id) + _text(group) + _OWNER.pack(*who[1:]) + no_member
-    return Request("TxnOffsetCommit", 28, version, begin + _by_topic(parts) + NO_TAGS)
+    body = begin + no_member + _by_topic(topics) + NO_TAGS
+    return Request("TxnOffsetCommit", 28, 5 if implicit else 3, body)
 
 
-def end(version: int, who: Identity) -> Request:
-    """Return a request to commit the transaction; versions 3 to 5."""
-    body = _text(who.transactional_id) + _OWNER.pack(*who[1:]) + b"\1" + NO_TAGS
-    return Request("EndTxn", 26, version, body)
+def end(who: Identity, *, implicit: bool) -> Request:
+    """Return a request to commit the transaction."""
+    return Request("EndTxn", 26, 5 if implicit else 3, _owner(who) + b"\1" + NO_TAGS)
 
 
 def produced(answer: bytes) -> dict[PartitionId, int]:
@@ -84,26 +98,33 @@ def produced(answer: bytes) -> dict[PartitionId, int]:
     return codes
 
 
-def committed(answer: bytes) -> dict[PartitionId, int]:
-    """Return each partition's error code in an answer to `commit_offsets`."""
+def by_partition(answer: bytes) -> dict[PartitionId, int]:
+    """Return each partition's error code in an answer to `add_partitions` or `commit_offsets`."""
     reader, codes = Reader(answer), {}
     reader.take(_INT)  # for how long the broker throttles this client
     for _ in range(reader.length()):
         topic = reader.text()
         for _ in range(reader.length()):
-            index, code = reader.take(_COMMITTED)
+            index, code = reader.take(_RESULT)
             reader.skip_tags()
             codes[topic, index] = code
         reader.skip_tags()
     return codes
 
 
-def ended(version: int, answer: bytes) -> tuple[int, tuple[int, ...]]:
-    """Return the error code of an answer to `end`, and from version 5 on the next producer id and epoch."""
+def of_all(answer: bytes) -> int:
+    """Return the error code of an answer to `add_offsets` or `end`."""
     reader = Reader(answer)
     reader.take(_INT)
-    (code,) = reader.take(_SHORT)
-    return code, reader.take(_OWNER) if version >= 5 else ()
+    return reader.take(_SHORT)[0]
+
+
+def next_owner(answer: bytes) -> tuple[int, ...]:
+    """Return the next producer id and epoch from an answer to an implicit `end`."""
+    reader = Reader(answer)
+    reader.take(_INT)
+    reader.take(_SHORT)
+    return reader.take(_OWNER)
 
 
 class Reader:
@@ -149,12 +170,13 @@ class Reader:
             self._at += length
 
 
-def _by_topic(parts: Iterable[tuple[str, bytes]]) -> bytes:
-    topics: defaultdict[str, list[bytes]] = defaultdict(list)
-    for topic, part in parts:
-        topics[topic].append(part)
+def _owner(who: Identity) -> bytes:
+    return _text(who.transactional_id) + _OWNER.pack(*who[1:])
+
+
+def _by_topic(topics: Mapping[str, Sequence[bytes]]) -> bytes:
     return _number(len(topics) + 1) + b"".join(
-        _text(topic) + _number(len(own) + 1) + b"".join(own) + NO_TAGS for topic, own in topics.items()
+        _text(topic) + _number(len(parts) + 1) + b"".join(parts) + NO_TAGS for topic, parts in topics.items()
     )
 
 

@@ -115,7 +115,7 @@ def test_a_broker_that_never_answers_ends_at_the_limit_and_at_a_stop_request(
 ) -> None:
     connection = Connection(HOST, broker, Login())
     monkeypatch.setattr(module, "SLICE_S", 0.05)
-    silent = requests.end(5, requests.Identity("none", 1, 1))
+    silent = requests.end(requests.Identity("none", 1, 1), implicit=True)
     connection.send(silent, time.monotonic() + 5)
     connection.receive(time.monotonic() + 5)  # an answer, for comparison
     connection._waiting = "a request that was lost"

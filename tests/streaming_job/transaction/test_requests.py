@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.producer import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
     EndTxnRequest,
     EndTxnResponse,
     ProduceRequest,
@@ -41,12 +43,12 @@ def grouped(parts: dict[tuple[str, int], Any]) -> dict[str, list[tuple[int, Any]
 
 @given(
     who=IDENTITIES,
-    version=st.sampled_from([9, 11, 12]),
+    implicit=st.booleans(),
     timeout_ms=st.integers(0, 2**31 - 1),
     batches=st.dictionaries(PARTITIONS, st.binary(max_size=300), max_size=8),
 )
 def test_a_request_to_produce_has_the_bytes_of_the_library(
-    who: Identity, version: int, timeout_ms: int, batches: dict[tuple[str, int], bytes]
+    who: Identity, implicit: bool, timeout_ms: int, batches: dict[tuple[str, int], bytes]
 ) -> None:
     topic = ProduceRequest.TopicProduceData
     expected = ProduceRequest(
@@ -61,18 +63,19 @@ def test_a_request_to_produce_has_the_bytes_of_the_library(
             for name, parts in grouped(batches).items()
         ],
     )
-    made = requests.produce(version, who, timeout_ms, batches)
+    version = 12 if implicit else 9
+    made = requests.produce(who, timeout_ms, batches, implicit=implicit)
     assert made[1:] == (ProduceRequest.API_KEY, version, bytes(expected.encode(version=version)))
 
 
 @given(
     who=IDENTITIES,
-    version=st.sampled_from([3, 5]),
+    implicit=st.booleans(),
     group=TEXTS,
     offsets=st.dictionaries(PARTITIONS, st.tuples(st.integers(0, 2**63 - 1), TEXTS), max_size=8),
 )
 def test_a_request_to_commit_offsets_has_the_bytes_of_the_library(
-    who: Identity, version: int, group: str, offsets: dict[tuple[str, int], tuple[int, str]]
+    who: Identity, implicit: bool, group: str, offsets: dict[tuple[str, int], tuple[int, str]]
 ) -> None:
     topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
     expected = TxnOffsetCommitRequest(
@@ -99,21 +102,47 @@ def test_a_request_to_commit_offsets_has_the_bytes_of_the_library(
             for name, parts in grouped(offsets).items()
         ],
     )
-    made = requests.commit_offsets(version, who, group, [(tp, *value) for tp, value in offsets.items()])
+    version, parts = 5 if implicit else 3, [(tp, *value) for tp, value in offsets.items()]
+    made = requests.commit_offsets(who, group, parts, implicit=implicit)
     assert made[1:] == (TxnOffsetCommitRequest.API_KEY, version, bytes(expected.encode(version=version)))
 
 
-@given(who=IDENTITIES, version=st.sampled_from([3, 5]))
-def test_a_request_to_end_a_transaction_has_the_bytes_of_the_library(who: Identity, version: int) -> None:
+@given(who=IDENTITIES, implicit=st.booleans())
+def test_a_request_to_end_a_transaction_has_the_bytes_of_the_library(who: Identity, implicit: bool) -> None:
     transactional_id, producer_id, epoch = who
     expected = EndTxnRequest(
         transactional_id=transactional_id, producer_id=producer_id, producer_epoch=epoch, committed=True
     )
-    made = requests.end(version, who)
+    version = 5 if implicit else 3
+    made = requests.end(who, implicit=implicit)
     assert made[1:] == (EndTxnRequest.API_KEY, version, bytes(expected.encode(version=version)))
 
 
-@given(codes=CODES, version=st.sampled_from([9, 11, 12]), message=st.none() | TEXTS, errors=st.integers(0, 2))
+@given(who=IDENTITIES, group=TEXTS, partitions=st.lists(PARTITIONS, unique=True, max_size=8))
+def test_requests_to_register_have_the_bytes_of_the_library(
+    who: Identity, group: str, partitions: list[tuple[str, int]]
+) -> None:
+    transactional_id, producer_id, epoch = who
+    topics = [
+        AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=name, partitions=[index for index, _ in parts])
+        for name, parts in grouped(dict.fromkeys(partitions)).items()
+    ]
+    registered = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=producer_id,
+        v3_and_below_producer_epoch=epoch,
+        v3_and_below_topics=topics,
+    )
+    made = requests.add_partitions(who, partitions)
+    assert made[1:] == (AddPartitionsToTxnRequest.API_KEY, 3, bytes(registered.encode(version=3)))
+    offsets = AddOffsetsToTxnRequest(
+        transactional_id=transactional_id, producer_id=producer_id, producer_epoch=epoch, group_id=group
+    )
+    made = requests.add_offsets(who, group)
+    assert made[1:] == (AddOffsetsToTxnRequest.API_KEY, 3, bytes(offsets.encode(version=3)))
+
+
+@given(codes=CODES, version=st.sampled_from([9, 12]), message=st.none() | TEXTS, errors=st.integers(0, 2))
 def test_an_answer_about_records_is_read_with_all_that_it_may_hold(
     codes: dict[tuple[str, int], int], version: int, message: str | None, errors: int
 ) -> None:
@@ -162,12 +191,10 @@ def test_an_answer_about_offsets_is_read(codes: dict[tuple[str, int], int], vers
             for name, parts in grouped(codes).items()
         ],
     )
-    assert requests.committed(received(answer, version)) == codes
+    assert requests.by_partition(received(answer, version)) == codes
 
 
-@pytest.mark.parametrize(("version", "following"), [(3, ()), (5, (12, 3))])
-def test_an_answer_about_the_end_has_the_next_epoch_from_version_5_on(
-    version: int, following: tuple[int, ...]
-) -> None:
+def test_an_answer_about_the_end_has_the_next_epoch_if_it_is_implicit() -> None:
     answer = EndTxnResponse(throttle_time_ms=0, error_code=51, producer_id=12, producer_epoch=3)
-    assert requests.ended(version, received(answer, version)) == (51, following)
+    assert [requests.of_all(received(answer, version)) for version in (3, 5)] == [51, 51]
+    assert requests.next_owner(received(answer, 5)) == (12, 3)
