@@ -67,7 +67,7 @@ class Cluster:
         """Look up leaders and partitions.
 
         Raises:
-            KafkaException: no broker answers in time, or a topic must not be seen.
+            KafkaException: no broker answers in time.
         """
         topics = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in self._topics]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
@@ -91,7 +91,7 @@ class Cluster:
         """Return a topic's number of partitions; waits for a topic that the brokers do not know yet.
 
         Raises:
-            KafkaException: as `refresh`; or the topic is still unknown at the deadline.
+            KafkaException: as `refresh`; or the topic is still unknown at the deadline, or must not be seen.
         """
         if time.monotonic() - self._known_at > MAX_AGE_S:
             self.refresh(deadline)
