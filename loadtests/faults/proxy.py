@@ -35,7 +35,7 @@ class Api(IntEnum):
 
 
 ALWAYS = (Api.PRODUCE, Api.END_TRANSACTION, Api.COMMIT_OFFSETS)
-"""What each transaction calls; the others are for brokers that do not register partitions by themselves."""
+"""What each transaction calls; the others only if the client registers its partitions (decision 216)."""
 
 
 class Kind(StrEnum):

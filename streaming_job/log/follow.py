@@ -114,7 +114,7 @@ class Follower:
 
         Raises:
             KafkaException: no answer, or a partition cannot be read.
-            StoppedError: nothing arrives, and the task was told to stop (`pauses`).
+            StoppedError: the job was told to stop while no record arrived; see `pauses.look`.
         """
         answered = time.monotonic()
         while self.behind:

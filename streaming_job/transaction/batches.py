@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from streaming_job.transaction.requests import Identity
+from streaming_job.transaction.requests import Identity, unsigned
 
 BATCH_BYTES = 512 * 1024
 """A batch has at most so many bytes before its compression, unless a single record has more."""
@@ -107,12 +107,4 @@ def varint(number: int) -> bytes:
     >>> [varint(number).hex() for number in (0, -1, 63, 64)]
     ['00', '01', '7e', '8001']
     """
-    rest = number << 1 if number >= 0 else (-number << 1) - 1
-    if rest < 0x80:
-        return bytes((rest,))
-    encoded = bytearray()
-    while rest >= 0x80:
-        encoded.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    encoded.append(rest)
-    return bytes(encoded)
+    return unsigned(number << 1 if number >= 0 else (-number << 1) - 1)

@@ -54,12 +54,12 @@ class LoginError(FraudError):
 
 @dataclass(frozen=True)
 class Login:
-    """How a connection is encrypted, and who logs in."""
+    """TLS and SASL of a client's connections."""
 
     tls: ssl.SSLContext | None = None
     """None: not encrypted."""
     mechanism: str = ""
-    """Mechanism of SASL; empty: nobody logs in."""
+    """SASL mechanism; empty: the client does not authenticate itself."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """What the mechanism needs, by kafka-python's names."""
     client_id: str = "card-fraud"

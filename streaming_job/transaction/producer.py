@@ -10,6 +10,8 @@ requests of the old one (decision 12). It repeats only what a broker has refused
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Container
+from operator import attrgetter
+from typing import TypeVar
 
 import zstandard
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -82,6 +84,7 @@ MOVED = (
     KafkaError.KAFKA_STORAGE_ERROR,
 )
 """Of these: another broker may be the one to ask."""
+T = TypeVar("T")
 UNANSWERED = (KafkaError._TRANSPORT, KafkaError._TIMED_OUT)
 
 
@@ -155,14 +158,14 @@ class TransactionalProducer:
             producer_id=-1,
             producer_epoch=-1,
         )
-        repetition = Repetition(deadline)
-        while True:
-            coordinator = self._cluster.coordinator(Kind.TRANSACTIONS, transactional_id, deadline)
-            answer = coordinator.ask(request, deadline, most=4)
-            if answer.error_code not in UNSETTLED:
-                break
-            self._wait_for(Kind.TRANSACTIONS, repetition, error_of(answer.error_code, transactional_id))
-        require(answer.error_code, f"transactional id {transactional_id}")
+        answer = self._settled(
+            f"transactional id {transactional_id}",
+            lambda coordinator: coordinator.ask(request, deadline, most=4),
+            attrgetter("error_code"),
+            UNSETTLED,
+            deadline,
+        )
+        coordinator = self._cluster.coordinator(Kind.TRANSACTIONS, transactional_id, deadline)
         # several brokers would hinder one another, each for 20 ms (decision 216)
         self._implicit = self._cluster.brokers == 1 and coordinator.features.get(VERSION, 0) >= IMPLICIT
         return Identity(transactional_id, answer.producer_id, answer.producer_epoch)
@@ -214,7 +217,7 @@ class TransactionalProducer:
             self._sequences[partition] = (first + len(records)) % SEQUENCES
         if self._batches and not self._implicit:
             registration = requests.add_partitions(self._who, self._batches)
-            self._settled(registration, _of_partitions, UNSETTLED, deadline)
+            self._requested(registration, _of_partitions, UNSETTLED, deadline)
         self._send_records(deadline)
         # confluent-kafka writes the zero that ends a string in C, and reads beyond a string without one
         self._offsets = [
@@ -222,7 +225,7 @@ class TransactionalProducer:
         ]
         if not self._implicit:
             registration = requests.add_offsets(self._who, self._settings.job_id)
-            self._settled(registration, requests.of_all, UNSETTLED, deadline)
+            self._requested(registration, requests.of_all, UNSETTLED, deadline)
         self._send_offsets(deadline)
 
     def flush(self) -> None:
@@ -252,7 +255,7 @@ class TransactionalProducer:
             KafkaException: the commit failed, or its outcome is unknown.
         """
         request = requests.end(self._who, implicit=self._implicit)
-        answer = self._settled(request, requests.of_all, BUSY, self._deadline(3 / 4))
+        answer = self._requested(request, requests.of_all, BUSY, self._deadline(3 / 4))
         if self._implicit:
             self._who = Identity(self._who.transactional_id, *requests.next_owner(answer))
             self._sequences.clear()  # they begin anew with each epoch
@@ -326,20 +329,34 @@ class TransactionalProducer:
                     raise KafkaException(refused)
         return refused
 
-    def _settled(
+    def _requested(
         self, request: Request, code_of: Callable[[bytes], int], repeated: Container[int], deadline: float
     ) -> bytes:
+        """Return the answer to a request of a transaction; see `_settled`."""
+
+        def ask(coordinator: Connection) -> bytes:
+            coordinator.send(request, deadline)
+            return coordinator.receive(deadline)
+
+        return self._settled(request.name, ask, code_of, repeated, deadline)
+
+    def _settled(
+        self,
+        what: str,
+        ask: Callable[[Connection], T],
+        code_of: Callable[[T], int],
+        repeated: Container[int],
+        deadline: float,
+    ) -> T:
         """Return the answer of the transaction's coordinator, asked again while it has one of some codes."""
         repetition = Repetition(deadline)
         while True:
-            coordinator = self._cluster.coordinator(Kind.TRANSACTIONS, self._who.transactional_id, deadline)
-            coordinator.send(request, deadline)
-            answer = coordinator.receive(deadline)
+            answer = ask(self._cluster.coordinator(Kind.TRANSACTIONS, self._who.transactional_id, deadline))
             code = code_of(answer)
             if code not in repeated:
-                require(code, request.name)
+                require(code, what)
                 return answer
-            self._wait_for(Kind.TRANSACTIONS, repetition, error_of(code, request.name))
+            self._wait_for(Kind.TRANSACTIONS, repetition, error_of(code, what))
 
     def _wait_for(self, kind: Kind, repetition: "Repetition", refusal: KafkaError) -> None:
         repetition.pause(refusal)

@@ -175,8 +175,8 @@ def _owner(who: Identity) -> bytes:
 
 
 def _by_topic(topics: Mapping[str, Sequence[bytes]]) -> bytes:
-    return _number(len(topics) + 1) + b"".join(
-        _text(topic) + _number(len(parts) + 1) + b"".join(parts) + NO_TAGS for topic, parts in topics.items()
+    return unsigned(len(topics) + 1) + b"".join(
+        _text(topic) + unsigned(len(parts) + 1) + b"".join(parts) + NO_TAGS for topic, parts in topics.items()
     )
 
 
@@ -186,10 +186,13 @@ def _text(text: str) -> bytes:
 
 
 def _length(content: bytes) -> bytes:
-    return _number(len(content) + 1)
+    return unsigned(len(content) + 1)
 
 
-def _number(number: int) -> bytes:
+def unsigned(number: int) -> bytes:
+    """Return an integer of variable length, as Protocol Buffers' `uint64`."""
+    if number < 0x80:  # most are
+        return bytes((number,))
     encoded = bytearray()
     while number >= 0x80:
         encoded.append(number & 0x7F | 0x80)

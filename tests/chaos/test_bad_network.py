@@ -52,7 +52,7 @@ def test_faults_in_sequence_lose_repeat_and_split_no_transaction(
     monkeypatch: pytest.MonkeyPatch,
     apis: tuple[Api, ...],
 ) -> None:
-    if apis != ALWAYS:  # as with brokers before Kafka 4.0
+    if apis != ALWAYS:  # as with several brokers, or those before Kafka 4.0
         monkeypatch.setattr(producer, "IMPLICIT", 99)
     writer = bench.writer()
     bench.write(writer, 1)

@@ -499,7 +499,7 @@ def test_brokers_that_do_not_register_partitions_by_themselves_are_asked_to(
     producers: list[producer.TransactionalProducer],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As with brokers before Kafka 4.0: the epoch stays, so sequence numbers go on."""
+    """As with several brokers, or those before 4.0: the epoch stays, so sequence numbers go on."""
     monkeypatch.setattr(producer, "IMPLICIT", 99)
     writer = bench.writer()
     epoch = producers[-1]._who

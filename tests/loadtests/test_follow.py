@@ -293,7 +293,7 @@ def test_a_record_that_is_no_alert_is_reported() -> None:
 
 
 class DyingLog:
-    """A log whose brokers die: from then on nobody answers, and the audit is told to stop."""
+    """A log whose brokers stop answering after some reads; the audit is told to stop at that moment."""
 
     def __init__(self, log: GrowingLog, stop: Event, reads: int) -> None:
         self._log, self._stop, self._left = log, stop, reads

@@ -103,7 +103,7 @@ def test_of_two_sidecars_that_race_one_gets_409_each_time(settings: ServiceSetti
                     answers[number] = fault  # noqa: B023
                     if not isinstance(fault, UnansweredError):
                         return
-                    # the brokers have answered its commit with an unknown error: it asks again, as it is told
+                    # the outcome of the commit is unknown: the error says that the request is to be repeated
 
         threads = [threading.Thread(target=ask, args=(number,)) for number in range(2)]
         for thread in threads:

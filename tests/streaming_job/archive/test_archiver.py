@@ -11,7 +11,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -364,6 +365,25 @@ def test_a_topic_that_lost_its_newest_records_and_was_filled_again_is_refused(
     assert archived(tmp_path) == before
 
 
+@contextmanager
+def archiving(
+    settings: LetterSettings, directory: Path, wait_for: Callable[..., Any]
+) -> Iterator[tuple[Future[Any], list[Report]]]:
+    """An archiver that runs until the end of the block; yields it and its reports, after the first one."""
+    stop, reports = Event(), list[Report]()
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(
+            archive, settings, Storage(str(directory)), Timing(1, 1), stop, reports.append,
+            until_now=False, accept_loss=False,
+        )  # fmt: skip
+        try:
+            wait_for(lambda: reports or running.done(), what="a report")
+            yield running, reports
+        finally:
+            stop.set()
+        running.result()
+
+
 def test_new_partitions_are_archived_while_it_runs(
     settings: LetterSettings,
     tmp_path: Path,
@@ -371,29 +391,17 @@ def test_new_partitions_are_archived_while_it_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(end_offsets, "NEW_PARTITIONS_S", 0.5)
-    stop, reports = Event(), list[Report]()
-    with ThreadPoolExecutor() as pool:
-        running = pool.submit(
-            archive, settings, Storage(str(tmp_path)), Timing(1, 1), stop, reports.append,
-            until_now=False, accept_loss=False,
-        )  # fmt: skip
-        try:
-            wait_for(lambda: reports or running.done(), what="a report")
-            grown = NewPartitions(settings.topics.labels, PARTITIONS + 1)
-            admin = clients.admin(Address(settings.bootstrap_servers))
-            admin.create_partitions([grown])[settings.topics.labels].result()
-            producer = clients.producer(Address(settings.bootstrap_servers))
-            wait_for(
-                lambda: PARTITIONS in Archive(str(tmp_path)).partitions("labels"), what="the new partition"
-            )
-            producer.produce(settings.topics.labels, b"v", partition=PARTITIONS)
-            producer.flush(30)
-            wait_for(lambda: Archive(str(tmp_path)).manifest("labels", PARTITIONS).rows, what="its record")
-            sent_s = time.time()
-            wait_for(lambda: reports[-1].listed_until_s > sent_s, what="an archive that is complete")
-        finally:
-            stop.set()
-        running.result()
+    with archiving(settings, tmp_path, wait_for) as (_, reports):
+        grown = NewPartitions(settings.topics.labels, PARTITIONS + 1)
+        admin = clients.admin(Address(settings.bootstrap_servers))
+        admin.create_partitions([grown])[settings.topics.labels].result()
+        producer = clients.producer(Address(settings.bootstrap_servers))
+        wait_for(lambda: PARTITIONS in Archive(str(tmp_path)).partitions("labels"), what="the new partition")
+        producer.produce(settings.topics.labels, b"v", partition=PARTITIONS)
+        producer.flush(30)
+        wait_for(lambda: Archive(str(tmp_path)).manifest("labels", PARTITIONS).rows, what="its record")
+        sent_s = time.time()
+        wait_for(lambda: reports[-1].listed_until_s > sent_s, what="an archive that is complete")
 
 
 def test_schemas_of_framed_transactions_are_read_once_and_then_followed(
@@ -448,27 +456,17 @@ def test_topics_of_facts_that_are_created_later_are_archived_while_it_runs(
     monkeypatch.setattr(end_offsets, "NEW_PARTITIONS_S", 0.5)
     absent = {field: getattr(topic_names(), field) for field in ("labels", "merchant_facts")}
     settings = settings.model_copy(update={"topics": settings.topics.model_copy(update=absent)})
-    stop, reports = Event(), list[Report]()
-    with ThreadPoolExecutor() as pool:
-        running = pool.submit(
-            archive, settings, Storage(str(tmp_path)), Timing(1, 1), stop, reports.append,
-            until_now=False, accept_loss=False,
-        )  # fmt: skip
-        try:
-            wait_for(lambda: reports or running.done(), what="a report")
-            assert absent.keys().isdisjoint(Archive(str(tmp_path)).topics)
-            create(settings.bootstrap_servers, settings.topics, replay=True, partitions=PARTITIONS)
-            producer = clients.producer(Address(settings.bootstrap_servers))
-            producer.produce(absent["labels"], b"v", partition=1)
-            producer.flush(30)
-            wait_for(lambda: "labels" in Archive(str(tmp_path)).topics or running.done(), what="the topic")
-            wait_for(lambda: 1 in Archive(str(tmp_path)).partitions("labels"), what="its partition")
-            wait_for(lambda: Archive(str(tmp_path)).manifest("labels", 1).rows, what="its record")
-            sent_s = time.time()
-            wait_for(lambda: reports[-1].listed_until_s > sent_s, what="an archive that is complete")
-        finally:
-            stop.set()
-        running.result()
+    with archiving(settings, tmp_path, wait_for) as (running, reports):
+        assert absent.keys().isdisjoint(Archive(str(tmp_path)).topics)
+        create(settings.bootstrap_servers, settings.topics, replay=True, partitions=PARTITIONS)
+        producer = clients.producer(Address(settings.bootstrap_servers))
+        producer.produce(absent["labels"], b"v", partition=1)
+        producer.flush(30)
+        wait_for(lambda: "labels" in Archive(str(tmp_path)).topics or running.done(), what="the topic")
+        wait_for(lambda: 1 in Archive(str(tmp_path)).partitions("labels"), what="its partition")
+        wait_for(lambda: Archive(str(tmp_path)).manifest("labels", 1).rows, what="its record")
+        sent_s = time.time()
+        wait_for(lambda: reports[-1].listed_until_s > sent_s, what="an archive that is complete")
     assert "merchant_facts" in Archive(str(tmp_path)).topics
 
 
