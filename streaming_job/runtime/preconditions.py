@@ -17,7 +17,7 @@ from streaming_job.log import clients
 from streaming_job.log.clients import AdminClient, describe
 from streaming_job.runtime.topic_comparison import Actual, at_start
 from streaming_job.settings import JobSettings
-from streaming_job.transaction.login import Login
+from streaming_job.transaction.login import Login, addresses
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +49,7 @@ def require_inputs(settings: JobSettings) -> None:
         LoginError: the transactional producer could not connect with these settings.
     """
     Login.from_settings(settings.kafka)
+    addresses(settings.bootstrap_servers)
     faults: list[KafkaError] = []
     admin = clients.admin(settings, faults.append)
     try:

@@ -41,7 +41,7 @@ TOKEN_S = 4.0
 """Limit for a request to the issuer of tokens; a broker that waits for it must not seem unreachable."""
 TRUE, FALSE = ("true", "t", "1"), ("false", "f", "0")
 """How librdkafka writes truth values."""
-DEFAULT_PORT = 9092
+DEFAULT_PORT, MOST_PORT = 9092, 65535
 Address = tuple[str, int]
 
 
@@ -110,17 +110,26 @@ def addresses(servers: str) -> list[Address]:
     """Return hosts and ports of host[:port][,host[:port]], as librdkafka reads them.
 
     Raises:
-        LoginError: there is none, or a port is no number.
+        LoginError: there is none, or one that no socket takes.
     """
     found: list[Address] = []
     for server in filter(None, map(str.strip, servers.split(","))):
         match = re.fullmatch(r"(?:\w+://)?(?:\[(.+)\]|([^:]+))(?::(\d+))?", server)
-        if match is None:
-            raise LoginError(f"{server} is no host:port of a broker")
-        found.append((match[1] or match[2], int(match[3] or DEFAULT_PORT)))
+        host, port = (match[1] or match[2], int(match[3] or DEFAULT_PORT)) if match else ("", 0)
+        if not 0 < port <= MOST_PORT or not _is_name(host):
+            raise LoginError(f"FRAUD_BOOTSTRAP_SERVERS: {server} is no host:port of a broker")
+        found.append((host, port))
     if not found:
-        raise LoginError("no broker is named")
+        raise LoginError("FRAUD_BOOTSTRAP_SERVERS names no broker")
     return found
+
+
+def _is_name(host: str) -> bool:
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 def _is_true(kafka: Mapping[str, str], name: str) -> bool:

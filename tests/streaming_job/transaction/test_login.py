@@ -10,8 +10,10 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from harness import settings_of_nowhere
 from harness.tls_front import certificate
 
+from streaming_job.runtime.preconditions import require_inputs
 from streaming_job.transaction.login import Login, LoginError, addresses
 
 pytestmark = pytest.mark.unit
@@ -93,9 +95,14 @@ def test_an_encrypted_key_without_its_password_is_an_error_and_no_question(tmp_p
 
 def test_servers_are_read_as_librdkafka_reads_them() -> None:
     assert addresses("a:1, SSL://b:2,c,[::1]:3,") == [("a", 1), ("b", 2), ("c", 9092), ("::1", 3)]
-    for wrong in ("", "a:b", "a:1:2", " , "):
-        with pytest.raises(LoginError):
+    for wrong in ("", "a:b", "a:1:2", " , ", "a:0", "a:65536", "a..b:1", f"{'a' * 64}:1"):
+        with pytest.raises(LoginError, match="FRAUD_BOOTSTRAP_SERVERS"):
             addresses(wrong)
+
+
+def test_a_start_refuses_malformed_servers_although_others_could_be_reached() -> None:
+    with pytest.raises(LoginError, match="a:b is no host:port"):
+        require_inputs(settings_of_nowhere.settings(bootstrap_servers="127.0.0.1:9,a:b"))
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
