@@ -1,5 +1,7 @@
 """The report of a backtest as a self-contained HTML page, without scripts. Pure."""
 
+import base64
+import hashlib
 from collections.abc import Mapping
 from html import escape
 from typing import Any
@@ -13,6 +15,12 @@ th, td { padding: .15rem .8rem; text-align: right }
 th { border-bottom: 1px solid #999 } td:first-child, th:first-child { text-align: left }
 .sample td { text-align: left; font-size: 13px }
 """
+_DIGEST = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+CONTENT_SECURITY_POLICY = (
+    f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+"""Of the page when the sidecar serves it: its style is in it, and nothing else is allowed."""
 
 
 def page(report: Mapping[str, Any]) -> str:

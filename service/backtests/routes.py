@@ -98,7 +98,9 @@ def backtest_routes(jobs: BacktestJobs) -> APIRouter:
             raise Problem(
                 409, "backtest_has_no_report", f"backtest {job.id} is {job.state}: {job.error or 'wait'}"
             )
-        return HTMLResponse(page.page(job.report))
+        return HTMLResponse(
+            page.page(job.report), headers={"Content-Security-Policy": page.CONTENT_SECURITY_POLICY}
+        )
 
     @router.delete(
         "/v1/backtests/{backtest_id}", responses=openapi.example({**EXAMPLE, "state": "cancelled"})

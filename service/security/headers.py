@@ -27,11 +27,13 @@ SAFE = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-store",
 }
+OWN = frozenset({"Cache-Control", "Content-Security-Policy"})
+"""Headers that an answer may set itself."""
 TLS_ONLY = {"Strict-Transport-Security": "max-age=31536000"}
 
 
 class SafeHeaders:
-    """ASGI middleware that adds the security headers; an answer may set its own Cache-Control."""
+    """ASGI middleware that adds the security headers, except those of OWN that an answer has."""
 
     def __init__(self, app: ASGIApp, *, tls: bool) -> None:
         self._app = app
@@ -44,7 +46,7 @@ class SafeHeaders:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in self._headers.items():
-                    if name != "Cache-Control" or name not in headers:
+                    if name not in OWN or name not in headers:
                         headers[name] = value
             await send(message)
 

@@ -71,6 +71,8 @@ def install(app: FastAPI) -> None:
         # without the input: it may contain secrets, which must not reach the logs of proxies and clients
         faults = [{"loc": [str(part) for part in item["loc"]], "msg": item["msg"]} for item in error.errors()]
         first = f"{'.'.join(faults[0]['loc'])}: {faults[0]['msg']}" if faults else "it is not as described"
+        if faults and faults[0]["loc"] == ["body"] and "json" not in request.headers.get("content-type", ""):
+            first = "its body is not declared as JSON; send it with Content-Type: application/json"
         detail = f"the request is not valid: {first}; see /openapi.json"
         return answer(Problem(422, "invalid_request", detail, errors=faults), _path(request))
 

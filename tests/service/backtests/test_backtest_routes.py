@@ -1,7 +1,12 @@
 """Backtests of the sidecar: one at a time, in a process that may fail, be killed or be cancelled."""
 
+import base64
+import hashlib
+import json
 import multiprocessing
 import os
+import re
+import shlex
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +18,11 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from service.backtests import jobs, running, tables
+from service.backtests import jobs, page, running, tables
 from service.backtests.jobs import BacktestJobs
 from service.backtests.routes import ASKED, backtest_routes
 from service.security import problems
+from service.security.headers import SafeHeaders
 from service.security.roles import CALLER, Caller, Role
 from streaming_job.backtest.request import Request
 
@@ -85,6 +91,24 @@ def test_one_backtest_runs_at_a_time_and_tells_why_it_failed(
     listed = sidecar.asked("GET")[1]["backtests"]
     assert [each["state"] for each in listed] == ["running", "failed"]
     assert all("report" not in each for each in listed)
+
+
+def test_the_request_of_the_page_is_understood(sidecar: Sidecar) -> None:
+    text = (Path(__file__).parents[3] / "docs" / "backtest.md").read_text()
+    (command,) = re.findall(r"^    (curl .* https://sidecar:8000/v1/backtests)$", text, re.MULTILINE)
+    words = shlex.split(command)
+    # what curl sends with --json, and with -d
+    content_type = "application/json" if "--json" in words else "application/x-www-form-urlencoded"
+    body = next(word for word in words if word.startswith("{"))
+    status, answer = sidecar.asked("POST", content=body, headers={"Content-Type": content_type})
+    assert (status, answer["asked"]) == (202, json.loads(body)), answer
+
+
+def test_a_body_that_is_not_declared_as_json_is_refused_with_the_header_to_send(sidecar: Sidecar) -> None:
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    status, answer = sidecar.asked("POST", content=json.dumps(ASKED), headers=form)
+    assert (status, answer["code"]) == (422, "invalid_request")
+    assert "Content-Type: application/json" in answer["detail"]
 
 
 def test_a_backtest_is_cancelled(sidecar: Sidecar) -> None:
@@ -166,6 +190,23 @@ def test_memory_that_a_container_leaves_counts_without_the_cache(
 def test_the_threshold_of_a_budget_is_shown_in_full() -> None:
     budget = {"alerts_a_day": 5, "used": 1.0, "days_over": [], "threshold": 0.42275449}
     assert "threshold 0.42275449 keeps it" in tables._budget(budget)
+
+
+def test_a_browser_applies_the_style_of_a_served_page(
+    sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("facts", "tables"):
+        monkeypatch.setattr(page, name, lambda report: [])
+    monkeypatch.setattr(page, "sample_table", lambda report: tables.Table("Sample", (), ()))
+    sidecar.jobs._jobs["id"] = jobs.Backtest("id", "ada", 0, {}, jobs.State.DONE, report={})
+    browser = TestClient(SafeHeaders(sidecar.client.app, tls=False))
+    answer = browser.get("/v1/backtests/id/page")
+    (style,) = re.findall("<style>(.*)</style>", answer.text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = answer.headers["content-security-policy"]
+    assert f"style-src 'sha256-{digest}';" in policy
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
 
 
 def test_what_cannot_be_asked_is_refused(sidecar: Sidecar) -> None:
