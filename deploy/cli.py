@@ -97,10 +97,13 @@ def _load(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None:
             raise
-        if module_name.startswith(error.name):
-            raise FraudError(f"`fraud {name}` is not part of this release") from error
         if error.name.partition(".")[0] in PACKAGES:
-            raise
+            if "." in error.name and not module_name.startswith(error.name):
+                raise  # a package that is there lacks a module
+            raise FraudError(
+                f"`fraud {name}` is not part of this installation, which lacks {error.name}: each image has "
+                "the programs that docs/deployment.md names; a checkout after `make setup` has all"
+            ) from error
         raise FraudError(
             f"`fraud {name}` needs {error.name}, which is not installed here: run it in the image `tools`, "
             "or in a checkout after `make setup`"

@@ -128,7 +128,7 @@ def status_command(
     from deploy.replay import record, status
 
     live = environment.settings(JobSettings)
-    names = [name] if name else record.names(live.work_dir)
+    names = [name] if name else list(record.names(live.work_dir))
     if not names and not as_json:
         typer.echo(f"no replays in {live.work_dir}")
     for each in names:
@@ -162,7 +162,7 @@ def compare_command(
     faults = reports.broken(result, wanted)
     reporting.write(report, {**result, "limits_broken": faults})
     if page is not None:
-        page.write_text(pages.page(result, faults))
+        reporting.write_text(page, pages.page(result, faults))
     for line in reports.lines(result, faults):
         typer.echo(line)
     if faults:

@@ -93,7 +93,6 @@ def gather(live: JobSettings, replay: Replay) -> Facts:
         ]
     others = [record.find(live.work_dir, name) for name in record.names(live.work_dir)]
     measured = [other.rate for other in others if other is not None and other.rate]
-    live.work_dir.mkdir(parents=True, exist_ok=True)
     reader = clients.reader(live, "fraud-replay")
     try:
         sizes = [
@@ -115,7 +114,7 @@ def gather(live: JobSettings, replay: Replay) -> Facts:
         sum(sizes) / max(1, len(sizes)),
         compacted_before if compacted_before is not None and oldest < compacted_before else None,
         sum(group["state"]["cards"] for group in newest_records(live).values()),
-        shutil.disk_usage(live.work_dir).free,
+        shutil.disk_usage(existing(live.work_dir)).free,
         int(psutil.virtual_memory().available),
         measured[-1] if measured else RATE,
         bool(measured),
@@ -125,6 +124,11 @@ def gather(live: JobSettings, replay: Replay) -> Facts:
         archived,
         gaps,
     )
+
+
+def existing(place: Path) -> Path:
+    """Return the nearest directory above a place, or itself, that exists."""
+    return next(path for path in (place, *place.absolute().parents) if path.is_dir())
 
 
 def made(live: JobSettings, replay: Replay, facts: Facts, *, partial: bool) -> ReplayPlan:

@@ -16,11 +16,20 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from feature_store.errors import FraudError
+
 Say = Callable[[str], None]
 """Shows what a command is doing."""
 PACKAGES = ("numpy", "numba", "pyarrow", "pyspark", "scikit-learn", "confluent-kafka")
 PAUSE_S = 2.0
 """Minimal time between successive log lines with the same first word, seconds."""
+
+
+class ReportError(FraudError):
+    """The report of a command cannot be written.
+
+    Give a writable place with room, and repeat the command.
+    """
 
 
 def stop_on_signals() -> None:
@@ -72,12 +81,27 @@ def write(to: Path | None, report: Mapping[str, Any], beside: Mapping[str, str] 
     Args:
         to: JSON file; None: nothing is written.
         beside: texts of files beside it, by what follows the stem of the file's name.
+
+    Raises:
+        ReportError: a file cannot be written.
     """
     if to is None:
         return
-    to.write_text(json.dumps(report, indent=2) + "\n")
+    write_text(to, json.dumps(report, indent=2) + "\n")
     for ending, text in (beside or {}).items():
-        to.with_name(f"{to.stem}{ending}").write_text(text)
+        write_text(to.with_name(f"{to.stem}{ending}"), text)
+
+
+def write_text(to: Path, text: str) -> None:
+    """Write one file of a report.
+
+    Raises:
+        ReportError: it cannot be written.
+    """
+    try:
+        to.write_text(text)
+    except OSError as fault:
+        raise ReportError(f"{to} cannot be written ({fault}); give a writable place with room") from fault
 
 
 def show(title: str, rows: Iterable[Sequence[str]], head: Sequence[str] = ("", "")) -> None:

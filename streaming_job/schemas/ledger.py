@@ -71,7 +71,8 @@ def read(settings: LetterSettings, client: str = CLIENT) -> RecordSchemas | None
 def publish(settings: LetterSettings, schema: RecordSchema, event: bytes) -> bool:
     """Write a schema, unless the topic has it; return whether it was written.
 
-    When it returns, the job reads the schema before it decides any transaction that is sent from now on.
+    When it returns, the job reads the schema before it decides any transaction that arrives after it: with
+    one broker any that is sent from now on; the clocks of several may differ.
 
     Args:
         event: the record, of which `schema` was read.

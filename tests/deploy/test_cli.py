@@ -41,6 +41,33 @@ def test_unknown_command_is_a_usage_error() -> None:
     assert CliRunner().invoke(cli.app, ["nonsense"]).exit_code == 2
 
 
+LACKING = """
+import sys
+class Lacking:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == sys.argv[2]:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Lacking())
+from deploy import cli
+cli.end(lambda: cli._load(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "absent", "expected"),
+    [
+        ("replay", "service", "is not part of this installation, which lacks service: "),
+        ("verify", "loadtests", "is not part of this installation, which lacks loadtests: "),
+    ],
+)
+def test_a_command_that_an_image_lacks_says_so_in_one_line(command: str, absent: str, expected: str) -> None:
+    words = [sys.executable, "-c", LACKING, command, absent]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"error: `fraud {command}` {expected}")
+    assert done.stderr.count("\n") == 1
+
+
 def test_error_becomes_one_line_and_its_exit_code(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

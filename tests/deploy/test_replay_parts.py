@@ -7,8 +7,9 @@ from pathlib import Path
 import psutil
 import pytest
 from harness import settings_of_nowhere
+from typer.testing import CliRunner
 
-from deploy.replay import dropping, record, switching
+from deploy.replay import commands, dropping, plan, record, switching
 from deploy.replay.errors import ReplayError
 from deploy.replay.plan import Facts, made
 from deploy.replay.record import OWN, Replay
@@ -19,6 +20,7 @@ from models.registry import ModelRef
 from models.rollouts.events import NO_DEMANDS, Demands
 from models.rollouts.state import FIRST_DEMANDS, Line
 from service.replays.progress import State, read
+from streaming_job import environment
 from streaming_job.contracts.topic import Component, Operation
 from streaming_job.permissions import Resource, needed
 from streaming_job.settings import JobSettings
@@ -202,6 +204,19 @@ def test_a_plan_refuses_what_could_not_succeed_and_says_what_to_do(
     assert not made(live, replay, facts, partial=False).refusals
     (text,) = made(live, replay, replace(facts, **changes), partial=False).refusals  # type: ignore[arg-type]
     assert refusal in text
+
+
+def test_a_plan_looks_at_the_disk_of_a_work_directory_that_does_not_exist_yet(tmp_path: Path) -> None:
+    assert plan.existing(tmp_path / "not" / "yet") == tmp_path
+    assert plan.existing(tmp_path) == tmp_path
+    assert plan.existing(Path("not/yet")) == Path.cwd()
+
+
+def test_without_replays_the_status_says_so(live: JobSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "settings", lambda _: live)
+    done = CliRunner().invoke(commands.app, ["status"])
+    assert done.output == f"no replays in {live.work_dir}\n"
+    assert CliRunner().invoke(commands.app, ["status", "--json"]).output == ""
 
 
 def test_from_a_kept_checkpoint_a_log_without_beginning_is_no_reason(live: JobSettings) -> None:

@@ -24,6 +24,13 @@ def test_each_report_says_what_ran_where_under_which_load(tmp_path: Path) -> Non
     assert (tmp_path / "out-latency.svg").read_text() == "<svg>"
 
 
+def test_a_place_where_nothing_can_be_written_is_an_error_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(
+        report.ReportError, match=r"none/out\.json cannot be written .*; give a writable place"
+    ):
+        report.write(tmp_path / "none" / "out.json", {})
+
+
 def test_without_a_file_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     report.write(None, report.Report().of({}), {".html": "<p>"})
