@@ -4,7 +4,7 @@ import shutil
 import signal
 import subprocess
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -154,6 +154,13 @@ def glutton(directory: Path) -> Path:
     return jar
 
 
+def join(group: Path, pids: Iterable[int | str]) -> None:
+    """Move processes to a control group."""
+    for pid in pids:
+        with suppress(ProcessLookupError):  # it has ended since it was listed
+            (group / "cgroup.procs").write_text(str(pid))
+
+
 @contextmanager
 def memory_limit(pid: int) -> Iterator[Path]:
     """A control group of a process and its descendants; yields the file of its limit in bytes."""
@@ -163,12 +170,10 @@ def memory_limit(pid: int) -> Iterator[Path]:
     except OSError as fault:
         pytest.skip(f"needs the right to limit memory (cgroup v1): {fault}")
     try:
-        for process in (psutil.Process(pid), *psutil.Process(pid).children(recursive=True)):
-            (group / "cgroup.procs").write_text(str(process.pid))
+        join(group, (pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))))
         yield group / "memory.limit_in_bytes"
     finally:
-        for member in (group / "cgroup.procs").read_text().split():
-            (group.parent / "cgroup.procs").write_text(member)
+        join(group.parent, (group / "cgroup.procs").read_text().split())
         group.rmdir()
 
 
