@@ -72,8 +72,8 @@ class ServiceSettings(BaseSettings):
     """Average requests per second that a caller may send; 0: no limit."""
     rate_burst: Annotated[int, Field(ge=1)] = 500
     """Requests that a caller may send at once."""
-    max_body_bytes: Annotated[int, Field(ge=1)] = 64 * 1024
-    """Largest request body, bytes."""
+    max_body_bytes: Annotated[int, Field(ge=1)] = 256 * 1024
+    """Largest request body, bytes; the default holds 500 labels, as many as a request may have."""
 
     @property
     def demands(self) -> Demands:

@@ -1,5 +1,6 @@
 """Limits of a body's size and of a caller's rate."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from security_world import bearer, client, secrets_of, sidecar
 
+from service.labels.routes import MOST, LabelBody, LabelsBody
 from service.security.limits import TokenBuckets, key_of
 from service.security.roles import CALLER, Caller, Operator, Role
+from service.settings import ServiceSettings
 
 pytestmark = pytest.mark.unit
 
@@ -25,6 +28,9 @@ def taking_bodies(**settings: int) -> LocalClient:
     return LocalClient(app, raise_server_exceptions=False, headers={"Content-Type": "application/json"})
 
 
+LIMIT = 64 * 1024
+
+
 def parts(count: int) -> Iterator[bytes]:
     yield b'{"a": "'
     yield from [b"x" * 1000] * count
@@ -32,17 +38,30 @@ def parts(count: int) -> Iterator[bytes]:
 
 
 def test_bodies_up_to_the_limit_are_accepted() -> None:
-    limit = 64 * 1024
-    whole = b'{"a": "%s"}' % (b"x" * (limit - 9))
-    answers = [taking_bodies().post("/take", content=body) for body in (whole, whole[:-2] + b'x"}')]
+    whole = b'{"a": "%s"}' % (b"x" * (LIMIT - 9))
+    asking = taking_bodies(max_body_bytes=LIMIT)
+    answers = [asking.post("/take", content=body) for body in (whole, whole[:-2] + b'x"}')]
     assert [answer.status_code for answer in answers] == [200, 413]
-    assert answers[0].json() == limit - 9
+    assert answers[0].json() == LIMIT - 9
     assert answers[1].json()["code"] == "body_too_large"
 
 
 def test_the_limit_holds_for_bodies_that_do_not_state_their_size() -> None:
-    assert taking_bodies().post("/take", content=parts(60)).json() == 60_000
-    assert taking_bodies().post("/take", content=parts(70)).status_code == 413
+    asking = taking_bodies(max_body_bytes=LIMIT)
+    assert asking.post("/take", content=parts(60)).json() == 60_000
+    assert asking.post("/take", content=parts(70)).status_code == 413
+
+
+def test_as_many_labels_as_a_request_may_have_fit_into_a_body() -> None:
+    longest = {
+        "transaction_id": "t" * 64, "card_id": "c" * 64, "kind": "verdict", "verdict": "genuine",
+        "reason": "unusual_but_plausible", "occurred_at": 1_763_873_600_000, "event_time": 1_763_873_600_000,
+        "maturity": "preliminary",
+    }  # fmt: skip
+    assert longest.keys() == LabelBody.model_fields.keys()
+    body = json.dumps({"labels": [longest] * MOST}, indent=2)
+    assert len(LabelsBody.model_validate_json(body).labels) == MOST
+    assert len(body) <= ServiceSettings(bootstrap_servers="nowhere").max_body_bytes
 
 
 @pytest.mark.parametrize("stated", ["-5", "x", "9" * 5000])
