@@ -10,8 +10,10 @@ from streaming_job.settings import DECISIVE, JobSettings, as_text
 START = "fraud job run"
 RESTART = f"stop the job with SIGTERM; {START} with the new value"
 MOVE = "the cards move; the steps: fraud job status --move-to <topic> [--partitioner <partitioner>]"
-REPLAY = "fraud replay start <name> --label-delay-days <n> --follow, then fraud replay switch <name>"
+REPLAY = "fraud replay start <name> {}--follow, then fraud replay switch <name>"
+DELAY = REPLAY.format("--label-delay-days <n> ")
 OTHERS = "fraud replay start <name> --model <model>/<version>, then fraud replay switch <name>"
+UNMOVED = "the cards of a job that keeps merchant facts do not move; first turn these off"
 OFF = "off, with the log read anew: {} FRAUD_MERCHANT_FACTS=false {}"
 
 
@@ -45,35 +47,42 @@ def choices(records: Mapping[int, Mapping[str, Any]], settings: JobSettings) -> 
     layout = record.get("layout", {})
     successor = f"FRAUD_PREDECESSOR={record['query_id']} FRAUD_CHECKPOINT=<an empty directory>"
     from_state = f"{successor} FRAUD_PREDECESSOR_CHECKPOINT=<this checkpoint>"
-    yield Choice("release", str(record["release"]), "", f"{RESTART}, or beside it: {from_state} {START}")
+    delay = record.get("label_delay_ms")
+    move = MOVE if delay is None else UNMOVED
+
+    def taken_over(setting: str = "", option: str = "") -> str:
+        # facts are written while the log is decided, so only a replay has those of another state
+        return f"{from_state} {setting}{START}" if delay is None else REPLAY.format(option)
+
+    release = taken_over(option="--release <program> ")
+    yield Choice("release", str(record["release"]), "", f"{RESTART}, or beside it: {release}")
     yield Choice(
         "FRAUD_KEY_GROUPS",
         str(record["key_groups"]),
         str(settings.key_groups),
-        f"{from_state} FRAUD_KEY_GROUPS=<n> {START}",
+        taken_over("FRAUD_KEY_GROUPS=<n> ", "--key-groups <n> "),
     )
-    yield Choice("FRAUD_CHECKPOINT", "", settings.checkpoint, f"{from_state} {START}")
+    yield Choice("FRAUD_CHECKPOINT", "", settings.checkpoint, taken_over())
     topic, transactions = str(layout.get("topic", "")), settings.topics.transactions
-    yield Choice("FRAUD_TOPICS__TRANSACTIONS", topic, transactions, MOVE)
-    yield Choice("its partitions", str(layout.get("partitions", "")), "", MOVE)
+    yield Choice("FRAUD_TOPICS__TRANSACTIONS", topic, transactions, move)
+    yield Choice("its partitions", str(layout.get("partitions", "")), "", move)
     partitioner = str(layout.get("partitioner", ""))
-    yield Choice("FRAUD_PARTITIONER", partitioner, settings.partitioner.value, MOVE)
+    yield Choice("FRAUD_PARTITIONER", partitioner, settings.partitioner.value, move)
     rollouts = [str(topic) for topic in record.get(ROLLOUT_TOPICS, [""])][-1]
     yield Choice("FRAUD_TOPICS__MODEL_ROLLOUTS", rollouts, settings.topics.model_rollouts, OTHERS)
     is_described = bool(layout)
-    delay = record.get("label_delay_ms")
     yield Choice(
         "FRAUD_MERCHANT_FACTS",
         as_text(delay is not None) if is_described else "",
         as_text(settings.merchant_facts),
-        f"{REPLAY}; {OFF.format(successor, START)}",
+        f"{DELAY}; {OFF.format(successor, START)}",
     )
     if delay is not None or settings.merchant_facts:
         yield Choice(
             "FRAUD_LABEL_DELAY_MS",
             "" if delay is None else str(delay),
             str(settings.label_delay_ms),
-            REPLAY,
+            DELAY,
         )
     for name in DECISIVE:
         value = record["settings"].get(name)

@@ -107,8 +107,16 @@ def stages(
         target: topic to which the cards are to move; it may be their own, which has got more partitions.
         partitioner: of the producers of `target`.
         ends: ends of the partitions of `target` and of the job's topic, by topic; None: no such topic.
+
+    Raises:
+        StartUpError: the job keeps merchant facts.
     """
     now = layout_of(records)
+    if records[0].get("label_delay_ms") is not None:
+        raise StartUpError(
+            "the cards of a job that keeps merchant facts do not move, because facts follow decisions: "
+            'first turn these off (docs/operations.md, "Merchant facts, and the label delay")'
+        )
     query_id, groups = records[min(records)]["query_id"], len(records)
     partitions = len(ends[target] or ())
     to = Layout(target, partitioner, partitions)

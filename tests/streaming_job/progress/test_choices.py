@@ -7,7 +7,7 @@ from harness import settings_of_nowhere
 from harness.progress_records import progress
 
 from streaming_job.log.partitioner import Layout
-from streaming_job.progress.choices import Choice, choices
+from streaming_job.progress.choices import UNMOVED, Choice, choices
 from streaming_job.runtime.checkpoint import FixedSettings
 from streaming_job.settings import DECISIVE, JobSettings
 
@@ -45,6 +45,21 @@ def test_only_what_the_job_says_otherwise_differs() -> None:
 def test_a_takeover_is_named_with_the_query_to_take_over_from() -> None:
     change = found(settings_of_nowhere.settings(), query_id="q-7")["FRAUD_KEY_GROUPS"].change
     assert "FRAUD_PREDECESSOR=q-7 " in change
+
+
+def test_of_a_job_with_merchant_facts_only_a_replay_takes_the_place() -> None:
+    changes = {
+        name: choice.change
+        for name, choice in found(settings_of_nowhere.settings(merchant_facts=True), label_delay_ms=5).items()
+    }
+    assert "fraud replay start <name> --key-groups <n> --follow" in changes["FRAUD_KEY_GROUPS"]
+    assert "fraud replay start <name> --follow" in changes["FRAUD_CHECKPOINT"]
+    assert "--release <program>" in changes["release"]
+    assert {changes[name] for name in ("FRAUD_PARTITIONER", "FRAUD_TOPICS__TRANSACTIONS")} == {UNMOVED}
+    # without its facts, it is an ordinary takeover
+    assert [name for name, change in changes.items() if "FRAUD_PREDECESSOR=" in change] == [
+        "FRAUD_MERCHANT_FACTS"
+    ]
 
 
 def test_facts_are_known_by_their_label_delay() -> None:

@@ -6,6 +6,7 @@ import pytest
 from harness.progress_records import progress
 
 from streaming_job.log.partitioner import Partitioner
+from streaming_job.runtime.preconditions import StartUpError
 from streaming_job.takeover.moving import Stage, drained_up_to, stages
 
 pytestmark = pytest.mark.unit
@@ -40,6 +41,12 @@ def test_to_another_topic_the_steps_are_done_one_after_another() -> None:
     assert shown(stages(records(), NEW, Partitioner.CRC32, ends)) == [True, False, False, False]
     ends |= {OLD: [100, 100], NEW: [7] * 6}
     assert shown(stages(records(), NEW, Partitioner.CRC32, ends)) == [True, True, True, False]
+
+
+def test_no_producer_is_stopped_for_a_move_that_a_job_with_merchant_facts_cannot_make() -> None:
+    ends: dict[str, list[int] | None] = {OLD: [100, 103], NEW: None}
+    with pytest.raises(StartUpError, match="first turn these off"):
+        stages(records(label_delay_ms=5), NEW, Partitioner.CRC32, ends)
 
 
 def test_groups_that_have_read_a_table_unequally_far_are_not_drained() -> None:
