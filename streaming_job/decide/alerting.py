@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from feature_store.layout import UNKNOWN_VERSION, country_name
+from feature_store.layout import UNKNOWN_VERSION, country_name, rows_of
 from feature_store.state.group_state import AlertCounts, AlertTerms, BatchFeatures, GroupState
 from streaming_job.decide import alerts, shadow_alerts
 from streaming_job.decide.alerts import AlertContext
@@ -109,7 +109,7 @@ def _contexts(
     counts: AlertCounts,
 ) -> Iterator[AlertContext]:
     """Yield the contexts of some of a block's rows."""
-    records, versions, profiles = block[rows], applied.version[rows].tolist(), state.profiles
+    records, versions, profiles = rows_of(block, rows), applied.version[rows].tolist(), state.profiles
     columns = (
         *(records[name].tolist() for name in ("amount", "country", "time", "arrival", "partition", "offset")),
         applied.late[rows].tolist(),

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from streaming_job.decide.distinct import distinct
 from streaming_job.decide.plans_in_force import AcceptedEvent
 
 MAX_EVENTS = 32
@@ -42,12 +42,11 @@ class AppliedEvents:
         Returns:
             Whether an event applies to a partition for the first time.
         """
-        partitions: Any = None
-        changed = False
+        if not batch.size or not self._events:
+            return False
+        partitions, changed = distinct(batch["partition"]), False
         for accepted in self._events:
             held = self.held_from[accepted.offset]
-            if partitions is None:
-                partitions = np.unique(batch["partition"]).tolist()
             for partition in partitions:
                 if partition in held:
                     continue

@@ -19,6 +19,7 @@ from feature_store.state.group_state import BatchFeatures, GroupState
 from models.rules.rule import KnownBlock
 from streaming_job.decide.alerting import alert
 from streaming_job.decide.comparison import compare, count_units
+from streaming_job.decide.distinct import distinct
 from streaming_job.decide.feature_counts import FeatureCounts
 from streaming_job.decide.rollout_history import RolloutHistory
 from streaming_job.decide.ruling import Ruling, rule
@@ -150,7 +151,7 @@ class Decider:
         hashes = np.ascontiguousarray(block["lo"])
         accepted = np.flatnonzero(~applied.duplicate)
         rulings = []
-        for number in np.unique(numbers).tolist():
+        for number in distinct(numbers):
             own = numbers[accepted] == number
             rows = accepted[own]
             # nearly always all rows: nothing is copied then
@@ -166,7 +167,7 @@ class Decider:
             scores = ruling.scores
             outcome.counts["scoring_failures"] += ruling.failures
             outcome.scores = outcome.scores + histogram(scores, SCORES)
-            outcome.sums["scores"] += float(np.nansum(scores))  # type: ignore[assignment]
+            outcome.sums["scores"] += float(np.where(np.isnan(scores), 0.0, scores).sum())  # type: ignore[assignment]
             compare(outcome.trials, ruling)
             if (scorer := ruling.champion.answer.scorer) is not None:
                 deciders.features.add(plans, number, scorer, features, block[selection])

@@ -17,6 +17,7 @@ from feature_store.catalogue import HOUR_MS
 from models.feature_bins import SAMPLED, FeatureBins
 from models.rollouts.state import Plan
 from models.scoring import Scorer
+from streaming_job.decide.distinct import distinct
 
 HOURS = 2
 """Maximum number of clock hours of arrival that are counted separately: the newest that have counts."""
@@ -104,10 +105,8 @@ class FeatureCounts:
         hours: NDArray[np.int64],
         transactions: NDArray[np.uint64],
     ) -> None:
-        first, last = int(hours.min()), int(hours.max())
-        # nearly always one hour: nothing is copied then
-        for hour in (first,) if first == last else np.unique(hours).tolist():
-            mine = slice(None) if first == last else hours == hour
+        for hour in (several := distinct(hours)):
+            mine = slice(None) if len(several) == 1 else hours == hour  # one hour: nothing is copied
             bins.add(features[mine], transactions[mine], self._of(hour))
 
     def _of(self, hour: int) -> NDArray[np.int64]:

@@ -34,6 +34,8 @@ def _constant(buffer: object, dtype: type[np.generic]) -> NDArray[Any]:
 
 def present(column: pa.BinaryArray) -> NDArray[np.bool_]:
     """Return which rows are not null, shape (n,)."""
+    if not column.null_count:
+        return np.ones(len(column), np.bool_)  # far quicker for a few rows
     valid: NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
     return valid
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from feature_store.kernels.hashing import hash_string
-from feature_store.layout import PLACE, TRANSACTION, UNITS_PER_CURRENCY, country_code, currency_code
+from feature_store.layout import PLACE, TRANSACTION, UNITS_PER_CURRENCY, country_code, currency_code, rows_of
 from streaming_job.contracts import Reason
 from streaming_job.decode import card_numbers, columns, plain, strict
 from streaming_job.decode.framed import RecordSchemas
@@ -124,7 +124,9 @@ def decode_fields(
     quotes = pc.replace_with_mask(quotes, pa.array(doubtful), pa.array(strict_quotes, type=pa.binary()))
     if not rejections:
         return DecodedTransactions(records, quotes, np.arange(n), [])
-    return DecodedTransactions(records[good], quotes.filter(pa.array(good)), np.flatnonzero(good), rejections)
+    return DecodedTransactions(
+        rows_of(records, good), quotes.filter(pa.array(good)), np.flatnonzero(good), rejections
+    )
 
 
 def decode(
@@ -237,9 +239,9 @@ def _without(
     """Drop the accepted transactions that the mask `refused`, shape (accepted,), marks; add `rejections`."""
     remaining = ~refused
     return DecodedTransactions(
-        decoded.records[remaining],
+        rows_of(decoded.records, remaining),
         decoded.quotes.filter(pa.array(remaining)),
         decoded.rows[remaining],
         decoded.rejections + rejections,
-        decoded.places[remaining] if decoded.places.size else decoded.places,
+        rows_of(decoded.places, remaining) if decoded.places.size else decoded.places,
     )

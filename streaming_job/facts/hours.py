@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from feature_store.layout import joined
 from feature_store.merchants.catalogue import NEVER
 from feature_store.merchants.facts import added_up, hour_counts, merchant_hash
 from feature_store.merchants.hours import HOUR_COUNT, GrowingHours
@@ -56,5 +57,5 @@ class OpenHours:
         if self._has_closed:
             self._tiers.replace(store, self._counts.before(NEVER))
         elif self._unsaved:
-            self._tiers.add(store, np.concatenate(self._unsaved))
+            self._tiers.add(store, joined(self._unsaved))
         self._unsaved, self._has_closed = [], False

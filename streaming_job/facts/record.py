@@ -18,6 +18,7 @@ import orjson
 from numpy.typing import NDArray
 
 from feature_store.errors import FraudError
+from feature_store.layout import joined
 from feature_store.merchants.facts import REPORT
 from feature_store.merchants.hours import HOUR_COUNT
 from streaming_job.log.records import Records
@@ -188,4 +189,4 @@ def _checked(fact: dict[str, Any], name: str, kind: Any) -> Any:
 
 
 def _joined(parts: Sequence[NDArray[np.void]]) -> NDArray[np.void]:
-    return np.concatenate(parts) if parts else np.zeros(0, dtype=HOUR_COUNT)
+    return joined(parts) if parts else np.zeros(0, dtype=HOUR_COUNT)

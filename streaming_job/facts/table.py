@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from feature_store.catalogue import HOUR_MS
+from feature_store.layout import joined, rows_of
 from feature_store.merchants.catalogue import MARGIN_MS, MONTH_H, NEVER
 from feature_store.merchants.facts import REPORT, Facts, spans, with_frauds
 from feature_store.merchants.hours import HOUR_COUNT, GrowingHours
@@ -118,8 +119,8 @@ class FactTable:
 
     def sort_reports(self) -> None:
         """Sort all reports, including those folded since the last call; `features` calls this when needed."""
-        reports = np.concatenate(self._reports)
-        reports = reports[reports["arrival"] // HOUR_MS >= self._oldest_hour]
+        reports = joined(self._reports)
+        reports = rows_of(reports, reports["arrival"] // HOUR_MS >= self._oldest_hour)
         self._reports, self._stale_from = [reports], NEVER
         self._facts = with_frauds(self._hours, spans(reports))
 
@@ -137,7 +138,7 @@ class FactTable:
             (self._reported, self._unsaved_reports),
         ):
             if unsaved:
-                tiers.add(store, np.concatenate(unsaved))
+                tiers.add(store, joined(unsaved))
                 unsaved.clear()
         oldest = self._oldest_hour
         self._counted.drop_before(store, oldest)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from feature_store.layout import joined
 from feature_store.state.codec import StateDamagedError, decode, encode, records
 from feature_store.state.journal import PieceSink, PieceStore
 
@@ -55,7 +56,7 @@ class Tiers:
         Raises:
             StateDamagedError: a piece is missing or damaged.
         """
-        return np.concatenate([np.zeros(0, dtype=self._dtype), *self.parts(store)])
+        return joined([np.zeros(0, dtype=self._dtype), *self.parts(store)])
 
     def parts(self, store: PieceStore) -> Iterator[NDArray[np.void]]:
         """Yield all rows, piece by piece; see `load`."""
@@ -93,7 +94,7 @@ class Tiers:
             before, _ = self._pieces.pop()
             del self._newest[before]
             name = f"{self._prefix}{before}"
-            rows = self._condense(np.concatenate([self._decode(name, self._mergeable.pop(before)), rows]))
+            rows = self._condense(joined([self._decode(name, self._mergeable.pop(before)), rows]))
             store.remove(name)
         self._put(store, number, rows)
 

@@ -14,6 +14,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from feature_store.layout import rows_of
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import Meta, PieceSink, PieceStore, append, seal
 from streaming_job.contracts import Reason
@@ -282,11 +283,12 @@ class GroupCore:
         reach(Failpoint.DECIDED)
         measure(self.outcome, batch, decisions, self._state)
         accepted = decisions.accepted
+        kept = rows_of(batch, accepted)
         if self.facts is not None:
-            self.facts.count(batch[accepted], self.outcome, silent=silent)
+            self.facts.count(kept, self.outcome, silent=silent)
         self._pending.add_transactions(
             batch.size,
-            batch[accepted],
+            kept,
             cards[accepted],
             decisions.alerted[accepted],
             decisions.suppressed[accepted],

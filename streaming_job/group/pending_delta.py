@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.layout import PROFILE, TRANSACTION
+from feature_store.layout import PROFILE, TRANSACTION, joined
 from feature_store.state.deltas import Delta
 
 
@@ -59,4 +59,5 @@ class PendingDelta:
 def _joined(parts: list[Any], dtypes: tuple[Any, ...]) -> list[NDArray[Any]]:
     if not parts:
         return [np.zeros(0, dtype=dtype) for dtype in dtypes]
-    return [np.concatenate(column) for column in zip(*parts, strict=True)]
+    records, *columns = zip(*parts, strict=True)
+    return [joined(records), *map(np.concatenate, columns)]

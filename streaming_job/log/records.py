@@ -58,7 +58,9 @@ class Records:
 
     def newest(self) -> dict[PartitionId, Arrived]:
         """Return the last record of each partition that has any."""
-        last = np.flatnonzero(np.diff(self.partitions, append=-1))
+        if not len(self):
+            return {}
+        last = [*np.flatnonzero(self.partitions[1:] != self.partitions[:-1]), -1]
         rows = (self.partitions[last].tolist(), self.offsets[last].tolist(), self.arrivals[last].tolist())
         return {(self.topic, part): Arrived(*record) for part, *record in zip(*rows, strict=True)}
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -80,7 +81,12 @@ def histogram(values: NDArray[np.generic], bounds: tuple[float, ...]) -> NDArray
         Shape (b + 1,).
     """
     numbers = values[~np.isnan(values)]
-    return np.bincount(np.searchsorted(bounds, numbers, side="left"), minlength=len(bounds) + 1)
+    return np.bincount(_array(bounds).searchsorted(numbers, side="left"), minlength=len(bounds) + 1)
+
+
+@cache
+def _array(bounds: tuple[float, ...]) -> NDArray[np.float64]:
+    return np.array(bounds)
 
 
 def _no_counts(bounds: tuple[float, ...]) -> NDArray[np.int64]:
