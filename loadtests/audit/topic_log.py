@@ -1,28 +1,22 @@
 """Reader of whole topics: an ordinary read_committed consumer, independent of the job's client."""
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
 
 from feature_store.errors import FraudError
 from loadtests.oracle.records import Record
 from streaming_job.log import clients, topic_reader
 from streaming_job.log.clients import Address, Consumer, describe
-from streaming_job.log.follow import RETRIED, STARTING, Follower
+from streaming_job.log.follow import RETRIED, Follower
 from streaming_job.log.records import PartitionId
-from streaming_job.runtime import pauses
 
-T = TypeVar("T")
 NAME = "fraud-audit"
-POLL_S = 0.2
 SILENCE_S = 60.0
 """The broker is considered lost if it sends neither a record nor an end-of-partition event for this long."""
 TIMEOUT_S = 30.0
-STEP_S = 2.0
-"""Time after which an unanswered request is repeated, at first: between two of them an audit may stop."""
 
 
 def _record(message: Any) -> Record:
@@ -35,32 +29,6 @@ def _record(message: Any) -> Record:
         message.value(),
         tuple(message.headers() or ()),
     )
-
-
-def _committed(consumer: Consumer, partitions: list[TopicPartition]) -> list[TopicPartition]:
-    deadline = time.monotonic() + TIMEOUT_S
-    while True:
-        try:
-            return consumer.committed(partitions, TIMEOUT_S)
-        except KafkaException as fault:
-            if fault.args[0].code() not in STARTING or time.monotonic() > deadline:
-                raise
-        time.sleep(POLL_S)
-
-
-def _answer(ask: Callable[[float], T]) -> T:
-    """Ask brokers with a time limit, again and again for TIMEOUT_S, or until a stop (`pauses`)."""
-    deadline, step_s = time.monotonic() + TIMEOUT_S, STEP_S
-    while True:
-        try:
-            return ask(step_s)
-        except KafkaException as fault:
-            code = fault.args[0].code()
-            if code not in RETRIED or time.monotonic() > deadline:
-                raise
-            if code == KafkaError._TIMED_OUT:  # they are slow
-                step_s *= 2
-        pauses.pause(POLL_S)
 
 
 class TopicReadError(FraudError):
@@ -113,7 +81,9 @@ class TopicLog:
             partitions = [
                 TopicPartition(name, p) for name in topics for p in self._partitions(consumer, name)
             ]
-            committed = _committed(consumer, partitions)
+            committed = topic_reader.answered(
+                lambda step_s: consumer.committed(partitions, step_s), RETRIED, TIMEOUT_S
+            )
         except KafkaException as fault:
             raise self._unreadable("the job's offsets", fault) from fault
         return {(part.topic, part.partition): part.offset for part in committed if part.offset >= 0}
@@ -181,7 +151,9 @@ class TopicLog:
 
     def _partitions(self, consumer: Consumer, topic: str) -> list[int]:
         try:
-            return _answer(lambda timeout_s: topic_reader.partitions(consumer, topic, timeout_s))
+            return topic_reader.answered(
+                lambda step_s: topic_reader.partitions(consumer, topic, step_s), RETRIED, TIMEOUT_S
+            )
         except KafkaException as fault:
             if topic_reader.is_missing(fault):
                 raise TopicReadError(

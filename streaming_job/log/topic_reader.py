@@ -1,10 +1,10 @@
 """Functions that look up whether a topic exists, its id, its partitions, and their first and end offsets."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are its documented names
@@ -14,8 +14,12 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # they are it
 )
 
 from streaming_job.log.clients import AdminClient, Consumer, Producer
+from streaming_job.runtime import pauses
 
+T = TypeVar("T")
 TIMEOUT_S = 15.0
+STEP_S, LONGEST_STEP_S = 2.0, 5.0
+"""Time after which `answered` repeats an unanswered request: at first, and at most."""
 _PAUSE_S = 0.1
 _NO_LEADER = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -24,6 +28,32 @@ _NO_LEADER = (
 )
 """Errors that pass: a topic was just created, a partition moves to another broker, or its new leader does not
 know its end yet."""
+
+
+def answered(ask: Callable[[float], T], passing: Container[int], limit_s: float) -> T:
+    """Return the answer to a request that is repeated, so that a stop waits for one repetition at most.
+
+    Args:
+        ask: asks with a time limit in seconds.
+        passing: codes of errors after which it is repeated, as after its time limit.
+        limit_s: time for all repetitions.
+
+    Raises:
+        KafkaException: another error, or no answer.
+        StoppedError: as `pauses.pause`.
+    """
+    deadline, step_s = time.monotonic() + limit_s, STEP_S
+    while True:
+        try:
+            return ask(step_s)
+        except KafkaException as fault:
+            code = fault.args[0].code()
+            is_late = code == KafkaError._TIMED_OUT
+            if not (is_late or code in passing) or time.monotonic() > deadline:
+                raise
+            if is_late:  # the brokers may be slow
+                step_s = min(2 * step_s, LONGEST_STEP_S)
+        pauses.pause(_PAUSE_S)
 
 
 def partitions(
@@ -114,15 +144,10 @@ def offsets(reader: Consumer, partition: TopicPartition) -> tuple[int, int]:
     Raises:
         KafkaException: no answer, or no leader in time.
     """
-    deadline = time.monotonic() + TIMEOUT_S
-    while True:
-        try:
-            first_and_end: tuple[int, int] = reader.get_watermark_offsets(partition, TIMEOUT_S)
-            return first_and_end
-        except KafkaException as fault:
-            if fault.args[0].code() not in _NO_LEADER or time.monotonic() > deadline:
-                raise
-            time.sleep(_PAUSE_S)
+    first_and_end: tuple[int, int] = answered(
+        lambda step_s: reader.get_watermark_offsets(partition, step_s), _NO_LEADER, TIMEOUT_S
+    )
+    return first_and_end
 
 
 def bounds(reader: Consumer, topic: str) -> dict[int, tuple[int, int]]:

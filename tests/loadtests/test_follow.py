@@ -2,12 +2,15 @@
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from audited_log import SETTINGS, audit, changed, counts
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from followed_log import BEHIND_S, Audited, GrowingLog, world_of
 from harness.log_world import DAY
 from hypothesis import given, settings
@@ -24,6 +27,7 @@ from loadtests.audit.topic_log import TIMEOUT_S, TopicLog
 from loadtests.oracle import Record
 from loadtests.oracle.card import Card
 from loadtests.oracle.records import Transaction
+from streaming_job.log.topic_reader import STEP_S
 
 pytestmark = pytest.mark.unit
 
@@ -315,3 +319,38 @@ def test_an_endless_audit_stops_soon_while_brokers_are_dead(tmp_path: Path, read
     assert stop.is_set()
     assert time.monotonic() - began < TIMEOUT_S / 2
     assert state.exists() == (reads > 0)
+
+
+class SilentBrokers:
+    """A client of brokers that never answer; the audit is told to stop at the first request."""
+
+    def __init__(self, stop: Event) -> None:
+        self._stop = stop
+        self.limits_s: list[float] = []
+
+    def list_topics(self, topic: str, timeout_s: float) -> Any:
+        """Return metadata that is known already."""
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=None, partitions=[0])})
+
+    def committed(self, partitions: list[TopicPartition], timeout_s: float) -> list[TopicPartition]:
+        raise self._silence(timeout_s)
+
+    def get_watermark_offsets(self, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:
+        raise self._silence(timeout_s)
+
+    def _silence(self, timeout_s: float) -> KafkaException:
+        self._stop.set()
+        self.limits_s.append(timeout_s)
+        return KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+
+@pytest.mark.parametrize(
+    "read", [lambda log: log.ends("transactions"), lambda log: log.committed("job", ("transactions",))]
+)
+def test_an_endless_audit_waits_for_one_short_request_to_silent_brokers(read: Callable[[Any], Any]) -> None:
+    stop, log = Event(), TopicLog("127.0.0.1:9")
+    silent: Any = SilentBrokers(stop)
+    log._offset_consumer = lambda *_, **__: silent  # type: ignore[method-assign]
+    asked: Any = SimpleNamespace(**dict.fromkeys(("beginnings", "ends", "committed"), lambda *_: read(log)))
+    endless.follow(asked, SETTINGS, load, EndlessOptions(share=1.0, metrics_port=0), stop)
+    assert silent.limits_s == [STEP_S]
