@@ -6,8 +6,11 @@ from dataclasses import asdict
 from typing import Any
 
 from deploy.replay.errors import ReplayError
+from deploy.replay.record import Replay
 from feature_store.merchants.catalogue import computed
+from loadtests.simulator.rollouts import publish
 from models.policy import Policy
+from models.rollouts.events import tightening
 from models.rollouts.state import Line
 from service.rollouts import checks
 from service.rollouts.desk import Desk
@@ -22,6 +25,28 @@ def live_line(live: JobSettings) -> Line:
         bootstrap_servers=live.bootstrap_servers, kafka=live.kafka, job_id=live.job_id, topics=live.topics
     )
     return Desk(settings).look()[0].line
+
+
+def carry_demands_over(live: JobSettings, replay: Replay) -> None:
+    """Write into the replay's own log of rollouts what the live one demands more; may be repeated.
+
+    Raises:
+        ReplayError: a rollout is open in the replay's log, so nothing can be proposed there.
+    """
+    after = replay.successor(live)
+    line = live_line(after)
+    demands = line.demands.tightened_by(live_line(live).demands)
+    rollout_id = f"replay-{replay.name}-{demands.operator_max_share_bp}"
+    if demands == line.demands and line.open != rollout_id:
+        return
+    topic, champion = after.topics.model_rollouts, line.champions[-1]
+    if line.open not in (None, rollout_id):
+        raise ReplayError(f"rollout {line.open} is open on {topic}; promote it or roll it back first")
+    events = tightening(
+        champion.model, champion.policy, demands, rollout_id, "fraud replay", int(time.time() * 1000),
+        reason="what the live rollouts demand of operators holds after the switch, too",
+    )  # fmt: skip
+    publish(events, live.bootstrap_servers, topic, live.kafka)
 
 
 def replaced(live: JobSettings, model: str, policy: Policy | None, release: str) -> Mapping[str, Any]:

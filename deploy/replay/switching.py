@@ -16,7 +16,7 @@ from deploy.local.waiting import Patience
 from deploy.replay import running
 from deploy.replay.errors import ReplayError
 from deploy.replay.record import Replay
-from deploy.replay.rollout import live_line
+from deploy.replay.rollout import carry_demands_over, live_line
 from models.rollouts.events import Demands
 from streaming_job.log.records import Offsets
 from streaming_job.progress import last_record
@@ -93,6 +93,8 @@ def begin_switch(live: JobSettings, replay: Replay, demands: Demands, *, takes_p
     if not replay.is_switched:
         require_switchable(live, replay, takes_partial=takes_partial)
         replay = replay.saved(live_query=replay.live_query or writers(live)[0], is_switched=True)
+    if not is_live and replay.has_own_rollouts:
+        carry_demands_over(live, replay)
     return replay.successor(live)
 
 

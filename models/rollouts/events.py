@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -200,15 +200,38 @@ def installation(
         rollout_id: unique name.
         actor: user or component that requests it.
     """
+    proposed = _proposed(model, policy, rollout_id, actor, at_ms, reason)
+    return proposed, _second(proposed, Type.PROMOTED, challenger=CHALLENGER)
+
+
+def tightening(
+    model: ModelRef, policy: Policy, demands: Demands, rollout_id: str, actor: str, at_ms: int, *, reason: str
+) -> tuple[Event, Event]:
+    """Create two events, proposed and rolled back, that leave nothing but the stricter of some demands.
+
+    Args:
+        model: the champion's, like `policy`: a proposal has to name some.
+        demands: hold from the proposal on, as far as they are stricter.
+        rollout_id: unique name.
+        actor: user or component that requests it.
+    """
+    proposed = replace(_proposed(model, policy, rollout_id, actor, at_ms, reason), demands=demands)
+    return proposed, _second(proposed, Type.ROLLED_BACK)
+
+
+def _proposed(model: ModelRef, policy: Policy, rollout_id: str, actor: str, at_ms: int, reason: str) -> Event:
     only = Challenger(CHALLENGER, CANARY, 10_000, model, policy)
-    proposed = Event(
+    return Event(
         Type.PROPOSED, rollout_id, 1, f"{rollout_id}/1"[-64:], actor, reason, at_ms,
         any_champion=True, challengers=(only,), line=model.name,
     )  # fmt: skip
-    promoted = Event(
-        Type.PROMOTED, rollout_id, 2, f"{rollout_id}/2"[-64:], actor, reason, at_ms, challenger=CHALLENGER
+
+
+def _second(first: Event, kind: Type, challenger: str = "") -> Event:
+    name = first.rollout_id
+    return Event(
+        kind, name, 2, f"{name}/2"[-64:], first.actor, first.reason, first.created_at, challenger=challenger
     )
-    return proposed, promoted
 
 
 CHALLENGER = "challenger"

@@ -1,6 +1,7 @@
 """The parts of a replay that need no servers: its record, its plan, and when it yields to the live job."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from harness import settings_of_nowhere
 from typer.testing import CliRunner
 
-from deploy.replay import commands, dropping, plan, record, switching
+from deploy.replay import commands, dropping, plan, record, rollout, switching
 from deploy.replay.errors import ReplayError
 from deploy.replay.plan import Facts, made
 from deploy.replay.record import OWN, Replay
@@ -17,9 +18,10 @@ from deploy.replay.running import STOPPED_S, TURN_S, Limits, Shown, Speed, Yield
 from feature_store.catalogue import DAY_MS
 from models.policy import Policy
 from models.registry import ModelRef
-from models.rollouts.events import NO_DEMANDS, Demands
+from models.rollouts.events import NO_DEMANDS, Demands, Event, installation
 from models.rollouts.state import FIRST_DEMANDS, Line
 from service.replays.progress import State, read
+from service.rollouts.drawing import apply_events
 from streaming_job import environment
 from streaming_job.contracts.topic import Component, Operation
 from streaming_job.permissions import Resource, needed
@@ -263,6 +265,73 @@ def test_a_switch_to_another_model_is_refused_if_log_or_setting_demands_two_peop
         switching.begin_switch(
             live, replay_of(live, rollout=ROLLOUT), Demands(four_eyes=not in_log), takes_partial=False
         )
+
+
+class _Logs:
+    """The logs of rollouts of live job and replay, without brokers; the replay's begins with its rollout."""
+
+    def __init__(self, live: JobSettings, replay: Replay, share_bp: int, patch: pytest.MonkeyPatch) -> None:
+        self.name = replay.successor(live).topics.model_rollouts
+        installed = installation(MODEL, Policy(0.5, 6), "replay-better", "fraud replay", 5)
+        demanded = replace(FIRST_DEMANDS, operator_max_share_bp=share_bp)
+        self.lines = {
+            live.topics.model_rollouts: Line(demands=demanded),
+            self.name: apply_events(Line(), installed),
+        }
+        self.kills_after = 2
+        """Number of written events after which the command is killed."""
+        for module in (switching, rollout):
+            patch.setattr(module, "live_line", lambda settings: self.lines[settings.topics.model_rollouts])
+        patch.setattr(rollout, "publish", self._publish)
+        patch.setattr(switching, "writers", lambda _: ("live", ""))
+
+    @property
+    def replays(self) -> Line:
+        return self.lines[self.name]
+
+    def _publish(self, events: tuple[Event, ...], servers: str, topic: str, kafka: object) -> None:
+        self.lines[topic] = apply_events(self.lines[topic], events[: self.kills_after])
+        if self.kills_after < len(events):
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("killed_after", [0, 1, 2])
+def test_what_the_live_log_demands_of_operators_holds_after_a_switch(
+    live: JobSettings, monkeypatch: pytest.MonkeyPatch, killed_after: int
+) -> None:
+    replay = replay_of(live, rollout=ROLLOUT, live_query="live", is_switched=True)
+    logs = _Logs(live, replay, 300, monkeypatch)
+    before = logs.replays
+    logs.kills_after = killed_after
+    with pytest.raises(KeyboardInterrupt) if killed_after < 2 else nullcontext():
+        switching.begin_switch(live, replay, NO_DEMANDS, takes_partial=False)
+    logs.kills_after = 2
+    for _ in range(2):
+        switching.begin_switch(live, replay, NO_DEMANDS, takes_partial=False)
+        assert logs.replays.demands == Demands(four_eyes=False, operator_max_share_bp=300)
+        assert (logs.replays.champions, logs.replays.open) == (before.champions, None)
+        assert len(logs.replays.trials) == 2
+
+
+def test_a_replay_whose_log_demands_as_much_is_switched_to_without_an_event(
+    live: JobSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replay = replay_of(live, rollout=ROLLOUT, live_query="live", is_switched=True)
+    logs = _Logs(live, replay, 5_000, monkeypatch)
+    before = logs.replays
+    switching.begin_switch(live, replay, NO_DEMANDS, takes_partial=False)
+    assert logs.replays is before
+
+
+def test_a_switch_does_not_weaken_what_operators_may_because_a_rollout_is_open(
+    live: JobSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replay = replay_of(live, rollout=ROLLOUT, live_query="live", is_switched=True)
+    logs = _Logs(live, replay, 300, monkeypatch)
+    proposed, _ = installation(MODEL, Policy(0.5, 6), "trial", "someone", 5)
+    logs.lines[logs.name] = apply_events(logs.replays, (proposed,))
+    with pytest.raises(ReplayError, match="rollout trial is open on model-rollouts-replay-better"):
+        switching.begin_switch(live, replay, NO_DEMANDS, takes_partial=False)
 
 
 def test_a_replay_whose_facts_a_successor_has_continued_neither_goes_on_nor_is_switched_to_again(
