@@ -2,6 +2,7 @@
 
 import random
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from enum import Enum, IntEnum, auto
 
@@ -54,6 +55,7 @@ class Cluster:
         self._servers = addresses(servers)
         self._topics = list(topics)
         self._addresses: dict[int, Address] = {}
+        self._brokers: set[int] = set()
         self._leaders: dict[PartitionId, int] = {}
         self._partitions: dict[str, int] = {}
         self._errors: dict[str, int] = {}
@@ -73,6 +75,7 @@ class Cluster:
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         answer = self._any(deadline).ask(request, deadline)
         self._addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+        self._brokers.update(self._addresses)
         for topic in answer.topics:
             self._errors[topic.name] = topic.error_code
             if topic.error_code:
@@ -80,12 +83,13 @@ class Cluster:
             self._partitions[topic.name] = len(topic.partitions)
             for partition in topic.partitions:
                 self._leaders[topic.name, partition.partition_index] = partition.leader_id
+                self._brokers.update(partition.replica_nodes)
         self._known_at = time.monotonic()
 
     @property
     def brokers(self) -> int:
-        """The number of brokers when they were last looked up."""
-        return len(self._addresses)
+        """The number of brokers that were seen: alive, or as holders of replicas."""
+        return len(self._brokers)
 
     def partitions(self, topic: str, deadline: float) -> int:
         """Return a topic's number of partitions; waits for a topic that the brokers do not know yet.
@@ -105,15 +109,21 @@ class Cluster:
             self.refresh(deadline)
         return self._partitions[topic]
 
-    def leader(self, partition: PartitionId, deadline: float) -> Connection:
-        """Return a connection to a partition's leader.
+    def by_leader(self, partitions: Iterable[PartitionId]) -> Mapping[Address | None, list[PartitionId]]:
+        """Return partitions by the address of their leader; None: there is none."""
+        led: defaultdict[Address | None, list[PartitionId]] = defaultdict(list)
+        for partition in partitions:
+            led[self._addresses.get(self._leaders.get(partition, -1))].append(partition)
+        return led
+
+    def leader(self, address: Address | None, deadline: float) -> Connection:
+        """Return a connection to a leader of `by_leader`.
 
         Raises:
-            UnreachableError: it has none, or that cannot be reached.
+            UnreachableError: there is none, or it cannot be reached.
         """
-        address = self._addresses.get(self._leaders.get(partition, -1))
         if address is None:
-            raise UnreachableError(f"{partition[0]}-{partition[1]} has no leader")
+            raise UnreachableError("no leader")
         return self._connected(address, Use.RECORDS, deadline)
 
     def coordinator(self, kind: Kind, key: str, deadline: float) -> Connection:

@@ -270,23 +270,24 @@ class TransactionalProducer:
     def _send_records(self, deadline: float) -> None:
         """Send the next batch of each partition to its leader."""
         self._unreachable = None
-        encoded: defaultdict[Connection, dict[PartitionId, bytes]] = defaultdict(dict)
-        sizes: defaultdict[Connection, int] = defaultdict(int)
         now_ms = int(time.time() * 1000)
-        for partition, waiting in self._batches.items():
+        for address, partitions in self._cluster.by_leader(self._batches).items():
             try:
-                leader = self._cluster.leader(partition, deadline)
+                leader = self._cluster.leader(address, deadline)
             except UnreachableError as fault:
-                self._unreachable = error_of(KafkaError.LEADER_NOT_AVAILABLE, str(fault))
+                topic, index = partitions[0]
+                self._unreachable = error_of(KafkaError.LEADER_NOT_AVAILABLE, f"{topic}-{index}: {fault}")
                 continue
-            if sizes[leader] < REQUEST_BYTES:
-                batch = waiting[0].encode(now_ms, self._who, self._compress)
-                encoded[leader][partition] = batch
-                sizes[leader] += len(batch)
-        left_ms = max(1, int(1000 * (deadline - time.monotonic())))
-        for leader, parts in encoded.items():
-            leader.send(requests.produce(self._who, left_ms, parts, implicit=self._implicit), deadline)
-            self._asked[leader] = list(parts)
+            encoded: dict[PartitionId, bytes] = {}
+            size = 0
+            for partition in partitions:
+                if size < REQUEST_BYTES:
+                    batch = self._batches[partition][0].encode(now_ms, self._who, self._compress)
+                    encoded[partition] = batch
+                    size += len(batch)
+            left_ms = max(1, int(1000 * (deadline - time.monotonic())))
+            leader.send(requests.produce(self._who, left_ms, encoded, implicit=self._implicit), deadline)
+            self._asked[leader] = list(encoded)
 
     def _refused_records(self, deadline: float) -> KafkaError | None:
         """Take the answers about records; return an error if some are to be sent again.

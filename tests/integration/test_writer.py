@@ -22,6 +22,7 @@ from streaming_job.runtime.failpoints import Failpoint
 from streaming_job.transaction import batches, producer
 from streaming_job.transaction import writer as writer_module
 from streaming_job.transaction.batches import Headers
+from streaming_job.transaction.connection import Connection
 from streaming_job.transaction.writer import FencedError, GroupWriter, Output, SinkError
 from streaming_job.transaction.written import OtherQueryError
 
@@ -546,6 +547,27 @@ def test_records_of_many_requests_arrive_in_order(
     assert sum(map(len, read.values())) == 600
     for key, values in read.items():
         assert values == [alert.encode() for alert in alerts if alert.record_key == key]
+
+
+def test_whether_a_connection_is_usable_is_asked_once_not_for_each_partition(
+    bench: WriterBench, producers: list[producer.TransactionalProducer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.writer()
+    asked: list[Connection] = []
+    usable = Connection.usable.fget
+    assert usable is not None
+
+    def counted(connection: Connection) -> bool:
+        asked.append(connection)
+        return bool(usable(connection))
+
+    monkeypatch.setattr(Connection, "usable", property(counted))
+    producers[-1].begin()
+    for number in range(40):
+        producers[-1].produce(bench.topics.fraud_alerts, b"card %d" % number, b"alert", Headers.of([]))
+    producers[-1].send([])
+    assert len(producers[-1]._batches) == 4
+    assert len(asked) == len(set(asked))
 
 
 def test_output_that_a_broker_never_accepts_is_a_named_error(bench: WriterBench) -> None:
