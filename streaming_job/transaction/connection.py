@@ -8,7 +8,9 @@ import socket
 import ssl
 import struct
 import time
-from typing import Any, Protocol
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 from kafka.protocol.api_message import ApiMessage
@@ -20,6 +22,7 @@ from streaming_job.runtime import pauses
 from streaming_job.transaction.login import Login
 from streaming_job.transaction.requests import NO_TAGS, Request
 
+T = TypeVar("T")
 CONNECT_S = 5.0
 """Limit for making a connection and logging in."""
 ASK_S = 10.0
@@ -143,6 +146,7 @@ class Connection:
 
         Raises:
             KafkaException: the request may have been sent in part.
+            StoppedError: the same, as `pauses.look`.
         """
         header = HEADER.pack(request.api, request.version, self._number + 1, len(self._client_id))
         self._send(request.name, header + self._client_id + NO_TAGS + request.body, deadline)
@@ -177,25 +181,29 @@ class Connection:
     def _send(self, name: str, content: bytes, deadline: float) -> None:
         self._number += 1
         self._waiting = name
+        unsent = memoryview(NUMBER.pack(len(content)) + content)
         try:
-            self._limit(deadline)
-            self._socket.sendall(NUMBER.pack(len(content)) + content)
+            while unsent:
+                unsent = unsent[self._in_slices(deadline, partial(self._socket.send, unsent)) :]
         except OSError as fault:
             raise self._lost(fault) from fault
 
     def _read(self, deadline: float) -> None:
+        more = self._in_slices(deadline, lambda: self._socket.recv(READ_BYTES))
+        if not more:
+            raise ConnectionError("the broker has closed the connection")
+        self._received += more
+
+    def _in_slices(self, deadline: float, transfer: Callable[[], T]) -> T:
+        """Send or receive some bytes; looks at the stop request again and again until the broker is ready."""
         while True:
             self._limit(min(deadline, time.monotonic() + SLICE_S))
             try:
-                more = self._socket.recv(READ_BYTES)
-                break
+                return transfer()
             except TimeoutError:
                 if time.monotonic() >= deadline:
                     raise
             pauses.look()
-        if not more:
-            raise ConnectionError("the broker has closed the connection")
-        self._received += more
 
     def _limit(self, deadline: float) -> None:
         left = deadline - time.monotonic()

@@ -119,8 +119,8 @@ class TransactionalProducer:
         self._sequences: defaultdict[PartitionId, int] = defaultdict(int)
         self._asked: dict[Connection, list[PartitionId]] = {}
         """Leaders that have not answered, with the partitions of the records that they were sent."""
-        self._unreachable: KafkaError | None = None
-        """Error of a partition whose leader cannot be reached."""
+        self._unreachable: list[KafkaError] = []
+        """For each leader that could not be reached, an error of one of its partitions."""
         self._offsets: list[tuple[PartitionId, int, str]] = []
         topics = [getattr(settings.topics, field) for field in (*WRITTEN, "job_progress")]
         self._compress = zstandard.ZstdCompressor(level=1).compress
@@ -237,10 +237,9 @@ class TransactionalProducer:
         deadline = self._deadline(1 / 2)
         repetition = Repetition(deadline)
         while self._batches:
-            refused = self._refused_records(deadline)
-            if refused:
-                repetition.pause(refused)
-                if refused.code() in MOVED:
+            if refusals := self._refused_records(deadline):
+                repetition.pause(refusals[0])
+                if any(refusal.code() in MOVED for refusal in refusals):
                     self._cluster.refresh(deadline)
             self._send_records(deadline)
         repetition = Repetition(deadline)
@@ -269,14 +268,15 @@ class TransactionalProducer:
 
     def _send_records(self, deadline: float) -> None:
         """Send the next batch of each partition to its leader."""
-        self._unreachable = None
+        self._unreachable.clear()
         now_ms = int(time.time() * 1000)
         for address, partitions in self._cluster.by_leader(self._batches).items():
             try:
                 leader = self._cluster.leader(address, deadline)
             except UnreachableError as fault:
                 topic, index = partitions[0]
-                self._unreachable = error_of(KafkaError.LEADER_NOT_AVAILABLE, f"{topic}-{index}: {fault}")
+                reason = f"{topic}-{index}: {fault}"
+                self._unreachable.append(error_of(KafkaError.LEADER_NOT_AVAILABLE, reason))
                 continue
             encoded: dict[PartitionId, bytes] = {}
             size = 0
@@ -289,13 +289,13 @@ class TransactionalProducer:
             leader.send(requests.produce(self._who, left_ms, encoded, implicit=self._implicit), deadline)
             self._asked[leader] = list(encoded)
 
-    def _refused_records(self, deadline: float) -> KafkaError | None:
-        """Take the answers about records; return an error if some are to be sent again.
+    def _refused_records(self, deadline: float) -> list[KafkaError]:
+        """Take the answers about records; return the errors of those that are to be sent again.
 
         Raises:
             KafkaException: some records can never be written, or there was no answer.
         """
-        refused = self._unreachable
+        refusals = list(self._unreachable)
         asked, self._asked = self._asked, {}
         for leader, partitions in asked.items():
             codes = requests.produced(leader.receive(deadline))
@@ -307,10 +307,10 @@ class TransactionalProducer:
                     if not waiting:
                         del self._batches[partition]
                     continue
-                refused = error_of(code, f"records of {partition[0]}-{partition[1]}")
+                refusals.append(error_of(code, f"records of {partition[0]}-{partition[1]}"))
                 if code not in UNSETTLED:
-                    raise KafkaException(refused)
-        return refused
+                    raise KafkaException(refusals[-1])
+        return refusals
 
     def _send_offsets(self, deadline: float) -> None:
         group = self._settings.job_id

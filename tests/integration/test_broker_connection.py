@@ -127,6 +127,29 @@ def test_a_broker_that_never_answers_ends_at_the_limit_and_at_a_stop_request(
     assert late.value.args[0].code() == KafkaError._TIMED_OUT
 
 
+def test_a_broker_that_reads_nothing_ends_at_the_limit_and_at_a_stop_request(
+    broker: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SLICE_S", 0.05)
+    large = requests.Request("Produce", 0, 9, bytes(16 << 20))
+
+    def stalled() -> Connection:
+        connection = Connection(HOST, broker, Login())
+        connection.close()
+        connection._socket, _ = ends = socket.socketpair()
+        kept.append(ends)
+        return connection
+
+    kept: list[tuple[socket.socket, socket.socket]] = []
+    connection = stalled()
+    with pauses.ended_by(lambda: True, grace_s=0.2), pytest.raises(StoppedError):
+        connection.send(large, time.monotonic() + 5)
+    assert not connection.usable
+    with pytest.raises(KafkaException, match=r"Produce .* got no answer") as late:
+        stalled().send(large, time.monotonic() + 0.2)
+    assert late.value.args[0].code() == KafkaError._TIMED_OUT
+
+
 def test_a_machine_that_is_gone_is_tried_once_for_all_its_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server((HOST, 0), backlog=1) as gone:  # it accepts, and never answers
         address = gone.getsockname()[:2]

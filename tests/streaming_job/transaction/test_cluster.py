@@ -19,7 +19,10 @@ def cluster(alive: Sequence[int], partitions: Mapping[int, tuple[int, list[int]]
     """What is known after an answer about a topic: leader and replicas of each of its partitions."""
     known = [
         Topic.MetadataResponsePartition(
-            error_code=0 if leader in alive else 5, partition_index=index, leader_id=leader, replica_nodes=nodes
+            error_code=0 if leader in alive else 5,
+            partition_index=index,
+            leader_id=leader,
+            replica_nodes=nodes,
         )
         for index, (leader, nodes) in partitions.items()
     ]

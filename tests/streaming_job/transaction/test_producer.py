@@ -1,0 +1,122 @@
+"""What the transactional producer does about the answers of brokers, which are scripted here."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from harness import settings_of_nowhere
+from kafka.protocol.producer import ProduceResponse, TxnOffsetCommitResponse
+
+from streaming_job.transaction import producer
+from streaming_job.transaction.batches import Headers
+from streaming_job.transaction.connection import UnreachableError
+from streaming_job.transaction.producer import TransactionalProducer
+
+pytestmark = pytest.mark.unit
+
+ALERTS = "fraud-alerts"
+KEYS = {0: b"card-1", 1: b"card-4"}
+"""A key of each partition."""
+
+
+class Broker:
+    """A connection to a broker that accepts each batch, unless its script has another code."""
+
+    def __init__(self, **script: list[int]) -> None:
+        """Take the codes to answer next, by partition: p0, p1."""
+        self.script, self.features = script, {producer.VERSION: producer.IMPLICIT}
+        self.requests = 0
+
+    def ask(self, *_: object, **__: object) -> object:
+        return SimpleNamespace(error_code=0, producer_id=1, producer_epoch=0)
+
+    def send(self, request: Any, deadline: float) -> None:
+        self.requests += 1
+        self._is_produce = request.name == "Produce"
+
+    def receive(self, deadline: float) -> bytes:
+        if not self._is_produce:
+            return b"\0\0\0\1\0" + bytes(TxnOffsetCommitResponse(topics=[]).encode(version=5))
+        topic = ProduceResponse.TopicProduceResponse
+        codes = {index: self.script.get(f"p{index}") for index in KEYS}
+        parts = [
+            topic.PartitionProduceResponse(
+                index=index, error_code=answers.pop(0) if answers else 0, base_offset=0
+            )
+            for index, answers in codes.items()
+        ]
+        answer = ProduceResponse(responses=[topic(name=ALERTS, partition_responses=parts)])
+        return b"\0\0\0\1\0" + bytes(answer.encode(version=12))
+
+
+class Cluster:
+    """A cluster that has the leaders that a test names, and others after the next look-up."""
+
+    brokers = 1
+
+    def __init__(self, *leaders: dict[int, str], **brokers: Broker) -> None:
+        """Take the leader of each partition, before and after look-ups."""
+        self.leaders, self.connections = [*leaders], {"coordinator": Broker(), **brokers}
+        self.looked_up: list[int] = []
+        """Number of requests to broker b before each look-up."""
+
+    def partitions(self, *_: object) -> int:
+        return len(KEYS)
+
+    def coordinator(self, *_: object) -> Broker:
+        return self.connections["coordinator"]
+
+    def by_leader(self, partitions: Any) -> dict[str, list[tuple[str, int]]]:
+        led: dict[str, list[tuple[str, int]]] = {}
+        for topic, index in partitions:
+            led.setdefault(self.leaders[0][index], []).append((topic, index))
+        return led
+
+    def leader(self, address: str, deadline: float) -> Broker:
+        if address not in self.connections:
+            raise UnreachableError(address)
+        return self.connections[address]
+
+    def refresh(self, deadline: float) -> None:
+        self.looked_up.append(self.connections["b"].requests)
+        if len(self.leaders) > 1:
+            self.leaders.pop(0)
+
+
+def written(cluster: Cluster, patch: pytest.MonkeyPatch) -> None:
+    """Write a record to each partition in one transaction, up to its commit."""
+    patch.setattr(producer, "Cluster", lambda *_: cluster)
+    made = TransactionalProducer(settings_of_nowhere.settings(), "job-0")
+    made.begin()
+    for key in KEYS.values():
+        made.produce(ALERTS, key, b"alert", Headers.of([]))
+    made.send([])
+    made.flush()
+
+
+def test_a_moved_leader_is_looked_up_while_another_partition_waits_for_replicas(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = Broker(p0=[KafkaError.NOT_LEADER_FOR_PARTITION] * 9)
+    waiting = Broker(p1=[KafkaError.NOT_ENOUGH_REPLICAS] * 3)
+    cluster = Cluster({0: "a", 1: "b"}, {0: "c", 1: "b"}, a=before, b=waiting, c=Broker())
+    written(cluster, monkeypatch)
+    assert (before.requests, waiting.requests, cluster.connections["c"].requests) == (1, 4, 1)
+    assert cluster.looked_up == [1]
+
+
+def test_an_unreachable_leader_is_looked_up_while_another_partition_waits_for_replicas(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waiting = Broker(p1=[KafkaError.NOT_ENOUGH_REPLICAS] * 3)
+    cluster = Cluster({0: "dead", 1: "b"}, {0: "c", 1: "b"}, b=waiting, c=Broker())
+    written(cluster, monkeypatch)
+    assert (waiting.requests, cluster.connections["c"].requests) == (4, 1)
+    assert cluster.looked_up == [1]
+
+
+def test_a_record_that_can_never_be_written_ends_the_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusing = Broker(p0=[KafkaError.TOPIC_AUTHORIZATION_FAILED])
+    with pytest.raises(KafkaException, match="fraud-alerts-0"):
+        written(Cluster({0: "a", 1: "a"}, a=refusing), monkeypatch)
