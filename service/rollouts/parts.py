@@ -20,7 +20,6 @@ from service.rollouts.history import History
 from service.rollouts.model_registry import ModelRegistry
 from service.rollouts.reader import RolloutReader
 from service.rollouts.reading import Job
-from service.rollouts.topic import KafkaRollouts
 from service.settings import ServiceSettings
 
 
@@ -38,8 +37,7 @@ class RolloutParts:
         self.registry = ModelRegistry(settings.mlflow_tracking_uri)
         self.reader = RolloutReader(settings, lambda: Job(progress.groups).set_aside)
         self.labels = LabelFollower(settings, lambda: labelling.running(self._complete_history()), clock)
-        self._log = KafkaRollouts(settings, clock)
-        self.desk = Desk(settings, clock, self.job, self.registry, self._log, self.label_counts)
+        self.desk = Desk(settings, clock, self.job, self.registry, labels=self.label_counts)
         self.guards = GuardWatch(self._complete_history, self._complete, self.desk, labels=self.label_counts)
         self.mirror = AliasMirror(self._complete_history, self.registry.point)
 
@@ -99,10 +97,9 @@ class RolloutParts:
             self.mirror.start()
 
     def stop(self) -> None:
-        """Stop the threads; write the refusals that are only counted yet."""
+        """Stop the threads."""
         if self.registry.is_set:
             self.mirror.stop()
         self.guards.stop()
         self.labels.stop()
         self.reader.stop()
-        self._log.refusals.flush()

@@ -28,7 +28,7 @@ WINDOW_S = 10.0
 MOST_KINDS = 8
 """Kinds that are told apart within a window; further ones are one kind."""
 FLUSH_S = 5.0
-"""Longest wait for the brokers at the end of the sidecar or the process."""
+"""Longest wait for the brokers at the end of the process."""
 
 Kind = tuple[str, str, str]
 _OTHERS: Kind = ("", "", "")
@@ -107,7 +107,7 @@ class Refusals:
             self._producer.poll(0)  # the outcome of earlier records
             if self._previous is None:
                 if not self._chain:
-                    atexit.register(self.flush)
+                    atexit.register(self.flush)  # the sidecar's threads may refuse until then
                 self._chain = uuid.uuid4().hex
             value = next_record(self._previous, entry)
             self._producer.produce(topic, value, self._chain, partition=0, on_delivery=self._delivered)

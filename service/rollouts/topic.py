@@ -41,7 +41,7 @@ class KafkaRollouts:
         """
         self._settings = settings
         self._audit = RolloutAudit(settings, clock)
-        self.refusals = Refusals(settings, clock)
+        self._refusals = Refusals(settings, clock)
 
     def read(self, set_aside: Mapping[int, str], since: History) -> History:
         """See Rollouts."""
@@ -54,4 +54,4 @@ class KafkaRollouts:
 
     def note_refusal(self, action: str, target: str, actor: Actor, refusal: DeskError) -> None:
         """See Rollouts."""
-        self.refusals.note(action, target, actor, refusal)
+        self._refusals.note(action, target, actor, refusal)

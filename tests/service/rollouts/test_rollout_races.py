@@ -1,5 +1,6 @@
 """The desk on a real broker: simultaneous writers, fenced writers, and the resulting log."""
 
+import atexit
 import json
 import threading
 from collections.abc import Callable
@@ -237,14 +238,26 @@ def test_refusals_are_recorded_in_a_chain_and_many_of_a_kind_are_counted(setting
     )
 
 
-def test_refusals_that_are_only_counted_are_written_when_the_sidecar_stops(settings: ServiceSettings) -> None:
+def test_refusals_that_are_only_counted_are_written_once_when_the_process_ends(
+    settings: ServiceSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_exit: list[Callable[[], object]] = []
+    flushed: list[Refusals] = []
+    flush = Refusals.flush
+    monkeypatch.setattr(atexit, "register", at_exit.append)
+    monkeypatch.setattr(Refusals, "flush", lambda each: (flushed.append(each), flush(each)))
     parts = RolloutParts(settings, ProgressReader(settings))
     parts.start()
     for number in range(2):
         with pytest.raises(DeskError):
             parts.desk.take(step(Type.RESUMED, f"k{number}"), BOB)
     parts.stop()
-    assert [record["detail"].get("further", 0) for record in refusals_of(settings)] == [0, 1]
+    with pytest.raises(DeskError):  # a request that the sidecar still answers
+        parts.desk.take(step(Type.RESUMED, "k2"), BOB)
+    for end in at_exit:
+        end()
+    assert [record["detail"].get("further", 0) for record in refusals_of(settings)] == [0, 2]
+    assert len(flushed) == 1
 
 
 def test_refused_requests_in_a_loop_do_not_keep_a_guard_from_ending_the_rollout(
