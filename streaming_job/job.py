@@ -147,7 +147,7 @@ class Job:
     def _prepared_handover(self) -> Handover | None:
         if not self._settings.predecessor:
             return None
-        query_id = self._checkpoint.query_id()
+        query_id = self._checkpoint.begin()
         handover = Handover(
             self._settings, self._key_groups, query_id, self._instance, self._losses, self._rollout_topics
         )

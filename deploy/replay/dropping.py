@@ -1,16 +1,13 @@
 """The end of a replay: deletes what belongs to it, and says what that was."""
 
-import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
 from deploy.local import topics as broker
-from deploy.replay import record
+from deploy.replay import checkpoints, record
 from deploy.replay.errors import ReplayError
 from deploy.replay.record import Replay
 from deploy.replay.running import end_leftover
@@ -35,7 +32,10 @@ def drop(live: JobSettings, replay: Replay, *, ends_way_back: bool, wrote: Calla
         wrote: called with a line for each thing that was deleted or left.
 
     Raises:
-        ReplayError: a way back is promised, or something cannot be deleted.
+        ReplayError: a way back is promised, or a topic or the consumer group cannot be deleted.
+        AccessError: the same of a checkpoint, or it cannot be read.
+        CheckpointError: the successor's checkpoint is damaged.
+        SettingsError: Spark, which reads checkpoints at URIs, does not start.
     """
     query, successor = writers(live) if replay.live_query else ("", "")
     is_away = bool(replay.live_query) and (query != replay.live_query or bool(successor))
@@ -50,24 +50,26 @@ def drop(live: JobSettings, replay: Replay, *, ends_way_back: bool, wrote: Calla
         )
     end_leftover(replay)
     settings, after = replay.settings(live), replay.successor(live)
-    # otherwise another replay was switched to since
-    is_live = is_away and _query_of(after.checkpoint) in (query, successor, "")
-    fields: Iterable[str] = replay.own_fields
-    live_fields = ("model_rollouts", "merchant_facts") if settings.merchant_facts else ("model_rollouts",)
-    if is_live:
-        fields = [field for field in fields if field not in live_fields]
-    elif replay.live_query and replay.has_own_rollouts:
-        fields = [field for field in fields if field != "model_rollouts"]
-        wrote(f"left, because alerts of the switch are audited by it: {settings.topics.model_rollouts}")
-    client = broker.admin(live.bootstrap_servers, live.kafka)
-    topics = [getattr(settings.topics, field) for field in fields]
-    _delete("topic", client.delete_topics(topics, operation_timeout=REQUEST_S), wrote)
-    _delete("consumer group", client.delete_consumer_groups([settings.job_id]), wrote)
-    wrote(f"transactional ids {settings.job_id}-0 and following: the brokers forget them by themselves")
-    others = (record.find(live.work_dir, name) for name in record.names(live.work_dir) if name != replay.name)
-    needing = [other.name for other in others if other is not None and other.checkpoint == after.checkpoint]
-    is_over = bool(replay.live_query) and not is_live and not needing
-    _remove([settings.checkpoint, *([after.checkpoint] if is_over else [])], wrote)
+    with checkpoints.opened(settings) as opened:
+        # otherwise another replay was switched to since
+        is_live = is_away and opened.query_id(after.checkpoint) in (query, successor, None)
+        fields: Iterable[str] = replay.own_fields
+        live_fields = ("model_rollouts", "merchant_facts") if settings.merchant_facts else ("model_rollouts",)
+        if is_live:
+            fields = [field for field in fields if field not in live_fields]
+        elif replay.live_query and replay.has_own_rollouts:
+            fields = [field for field in fields if field != "model_rollouts"]
+            wrote(f"left, because alerts of the switch are audited by it: {settings.topics.model_rollouts}")
+        client = broker.admin(live.bootstrap_servers, live.kafka)
+        topics = [getattr(settings.topics, field) for field in fields]
+        _delete("topic", client.delete_topics(topics, operation_timeout=REQUEST_S), wrote)
+        _delete("consumer group", client.delete_consumer_groups([settings.job_id]), wrote)
+        wrote(f"transactional ids {settings.job_id}-0 and following: the brokers forget them by themselves")
+        needing = _needing(live, replay, after.checkpoint)
+        is_over = bool(replay.live_query) and not is_live and not needing
+        for location in (settings.checkpoint, *([after.checkpoint] if is_over else [])):
+            if opened.remove(location):
+                wrote(f"checkpoint {location}")
     if needing and not is_live:
         wrote(f"left, because it is the way back of {', '.join(needing)}: {after.checkpoint}")
     if is_live:
@@ -79,11 +81,10 @@ def drop(live: JobSettings, replay: Replay, *, ends_way_back: bool, wrote: Calla
     wrote(f"directory {replay.file.parent}")
 
 
-def _query_of(checkpoint: str) -> str:
-    """Return the query of a checkpoint; empty if there is none on this machine."""
-    with suppress(OSError, ValueError, LookupError, TypeError):
-        return str(json.loads((Path(checkpoint) / "metadata").read_text())["id"])
-    return ""
+def _needing(live: JobSettings, replay: Replay, checkpoint: str) -> list[str]:
+    """Return the names of other replays whose way back is a checkpoint."""
+    others = (record.find(live.work_dir, name) for name in record.names(live.work_dir) if name != replay.name)
+    return [other.name for other in others if other is not None and other.checkpoint == checkpoint]
 
 
 def _delete(what: str, answers: Mapping[str, Any], wrote: Callable[[str], object]) -> None:
@@ -97,12 +98,3 @@ def _delete(what: str, answers: Mapping[str, Any], wrote: Callable[[str], object
                 f"{what} {name} cannot be deleted ({describe(fault)}); give the permission, then repeat"
             ) from fault
         wrote(f"{what} {name}")
-
-
-def _remove(locations: Iterable[str], wrote: Callable[[str], object]) -> None:
-    for location in locations:
-        if "://" in location:
-            wrote(f"left, because it is not on this machine: {location}")
-        elif Path(location).exists():
-            shutil.rmtree(location)
-            wrote(f"checkpoint {location}")

@@ -5,22 +5,20 @@ job continues if the output is its own already. So a supervisor may run them in 
 """
 
 import os
-import shutil
 from collections.abc import Mapping
-from contextlib import closing, suppress
+from contextlib import closing
 from functools import partial
 from typing import Any
 
 from deploy.local.processes import running as is_running
 from deploy.local.waiting import Patience
-from deploy.replay import running
+from deploy.replay import checkpoints, running
 from deploy.replay.errors import ReplayError
 from deploy.replay.record import Replay
 from deploy.replay.rollout import carry_demands_over, live_line
 from models.rollouts.events import Demands
 from streaming_job.log.records import Offsets
 from streaming_job.progress import last_record
-from streaming_job.runtime.checkpoint_errors import AccessError
 from streaming_job.settings import JobSettings
 from streaming_job.takeover.handover import newest_records
 from streaming_job.transaction.written import WrittenReader
@@ -111,32 +109,9 @@ def call_off(live: JobSettings, replay: Replay) -> Replay:
         raise _spent(replay)
     if successor:
         raise ReplayError(f"the switch to {replay.name}, or the way back, was not finished; repeat it")
-    # the next switch begins with the newer state
-    place = {"checkpoint": replay.successor(live).checkpoint, "master": "local[1]"}
-    remove_checkpoint(replay.settings(live).model_copy(update=place))
+    with checkpoints.opened(replay.settings(live)) as opened:
+        opened.remove(replay.successor(live).checkpoint)  # the next switch begins with the newer state
     return replay.saved(is_switched=False)
-
-
-def remove_checkpoint(settings: JobSettings) -> None:
-    """Remove the checkpoint of a job that does not run, if there is one; at a URI Spark does it, in seconds.
-
-    Raises:
-        AccessError: it cannot be removed.
-        SettingsError: Spark does not start, or cannot use the checkpoint's location.
-    """
-    if "://" not in settings.checkpoint:
-        try:
-            with suppress(FileNotFoundError):
-                shutil.rmtree(settings.checkpoint)
-        except OSError as fault:
-            raise AccessError(f"the checkpoint {settings.checkpoint} cannot be removed: {fault}") from fault
-        return
-    from deploy.local import jars
-    from streaming_job.runtime import session
-    from streaming_job.runtime.checkpoint import Checkpoint
-
-    with session.launching(settings, jars.ensure("spark")) as launch:
-        Checkpoint(launch.session(), settings.checkpoint).remove()
 
 
 def _spent(replay: Replay) -> ReplayError:

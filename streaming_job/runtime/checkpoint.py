@@ -18,7 +18,7 @@ from streaming_job.log.partitioner import Layout
 from streaming_job.progress.record import ROLLOUT_TOPICS
 from streaming_job.runtime.checkpoint_errors import RESTORE, AccessError, CheckpointError
 
-FIXED = "job.json"
+FIXED, METADATA = "job.json", "metadata"
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,18 @@ class FixedSettings:
             FIELD: losses_in(fields),
         }
         return FixedSettings(**{**fields, **parsed})
+
+
+def query_in(metadata: str | bytes) -> str:
+    """Return the id of the query that Spark's file `metadata` names.
+
+    Raises:
+        CheckpointError: the file is damaged.
+    """
+    try:
+        return str(json.loads(metadata)["id"])
+    except (ValueError, LookupError, TypeError) as fault:
+        raise CheckpointError(f"the checkpoint's file {METADATA} is damaged ({fault}); {RESTORE}") from fault
 
 
 class Checkpoint:
@@ -87,23 +99,26 @@ class Checkpoint:
                     f"the checkpoint's file {name} cannot be read ({fault.java_exception}); {RESTORE}"
                 ) from fault
 
-    def query_id(self) -> str:
-        """Return the id of the checkpoint's query; before its first start, choose it, so that Spark uses it.
+    def query_id(self) -> str | None:
+        """Return the id of the checkpoint's query; None before its first start.
 
         Raises:
             CheckpointError: the file with the id is damaged or cannot be read.
         """
-        text = self._read("metadata")
-        if text is None:
+        text = self._read(METADATA)
+        return None if text is None else query_in(text)
+
+    def begin(self) -> str:
+        """Return the id of the checkpoint's query; before its first start, choose it, so that Spark uses it.
+
+        Raises:
+            CheckpointError: as `query_id`.
+        """
+        query_id = self.query_id()
+        if query_id is None:
             query_id = str(uuid.uuid4())
-            self._write("metadata", json.dumps({"id": query_id}))
-            return query_id
-        try:
-            return str(json.loads(text)["id"])
-        except (ValueError, LookupError, TypeError) as fault:
-            raise CheckpointError(
-                f"the checkpoint's file metadata is damaged ({fault}); {RESTORE}"
-            ) from fault
+            self._write(METADATA, json.dumps({"id": query_id}))
+        return query_id
 
     def fixed(self) -> FixedSettings | None:
         """Return the settings that the first start fixed; None before the first start.
@@ -144,17 +159,18 @@ class Checkpoint:
         names = [str(status.getPath().getName()) for status in self._files.listStatus(directory)]
         return sorted(int(name) for name in names if name.isdigit())
 
-    def remove(self) -> None:
-        """Remove the directory with all that is in it, if it exists.
+    def remove(self) -> bool:
+        """Remove the directory with all that is in it; return whether there was one.
 
         Raises:
             AccessError: the file system refuses it.
         """
         cause: object = "it is still there"
         try:
+            was_there = bool(self._files.exists(self._path))
             self._files.delete(self._path, True)
             if not self._files.exists(self._path):
-                return
+                return was_there
         except Py4JJavaError as fault:
             cause = fault.java_exception
         raise AccessError(
@@ -168,7 +184,7 @@ class Checkpoint:
         Raises:
             CheckpointError: it was deleted or moved.
         """
-        if not self._files.exists(self._at("metadata")):
+        if not self._files.exists(self._at(METADATA)):
             raise CheckpointError(f"the checkpoint was deleted or moved under a running job; {RESTORE}")
 
     def mend(self) -> int | None:

@@ -1,9 +1,11 @@
 """The parts of a replay that need no servers: its record, its plan, and when it yields to the live job."""
 
 import json
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
@@ -11,6 +13,7 @@ from harness import settings_of_nowhere
 from typer.testing import CliRunner
 
 from deploy.replay import commands, dropping, plan, record, rollout, switching
+from deploy.replay.checkpoints import Checkpoints, _LocalCheckpoint
 from deploy.replay.errors import ReplayError
 from deploy.replay.plan import Facts, made
 from deploy.replay.record import OWN, Replay
@@ -25,6 +28,7 @@ from service.rollouts.drawing import apply_events
 from streaming_job import environment
 from streaming_job.contracts.topic import Component, Operation
 from streaming_job.permissions import Resource, needed
+from streaming_job.runtime.checkpoint_errors import CheckpointError
 from streaming_job.settings import JobSettings
 
 pytestmark = pytest.mark.unit
@@ -129,6 +133,10 @@ def test_a_replay_is_not_dropped_between_the_claims_of_a_switch_and_its_seam(
         dropping.drop(live, replay, ends_way_back=True, wrote=print)
 
 
+def _path(location: str) -> Path:
+    return Path(urlsplit(location).path)
+
+
 class _NamesWhatItDeletes:
     """An admin client without a broker: its answers are the names."""
 
@@ -157,21 +165,44 @@ def test_a_replay_that_was_live_leaves_the_rollouts_by_which_it_is_audited(
         wrote.clear()
 
 
+@pytest.mark.parametrize("content", [b'{"id": "fir', b"\xff\xff", b"[]"])
+def test_nothing_is_deleted_while_it_is_unknown_whose_the_successor_s_checkpoint_is(
+    live: JobSettings, monkeypatch: pytest.MonkeyPatch, content: bytes
+) -> None:
+    live = live.model_copy(update={"checkpoint": str(live.work_dir / "checkpoint")})
+    replay = replay_of(live, live_query="live", is_switched=True).saved()
+    checkpoint = Path(replay.successor(live).checkpoint)
+    checkpoint.mkdir()
+    (checkpoint / "metadata").write_bytes(content)
+    monkeypatch.setattr(dropping, "writers", lambda _: ("first", ""))
+    with pytest.raises(CheckpointError, match="metadata is damaged"):
+        dropping.drop(live, replay, ends_way_back=True, wrote=print)
+
+
+@pytest.mark.parametrize("at", [Path, Path.as_uri], ids=["path", "uri"])
 @pytest.mark.parametrize("is_way_back", [False, True])
 @pytest.mark.parametrize("newest", ["first", "second"])
 def test_of_two_replays_switched_in_turn_the_first_leaves_only_what_is_used(
-    live: JobSettings, monkeypatch: pytest.MonkeyPatch, newest: str, is_way_back: bool
+    live: JobSettings,
+    monkeypatch: pytest.MonkeyPatch,
+    newest: str,
+    is_way_back: bool,
+    at: Callable[[Path], object],
 ) -> None:
     deleted: list[str] = []
     wrote: list[str] = []
-    live = live.model_copy(update={"checkpoint": str(live.work_dir / "checkpoint"), "merchant_facts": True})
+    place = str(at(live.work_dir / "checkpoint"))
+    live = live.model_copy(update={"checkpoint": place, "merchant_facts": True})
     replay = replay_of(live, rollout=ROLLOUT, live_query="live", is_switched=True).saved()
-    checkpoint = Path(replay.successor(live).checkpoint)
+    monkeypatch.setattr(Checkpoints, "_at", lambda _, location: _LocalCheckpoint(_path(location)))
+    checkpoint = _path(replay.successor(live).checkpoint)
     checkpoint.mkdir()
     (checkpoint / "metadata").write_text('{"id": "first"}')
     if is_way_back:
         file = record.file_of(live.work_dir, "second")
-        replace(replay, name="second", checkpoint=str(checkpoint), live_query="first", file=file).saved()
+        replace(
+            replay, name="second", checkpoint=replay.successor(live).checkpoint, live_query="first", file=file
+        ).saved()
     monkeypatch.setattr(dropping, "writers", lambda _: (newest, ""))
     monkeypatch.setattr(dropping, "_delete", lambda what, answers, _: deleted.extend(answers))
     monkeypatch.setattr(dropping.broker, "admin", lambda *_: _NamesWhatItDeletes())

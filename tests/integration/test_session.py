@@ -104,17 +104,21 @@ def test_an_entry_that_cannot_be_opened_is_not_dropped_as_damaged(probed: dict[s
     assert {"commits/0", "commits/1", "offsets/0", "offsets/1"} <= set(entries)
 
 
-def test_a_checkpoint_at_a_uri_is_removed_before_another_one_begins_there(tmp_path: Path) -> None:
+def test_the_query_of_a_checkpoint_at_a_uri_is_known_until_it_is_removed(tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint"
     (checkpoint / "commits").mkdir(parents=True)
     (checkpoint / "commits" / "0").write_text("v1")
+    (checkpoint / "metadata").write_text('{"id": "first"}')
     program = (
-        "from deploy.replay.switching import remove_checkpoint\n"
+        "from deploy.replay import checkpoints\n"
         "from streaming_job.settings import JobSettings\n"
-        "remove_checkpoint(JobSettings())"
+        "place = JobSettings().checkpoint\n"
+        "with checkpoints.opened(JobSettings()) as opened:\n"
+        "    for _ in range(2):\n"
+        "        print(opened.query_id(place), opened.remove(place))"
     )
     settings = {
-        "FRAUD_BOOTSTRAP_SERVERS": "none", "FRAUD_MLFLOW_TRACKING_URI": "none", "FRAUD_MASTER": "local[1]",
+        "FRAUD_BOOTSTRAP_SERVERS": "none", "FRAUD_MLFLOW_TRACKING_URI": "none",
         "FRAUD_CHECKPOINT": checkpoint.as_uri(), "FRAUD_WORK_DIR": str(tmp_path / "work"),
     }  # fmt: skip
     answer = subprocess.run(
@@ -123,6 +127,7 @@ def test_a_checkpoint_at_a_uri_is_removed_before_another_one_begins_there(tmp_pa
         capture_output=True, text=True, check=False, timeout=500,
     )  # fmt: skip
     assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.splitlines()[-2:] == ["first True", "None False"]
     assert tmp_path.exists()
     assert not checkpoint.exists()
 
