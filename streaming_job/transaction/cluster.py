@@ -184,6 +184,7 @@ class Cluster:
         failed_at, why = self._failed.get(address, (-AGAIN_S, None))
         if why is not None and now - failed_at < AGAIN_S:
             raise why
+        pauses.look()  # several brokers in turn may be silent
         try:
             made = Connection(*address, self._login, min(CONNECT_S, deadline - now))
         except UnreachableError as fault:

@@ -84,8 +84,8 @@ class Connection:
         self._client_id = login.client_id.encode()
         deadline = time.monotonic() + limit_s
         try:
-            self._socket = socket.create_connection((host, port), max(0.001, limit_s))
-        except OSError as fault:
+            self._socket = _connected(host, port, deadline)
+        except (OSError, UnicodeError) as fault:  # the latter: a name that is none
             raise UnreachableError(f"{self._address}: {fault}") from fault
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -247,6 +247,25 @@ class Connection:
             raise KafkaException(KafkaError(KafkaError._AUTHENTICATION, text)) from fault
         if answer.session_lifetime_ms:
             self._ends = time.monotonic() + SESSION * answer.session_lifetime_ms / 1000
+
+
+def _connected(host: str, port: int, deadline: float) -> socket.socket:
+    """Connect to the first of a host's addresses that answers within its share of the time that is left.
+
+    With two addresses a silent one, of a network that is cut off, must not take all of the time.
+    """
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    for left, (family, kind, protocol, _, address) in zip(range(len(found), 0, -1), found, strict=True):
+        made = socket.socket(family, kind, protocol)
+        try:
+            made.settimeout(max(0.001, (deadline - time.monotonic()) / left))
+            made.connect(address)
+        except OSError as fault:
+            made.close()
+            last = fault
+        else:
+            return made
+    raise last
 
 
 def error_of(code: int, what: str) -> KafkaError:

@@ -150,6 +150,27 @@ def test_a_broker_that_reads_nothing_ends_at_the_limit_and_at_a_stop_request(
     assert late.value.args[0].code() == KafkaError._TIMED_OUT
 
 
+def test_a_silent_address_of_a_host_leaves_time_for_another_one(
+    broker: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with contextlib.ExitStack() as held:
+        full = held.enter_context(socket.create_server((HOST, 0), backlog=0)).getsockname()
+        with contextlib.suppress(TimeoutError):  # it completes a few connections that nobody accepts
+            while True:
+                held.enter_context(socket.create_connection(full, 0.3))
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", address) for address in (full, (HOST, broker))]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        assert brokers_of(Connection("dual-stack", broker, Login(), 2.0)) == 1
+        del found[1]
+        with pytest.raises(UnreachableError, match="timed out"):
+            Connection("dual-stack", broker, Login(), 0.3)
+
+
+def test_a_host_whose_name_is_none_is_a_broker_that_cannot_be_reached() -> None:
+    with pytest.raises(UnreachableError, match="label"):
+        Connection("a..b", 9092, Login())
+
+
 def test_a_machine_that_is_gone_is_tried_once_for_all_its_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server((HOST, 0), backlog=1) as gone:  # it accepts, and never answers
         address = gone.getsockname()[:2]

@@ -2,10 +2,13 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pytest
 from kafka.protocol.metadata import MetadataResponse
 
+from streaming_job.runtime import pauses
+from streaming_job.transaction import cluster as module
 from streaming_job.transaction.cluster import Cluster
 from streaming_job.transaction.connection import UnreachableError
 
@@ -66,3 +69,17 @@ def test_partitions_are_grouped_by_their_leader() -> None:
     }
     with pytest.raises(UnreachableError, match="no leader"):
         known.leader(None, 0.0)
+
+
+def test_a_stop_waits_for_one_silent_broker_not_for_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    def silent(host: str, *_: Any) -> None:
+        tried.append(host)
+        raise UnreachableError(host)
+
+    monkeypatch.setattr(module, "Connection", silent)
+    made = Cluster("broker-1,broker-2,broker-3", {}, ["alerts"])
+    with pauses.ended_by(lambda: bool(tried), grace_s=0.0), pytest.raises(pauses.StoppedError):
+        made.refresh(time.monotonic() + 5)
+    assert len(tried) == 1
