@@ -116,14 +116,13 @@ COMPILE := pip-compile --quiet --generate-hashes --no-emit-index-url --no-emit-f
 lock: setup ## resolve requirements.lock and the images' locks anew from pyproject.toml (minutes)
 	@$(BIN)/python -m venv .fraud/lock
 	@.fraud/lock/bin/pip install --quiet pip-tools
-	.fraud/lock/bin/$(COMPILE) $(foreach extra,job tools local dev,--extra $(extra)) --build-deps-for editable \
+	.fraud/lock/bin/$(COMPILE) $(foreach extra,job tools s3 local dev,--extra $(extra)) --build-deps-for editable \
 		--output-file requirements.lock pyproject.toml
 	@# a lock that exists names the versions to prefer: images have those of the tests
 	@for image in $(IMAGES); do cp requirements.lock deploy/images/$$image.lock; done
-	@# the sidecar needs no extra
-	.fraud/lock/bin/$(COMPILE) --output-file deploy/images/sidecar.lock pyproject.toml
-	.fraud/lock/bin/$(COMPILE) --extra job --output-file deploy/images/job.lock pyproject.toml
-	.fraud/lock/bin/$(COMPILE) --extra tools --output-file deploy/images/tools.lock pyproject.toml
+	.fraud/lock/bin/$(COMPILE) --extra s3 --output-file deploy/images/sidecar.lock pyproject.toml
+	.fraud/lock/bin/$(COMPILE) --extra s3 --extra job --output-file deploy/images/job.lock pyproject.toml
+	.fraud/lock/bin/$(COMPILE) --extra s3 --extra tools --output-file deploy/images/tools.lock pyproject.toml
 
 clean: ## stop the stack; remove the virtual environment, caches and all local data
 	@test ! -x $(BIN)/fraud || $(BIN)/fraud stack down $(ARGS)

@@ -121,7 +121,7 @@ def _cached(ref: ModelRef, tracking_uri: str, cache_dir: Path, label: str) -> Pa
     except Exception as error:  # a store's library is missing, or a proxy answers instead of the registry
         raise ModelUnavailableError(
             f"{label} cannot be fetched ({type(error).__name__}: {error}); check the registry, and that this "
-            "machine has the library of its artifact store"
+            "machine has library (for S3: boto3), address and credentials of its artifact store"
         ) from error
     return directory
 

@@ -65,7 +65,12 @@ def registry(tracking_uri: str, sought: str = "") -> Iterator[Any]:
     try:
         yield mlflow.MlflowClient(tracking_uri=tracking_uri, registry_uri=tracking_uri)
     except (MlflowException, OSError) as error:
-        first_line = (str(error).splitlines() or [type(error).__name__])[0]
+        first_line, *further = str(error).splitlines() or [type(error).__name__]
+        check = "MLflow's tracking URI"
+        if first_line.endswith(":"):  # files were not fetched: for each its path, between #, and the cause
+            causes = (line for line in further if line and not line.startswith("#"))
+            first_line = f"{first_line} {next(causes, '')}"
+            check = "this machine's access to the store of its files"
         if password := urlsplit(tracking_uri).password:
             first_line = first_line.replace(password, "***")
         full = next((text for text in DISK_FULL if text in str(error)), None)
@@ -80,9 +85,7 @@ def registry(tracking_uri: str, sought: str = "") -> Iterator[Any]:
                 f"the registry has no {sought or 'such thing'} ({first_line}); `fraud models list` shows "
                 "what it has"
             ) from error
-        raise ModelUnavailableError(
-            f"the model registry failed: {first_line}; check MLflow's tracking URI"
-        ) from error
+        raise ModelUnavailableError(f"the model registry failed: {first_line}; check {check}") from error
     finally:
         mlflow.set_tracking_uri(before[0])
         mlflow.set_registry_uri(before[1])

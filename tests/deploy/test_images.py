@@ -16,7 +16,7 @@ pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[2]
 ENTRY = re.compile(r"^([a-z0-9-]+)==(\S+)((?: \\\n    --hash=sha256:[0-9a-f]{64})+)\n", re.MULTILINE)
-EXTRAS = {"job": ["job"], "sidecar": [], "tools": ["tools"]}
+EXTRAS = {"job": ["job", "s3"], "sidecar": ["s3"], "tools": ["tools", "s3"]}
 PROGRAMS = {
     "job": ["job", "explain-card"],
     "sidecar": ["serve", "tokens", "rollouts", "audit", "labels"],

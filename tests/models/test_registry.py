@@ -196,8 +196,10 @@ def test_a_store_whose_library_is_not_here_is_one_clear_error(
     """The machine that promoted the model had the store's library; this one cannot fetch the model."""
     with tracking.registry(uri) as client:
         client.create_registered_model("elsewhere")
-        version = client.create_model_version("elsewhere", "s3://bucket/model").version
-    with pytest.raises(ModelUnavailableError, match=r"elsewhere 1 cannot be fetched .*No module named 'boto"):
+        version = client.create_model_version("elsewhere", "gs://bucket/model").version
+    with pytest.raises(
+        ModelUnavailableError, match=r"elsewhere 1 cannot be fetched .*No module named 'google"
+    ):
         load(replace(ref, name="elsewhere", version=str(version)), uri, tmp_path)
 
 
