@@ -3,15 +3,8 @@
 import json
 from pathlib import Path
 
-from deploy.grafana import HOME, internals, load_test, overview, risk, rollouts
-
-DASHBOARDS = (
-    overview.DASHBOARD,
-    internals.DASHBOARD,
-    rollouts.DASHBOARD,
-    risk.DASHBOARD,
-    load_test.DASHBOARD,
-)
+from deploy.grafana import HOME
+from deploy.grafana.panels import DASHBOARDS
 
 
 def files() -> dict[Path, str]:

@@ -55,6 +55,11 @@ class Prometheus:
         return found
 
 
+def filled(expression: str, job: str) -> str:
+    """Replace Grafana's variables in an expression; `job` is the name of the scrape job."""
+    return expression.replace("$__rate_interval", "1m").replace("$job", job)
+
+
 def legend(template: str, series: Series) -> str:
     """Return the name of a series: the template, filled in as by Grafana, or all labels for `__auto`."""
     if template == "__auto":

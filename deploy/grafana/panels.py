@@ -1,20 +1,19 @@
-"""Dashboards and panels as data, and as the JSON of Grafana 10.4 and newer (schema version 39)."""
+"""The dashboards of dashboards.yml, and their JSON for Grafana 10.4 and newer (schema version 39)."""
 
 import string
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+import yaml
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 WIDTH = 24
 """Columns of Grafana's grid."""
 
-
-@dataclass(frozen=True)
-class Query:
-    """One query; `legend` is in Grafana's format, with labels in double braces."""
-
-    expression: str
-    legend: str = ""
+SIZES = {"stat": (6, 4)}
+"""Width and height by kind of panel; of other kinds: (12, 8)."""
 
 
 @dataclass(frozen=True)
@@ -28,22 +27,13 @@ class Panel:
     """Grafana's name of the unit: s, ops, bytes, percentunit, short ..."""
     runbook: str
     """Entry of docs/runbook.md that each data point links to."""
-    queries: tuple[Query, ...]
+    queries: Mapping[str, str]
+    """Legend, in Grafana's format -> PromQL."""
     kind: str = "timeseries"
     """timeseries, stat, state-timeline, table or heatmap."""
-    width: int = 12
-    height: int = 8
     red_from: float | None = None
     """Threshold from which values are red; None: no threshold."""
     stacked: bool = False
-
-
-@dataclass(frozen=True)
-class Row:
-    """Panels under one heading."""
-
-    title: str
-    panels: tuple[Panel, ...]
 
 
 @dataclass(frozen=True)
@@ -53,7 +43,8 @@ class Dashboard:
     uid: str
     title: str
     description: str
-    rows: tuple[Row, ...]
+    rows: Mapping[str, Sequence[Mapping[str, Any]]]
+    """Heading -> fields of each `Panel` below it."""
     refresh: str = "10s"
     since: str = "now-1h"
 
@@ -122,28 +113,21 @@ def _alerts() -> dict[str, Any]:
     }
 
 
-def _placed(rows: tuple[Row, ...]) -> list[dict[str, Any]]:
+def _placed(rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
     panels: list[dict[str, Any]] = []
     y = 0
-    for row in rows:
-        grid_position = {"x": 0, "y": y, "w": WIDTH, "h": 1}
-        panels.append(
-            {
-                "id": len(panels) + 1,
-                "type": "row",
-                "title": row.title,
-                "collapsed": False,
-                "gridPos": grid_position,
-                "panels": [],
-            }
-        )
+    for title, row in rows.items():
+        place = {"x": 0, "y": y, "w": WIDTH, "h": 1}
+        heading = {"type": "row", "title": title, "collapsed": False, "gridPos": place, "panels": []}
+        panels.append({"id": len(panels) + 1, **heading})
         x, y, tallest = 0, y + 1, 0
-        for panel in row.panels:
-            if x + panel.width > WIDTH:
+        for panel in (Panel(**fields) for fields in row):
+            width, height = SIZES.get(panel.kind, (12, 8))
+            if x + width > WIDTH:
                 x, y, tallest = 0, y + tallest, 0
-            grid_position = {"x": x, "y": y, "w": panel.width, "h": panel.height}
-            panels.append(_panel(panel, len(panels) + 1, grid_position))
-            x, tallest = x + panel.width, max(tallest, panel.height)
+            place = {"x": x, "y": y, "w": width, "h": height}
+            panels.append(_panel(panel, len(panels) + 1, place))
+            x, tallest = x + width, max(tallest, height)
         y += tallest
     return panels
 
@@ -154,13 +138,13 @@ def _panel(panel: Panel, number: int, grid_position: dict[str, int]) -> dict[str
         {
             "refId": letter,
             "datasource": DATASOURCE,
-            "expr": query.expression,
-            "legendFormat": query.legend or "__auto",
+            "expr": expression,
+            "legendFormat": legend,
             "range": not instant,
             "instant": instant,
             "format": {"table": "table", "heatmap": "heatmap"}.get(panel.kind, "time_series"),
         }
-        for letter, query in zip(string.ascii_uppercase, panel.queries, strict=False)
+        for letter, (legend, expression) in zip(string.ascii_uppercase, panel.queries.items(), strict=False)
     ]
     return {
         "id": number,
@@ -220,3 +204,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
     },
 }
 """Panel options by kind of panel."""
+DASHBOARDS = [
+    Dashboard(**fields) for fields in yaml.safe_load(Path(__file__).with_name("dashboards.yml").read_text())
+]

@@ -20,10 +20,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from deploy.grafana.__main__ import DASHBOARDS
-from deploy.grafana.answers import STEPS, Prometheus, Series, legend
-from deploy.grafana.panels import WIDTH, Dashboard
-from deploy.grafana.queries import filled
+from deploy.grafana.answers import STEPS, Prometheus, Series, filled, legend
+from deploy.grafana.panels import DASHBOARDS, WIDTH, Dashboard
 
 MINUTES = 10.0
 STEP_MINUTES = MINUTES / STEPS
@@ -65,8 +63,6 @@ def answered(dashboard: Dashboard, prometheus: Prometheus, job: str, end_s: floa
     """Query all panels of a dashboard.
 
     Args:
-        prometheus: a server that scrapes the sidecar.
-        job: name of the scrape job.
         end_s: end of range queries, which span MINUTES, and time of instant ones; seconds since 1970-01-01
             UTC.
     """

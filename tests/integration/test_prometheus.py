@@ -13,7 +13,7 @@ from harness.live_page import served
 from harness.tools import needs
 
 from deploy.grafana import HOME
-from deploy.grafana.queries import filled
+from deploy.grafana.answers import filled
 from deploy.local.child import Child
 from deploy.local.ports import free_port
 from deploy.prometheus import server

@@ -8,8 +8,9 @@ import pytest
 from harness.promql import check
 
 from deploy.grafana import HOME
-from deploy.grafana.__main__ import DASHBOARDS, files
-from deploy.grafana.queries import filled
+from deploy.grafana.__main__ import files
+from deploy.grafana.answers import filled
+from deploy.grafana.panels import DASHBOARDS
 
 pytestmark = pytest.mark.unit
 KEPT = {path.stem: json.loads(path.read_text()) for path in sorted(HOME.glob("*.json"))}
@@ -25,7 +26,7 @@ UNITS = {"s", "ops", "reqps", "short", "bytes", "percentunit"}
 panels = pytest.mark.parametrize("panel", [panel for _, panel in PANELS], ids=[name for name, _ in PANELS])
 
 
-def test_the_stored_dashboards_are_those_that_the_code_generates():
+def test_the_stored_dashboards_are_those_of_the_table():
     result = files()
     assert sorted(path.name for path in result) == sorted(path.name for path in HOME.glob("*.json"))
     for path, text in result.items():
