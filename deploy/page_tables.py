@@ -15,12 +15,7 @@ def update(page: Callable[[str], str]) -> None:
 
 
 def with_table(page: str, heading: str, table: str) -> str:
-    """Return a page with a table in place of the first one below a heading.
-
-    Args:
-        heading: text of the heading, without its marks.
-        table: lines of the table, each with its end.
-    """
+    """Return a page with a table in place of the first one below a heading."""
     before, _, section = page.partition(f"# {heading}\n")
     introduction, _, rest = f"\n{section}".partition("\n\n|")
     assert rest, f"the page has no table below the heading {heading!r}"

@@ -22,11 +22,7 @@ def version() -> str:
 
 
 def sources_digest(packages: Iterable[str], root: Path = _ROOT) -> str:
-    """Return the SHA-256 over the sources of packages: paths and contents, the same on every machine.
-
-    Args:
-        root: directory of the packages.
-    """
+    """Return the SHA-256 over the sources of packages: paths and contents, the same on every machine."""
     digest = hashlib.sha256()
     for package in sorted(packages):
         files = {path.relative_to(root).as_posix(): path for path in (root / package).rglob("*")}

@@ -147,11 +147,7 @@ def versions(tracking_uri: str, name: str = NAME) -> list[tuple[ModelRef, dict[s
 
 
 def _named(name: str) -> str:
-    """Return MLflow's filter for a name.
-
-    Raises:
-        ModelError: the name has characters that would change the filter.
-    """
+    """Return MLflow's filter for a name."""
     if not name.isprintable() or set(name) & set("'\"`\\"):
         raise ModelError(f"{name!r} is no name of a model: leave out quotes and backslashes")
     return f"name = '{name}'"

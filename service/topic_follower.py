@@ -22,7 +22,7 @@ class TopicFollower(Background):
 
     While the brokers do not answer, what was read stays available; the client reconnects by itself and
     continues. When the client gives up, a topic is deleted, or `_take` fails, reading starts again with
-    `_begin`.
+    `_begin`, which raises a KafkaException without topic or answer.
     """
 
     def __init__(self, settings: ServiceSettings, topics: Sequence[str], what: str, wait_ms: int = 10):
@@ -52,19 +52,11 @@ class TopicFollower(Background):
         return self._fault or (f"{self._what} have not been read to their end yet" if self._behind else None)
 
     def _begin(self, reader: Consumer) -> Sequence[TopicPartition]:
-        """Return the offsets from which `_take` gets records; an override may read earlier records itself.
-
-        Raises:
-            KafkaException: no such topic, or no answer.
-        """
+        """Return the offsets from which `_take` gets records; an override may read earlier records itself."""
         raise NotImplementedError
 
     def _newest_records(self, reader: Consumer, count: int) -> list[TopicPartition]:
-        """Estimate where the newest `count` records of each partition begin.
-
-        Raises:
-            KafkaException: no such topic, or no answer.
-        """
+        """Estimate where the newest `count` records of each partition begin."""
         back = OFFSETS_PER_RECORD * count
         return [
             TopicPartition(topic, partition, max(first, end - back))

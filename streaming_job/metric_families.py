@@ -67,7 +67,6 @@ def serve(registry: CollectorRegistry, port: int, host: str = LOOPBACK) -> tuple
 
     Args:
         port: port to listen on; 0: any free port.
-        host: address to listen on.
 
     Raises:
         MetricsPortError: the port is taken, or the address is none of this machine.

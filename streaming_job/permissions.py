@@ -123,7 +123,6 @@ def _ids(writes_as: Collection[str] = (), describes: Collection[str] = ()) -> It
     """Yield permissions on transactional ids and groups.
 
     Args:
-        writes_as: transactional ids.
         describes: groups. librdkafka finds the coordinator of each consumer's group, even if the consumer
             never joins it.
     """

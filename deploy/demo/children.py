@@ -34,12 +34,7 @@ def log_file(data_dir: Path, name: str) -> Path:
 
 
 def start(data_dir: Path, run: Run, name: str, command: list[str], env: Mapping[str, str]) -> Server:
-    """Start a Python module as a child process, and record it.
-
-    Args:
-        command: the module and its arguments.
-        env: additional environment variables.
-    """
+    """Start a Python module as a child process, and record it."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     python = [sys.executable, "-X", marker(data_dir, name), "-m"]
     more = {**env, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}

@@ -13,7 +13,7 @@ TIMEOUT_S = 60.0
 
 
 class SidecarClient:
-    """Client of the `/v1/` paths of one sidecar.
+    """Client of the `/v1/` paths of one sidecar; raises DemoError if it refuses or does not answer.
 
     Args:
         url: URL of the sidecar, with a slash at its end.
@@ -23,27 +23,15 @@ class SidecarClient:
         self._url = url
 
     def get(self, path: str) -> dict[str, Any]:
-        """Send GET and return the JSON answer.
-
-        Raises:
-            DemoError: the sidecar does not answer, or refuses.
-        """
+        """Send GET and return the JSON answer."""
         return self._request("GET", path, None, {})
 
     def propose(self, proposal: Mapping[str, Any]) -> str:
-        """Open a rollout; return its rollout_id.
-
-        Raises:
-            DemoError: the sidecar refuses the proposal, or does not answer.
-        """
+        """Open a rollout; return its rollout_id."""
         return str(self._post("v1/rollouts", proposal, {})["rollout_id"])
 
     def step(self, rollout_id: str, kind: str, reason: str, seq: int) -> int:
-        """Write the next event of a rollout whose last event has the number `seq`; return the new number.
-
-        Raises:
-            DemoError: the sidecar refuses the step, or does not answer.
-        """
+        """Write the next event of a rollout whose last event has the number `seq`; return the new number."""
         body = {"type": kind, "reason": reason}
         answer = self._post(f"v1/rollouts/{rollout_id}/events", body, {"If-Match": f'"{seq}"'})
         return int(answer["seq"])

@@ -69,11 +69,7 @@ def file_of(data_dir: Path, name: str) -> Path:
 
 
 def arguments(options: Options, tracking_uri: str, now_ms: int) -> list[str]:
-    """Build the command line arguments of this module.
-
-    Args:
-        now_ms: end of the simulated history, ms.
-    """
+    """Build the command line arguments of this module."""
     job = {
         "replay": None if options.replay is None else str(options.replay),
         "seed": options.seed,

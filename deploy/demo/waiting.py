@@ -52,9 +52,6 @@ def have_loaded_the_tables(groups: Groups) -> bool:
 
     The lag does not prove this: only one group commits the offsets of the tables, and a group that has
     written no progress record does not count in their lag.
-
-    Args:
-        groups: newest progress record of each key group that has written any.
     """
     return bool(groups) and all(
         len(groups) == newest["key_groups"] and not any(newest["table_lag"].values())

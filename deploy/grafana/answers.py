@@ -24,27 +24,19 @@ class Series:
 
 
 class Prometheus:
-    """Client of one server."""
+    """Client of one server; raises OSError if it does not answer, or refuses a query."""
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
 
     def range(self, query: str, start_s: float, end_s: float) -> list[Series]:
-        """Return the series of a query between two times, in about STEPS steps of 1 s or more.
-
-        Raises:
-            OSError: the server does not answer, or refuses the query.
-        """
+        """Return the series of a query between two times, in about STEPS steps of 1 s or more."""
         step = max(1.0, (end_s - start_s) / STEPS)
         found = self._ask("query_range", query=query, start=f"{start_s}", end=f"{end_s}", step=f"{step:.0f}")
         return [Series(_labels(item), _points(item["values"])) for item in found]
 
     def instant(self, query: str, at_s: float) -> list[Series]:
-        """Return the value of each series of a query at a time.
-
-        Raises:
-            OSError: the server does not answer, or refuses the query.
-        """
+        """Return the value of each series of a query at a time."""
         found = self._ask("query", query=query, time=f"{at_s}")
         return [Series(_labels(item), _points([item["value"]])) for item in found]
 

@@ -186,7 +186,6 @@ def draw_all(url: str, directory: Path, job: str = "card-fraud") -> list[str]:
 
     Args:
         url: address of a Prometheus that scrapes the sidecar and the continuous audit.
-        job: name of the sidecar's scrape job.
     """
     prometheus, end_s, empty = Prometheus(url), time.time(), []
     for dashboard in DASHBOARDS:

@@ -85,7 +85,6 @@ def start(data_dir: Path, ports: Mapping[str, int], progress: Progress, name: Se
 
     Args:
         ports: those of all brokers.
-        name: one of BROKERS.
 
     Raises:
         StackError: Java or Kafka's jars are missing, the directory cannot be formatted, or the broker cannot

@@ -34,7 +34,6 @@ def check(root: Path, *, setup: bool) -> None:
     """Check Python, Java and disk; takes a second at most.
 
     Args:
-        root: the checkout.
         setup: whether the virtual environment must still be created or updated.
     """
     check_python(setup=setup)

@@ -87,7 +87,6 @@ def up(
     the services that this call started are stopped again.
 
     Args:
-        data_dir: directory of all files; created if missing.
         ports: ports to listen on; 0 for those of the last start, or free ones.
         services: the services to start; connect needs the other two.
         replay: input topics take their timestamps from the producer, see `Topics.configs`.

@@ -51,7 +51,6 @@ def create(
         replication: replicas of each partition; None: on all brokers, but on 3 at most.
         alter: whether to alter the settings of existing topics, as the embedded stack does with its own. A
             bank's topics must not be altered: a changed setting may delete their records.
-        kafka: additional client settings (librdkafka names).
         only: names of the topics that are created and compared; None: all.
 
     Returns:

@@ -55,9 +55,7 @@ def command(config: Path, storage: str, listen: str) -> list[str]:
     """Build the command that starts Prometheus.
 
     Args:
-        config: file of `write_config`.
         storage: the argument that names the data directory.
-        listen: host:port.
     """
     return [
         binary(),

@@ -227,11 +227,7 @@ def _planned(
     name: str, simple_policy: SimplePolicy, model: str, policy_file: Path | None, release: str,
     start_from: str, archive: str, key_groups: int, label_delay_days: float | None, *, partial: bool,
 ) -> "Replay":  # fmt: skip
-    """Print the plan of a new replay, and return its record.
-
-    Raises:
-        ReplayError: it cannot be started.
-    """
+    """Print the plan of a new replay, and return its record."""
     from deploy.replay import plan, record, rollout
     from models.policy import Policy
     from service.rollouts.options import draft_of

@@ -81,11 +81,7 @@ class FileWriter:
             self._pending = _joined(self._pending).to_batches()
 
     def finish(self, kind: Kind, end: int) -> FinishedFile:
-        """Write the rest, and return the file, which covers the offsets to before `end`.
-
-        Args:
-            kind: FILE or TAIL.
-        """
+        """Write the rest, and return the file, which covers the offsets to before `end`."""
         if not self.rows:
             return FinishedFile(Span(Kind.EMPTY, self.first, end), None)
         self._write_group()

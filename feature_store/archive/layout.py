@@ -165,7 +165,6 @@ def cut_file(offsets: Numbers, days: Numbers, sizes: Numbers, limit: int, day: i
         offsets: n rows, ascending.
         days: day of each arrival, counted from 1970-01-01.
         sizes: bytes of key and value.
-        limit: see `limit_of`.
         day: the day of the file's first record.
         room: bytes that the file still takes.
     """

@@ -21,7 +21,6 @@ class PartitionWriter:
         """Begin a file.
 
         Args:
-            file: creates a file.
             first: offset at which the file begins: the end of the one before.
             schema: columns of the files, of which the first are RECORD.
             decode: computes the others.

@@ -39,9 +39,8 @@ def find_transactions(state: GroupState, lo: int, hi: int, transaction: int, as_
     """Find a card's transactions with a given id; several if the id came with different contents.
 
     Args:
-        state: state of the card's key group; it must keep ids.
+        state: it must keep ids.
         lo: low half of the card's hash.
-        hi: high half.
         transaction: TRANSACTION_MASK bits of the id's hash.
         as_of: arrival of the label, ms.
 

@@ -55,7 +55,6 @@ def find_card(
     Args:
         pieces: all pieces of the group as (name, blob), in any order.
         lo: low half of the card's hash.
-        hi: high half.
     """
     meta = Meta()
     snapshots: dict[int, bytes] = {}

@@ -69,9 +69,6 @@ def records(arrays: Mapping[str, NDArray[Any]], name: str, dtype: np.dtype[np.vo
 def decode(blob: bytes, piece_name: str) -> dict[str, NDArray[Any]]:
     """Decode a blob into arrays; structured arrays are returned as their columns (see `records`).
 
-    Args:
-        blob: output of `encode`.
-
     Raises:
         StateDamagedError: the blob is truncated, altered, or of a format that this program does not know.
     """

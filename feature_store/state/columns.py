@@ -74,12 +74,7 @@ def _unit(words: NDArray[np.uint64]) -> int:
 
 
 def unpack(description: Description, packed: memoryview) -> NDArray[Any]:
-    """Unpack a column; inverse of `pack`.
-
-    Args:
-        description: as returned by `pack`.
-        packed: the planes, one after another.
-    """
+    """Unpack a column; inverse of `pack`."""
     name, size, least, unit, planes = description
     assert isinstance(size, int)
     assert isinstance(least, int)

@@ -129,12 +129,7 @@ def require_ms(times: pa.ChunkedArray, name: str, where: str, first_row: int = 0
 def batches(
     path: Path, names: Iterable[str], rows: int, row_groups: Sequence[int] | None = None, first_row: int = 0
 ) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the rows of one file in order, converted, as (number of the first row, table).
-
-    Args:
-        rows: maximum number of rows in a table.
-        row_groups: the row groups to read; default: all.
-    """
+    """Yield the rows of one file in order, converted, as (number of the first row, table)."""
     file = open_parquet(path)
     with reading(path):
         for batch in file.iter_batches(rows, row_groups=row_groups, columns=list(names)):
@@ -143,12 +138,7 @@ def batches(
 
 
 def read_table(path: Path, names: Iterable[str] | None = None) -> pa.Table:
-    """Read a whole parquet file, or all files below a directory, with converted columns.
-
-    Args:
-        path: file or directory.
-        names: the columns to read, of those that a file has; default: all.
-    """
+    """Read a whole parquet file, or all files below a directory, with converted columns."""
     wanted = None if names is None else set(names)
     parts = []
     for file in parquet_files(path):

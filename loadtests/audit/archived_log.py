@@ -65,11 +65,7 @@ class ArchivedLog:
     def read(
         self, topic: str, ends: Mapping[int, int] | None = None, starts: Mapping[int, int] | None = None
     ) -> Iterator[Record]:
-        """Yield committed records as `TopicLog.read` does, those of the archive first.
-
-        Raises:
-            TopicReadError: see `TopicLog.read`.
-        """
+        """Yield committed records as `TopicLog.read` does, those of the archive first."""
         rest = dict(starts or {})
         for partition in self._partitions(topic):
             manifest = self._archive.manifest(self._fields[topic], partition)

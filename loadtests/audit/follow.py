@@ -66,11 +66,7 @@ class ContinuousAudit:
         self._require_whole_log()
 
     def _require_whole_log(self) -> None:
-        """Check that no unjudged transaction was deleted; find the arrival from which outputs are complete.
-
-        Raises:
-            FollowError: transactions were deleted.
-        """
+        """Check that no unjudged transaction was deleted; find from which arrival on outputs are complete."""
         memory, topics = self.memory, self._topics
         for partition, first in self._log.beginnings(topics.transactions).items():
             position = memory.positions.get((topics.transactions, partition), 0)
@@ -141,11 +137,7 @@ class ContinuousAudit:
             self.memory.points.add(record)
 
     def _begin_again_if_switched(self, parts: Sequence[Stretch]) -> None:
-        """Prepare for rollouts that have not decided aloud yet: in silence they have decided all of the log.
-
-        Raises:
-            FollowError: the log has lost its beginning.
-        """
+        """Prepare for rollouts that have not decided aloud yet: silently they have decided all of the log."""
         topic, core, memory = self._topics.transactions, self._core, self.memory
         for part in parts:
             line = core.line_of(part)

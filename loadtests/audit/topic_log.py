@@ -61,7 +61,10 @@ class Log(Protocol):
 
 
 class TopicLog:
-    """The topics of a broker."""
+    """The topics of a broker.
+
+    Its methods raise TopicReadError if there is no such topic, or the broker refuses or does not answer.
+    """
 
     def __init__(self, bootstrap_servers: str, kafka: Mapping[str, str] | None = None) -> None:
         self._servers, self._brokers = bootstrap_servers, Address(bootstrap_servers, kafka or {})
@@ -69,11 +72,7 @@ class TopicLog:
         """Consumers that only fetch offsets, by group and `committed_only`; creating one takes 0.25 s."""
 
     def committed(self, group: str, topics: tuple[str, ...]) -> dict[PartitionId, int]:
-        """Return (topic, partition) -> committed offset of a consumer group, where it has committed one.
-
-        Raises:
-            TopicReadError: no such topic, or the broker refuses or does not answer.
-        """
+        """Return (topic, partition) -> committed offset of a consumer group, where it has committed one."""
         # not an admin client, which crashes while the group's coordinator starts (librdkafka #5040); not a
         # read_committed consumer, which would wait for the transaction that a killed job has left open
         consumer = self._offset_consumer(group, committed_only=False)
@@ -89,19 +88,11 @@ class TopicLog:
         return {(part.topic, part.partition): part.offset for part in committed if part.offset >= 0}
 
     def ends(self, topic: str) -> dict[int, int]:
-        """Return the last stable offset of each partition.
-
-        Raises:
-            TopicReadError: no such topic, or the broker refuses or does not answer.
-        """
+        """Return the last stable offset of each partition."""
         return self._watermarks(topic, 1)
 
     def beginnings(self, topic: str) -> dict[int, int]:
-        """Return the first offset that each partition still has.
-
-        Raises:
-            TopicReadError: no such topic, or the broker refuses or does not answer.
-        """
+        """Return the first offset that each partition still has."""
         return self._watermarks(topic, 0)
 
     def _watermarks(self, topic: str, which: int) -> dict[int, int]:

@@ -41,11 +41,7 @@ def trial_counts(trials: Mapping[str, Any]) -> dict[Pair, Counter[str]]:
 
 
 def challenger_counts(counts: Mapping[str, Any]) -> Counter[str]:
-    """Return the counts of one challenger, see `trial_counts`.
-
-    Raises:
-        ValueError, KeyError, TypeError, AttributeError: malformed counts.
-    """
+    """Return the counts of one challenger, see `trial_counts`."""
     flat = Counter({name: int(counts[name]) for name in PLAIN})
     for name in UNITS:
         flat.update({f"{name}.{side}": int(count) for side, count in counts[name].items()})

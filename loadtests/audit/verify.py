@@ -129,7 +129,6 @@ def verify(
     Raises:
         VerifyError: the job has committed nothing.
         JudgeError: there is no champion, or a judging process ended unexpectedly.
-        TopicReadError: see `AuditCore.line_of`.
     """
     topics = settings.topics
     ends = dict(committed_by(log, settings) if committed is None else committed)

@@ -280,7 +280,6 @@ def run(
 
     Args:
         measured: yields the results; its argument is a function that prints a status.
-        to: file of the report; None: no report.
         beside: reports of earlier runs, which the plots show, too.
 
     Returns:

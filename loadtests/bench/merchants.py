@@ -56,11 +56,7 @@ class MerchantTraffic:
 
 
 def measure(traffic: MerchantTraffic, rounds: int, say: Callable[[str], None]) -> Iterator[Figure]:
-    """Fill one key group's table, then open it again; measure additions, writes, sorting, lookups, opening.
-
-    Args:
-        rounds: rounds of sorting and of each lookup.
-    """
+    """Fill a key group's table, then open it again; measure additions, writes, sorting, lookups, opening."""
     store, extra, rules = MemoryPieces(), dict[str, Any](), MerchantRules("bench", DELAY_DAYS * DAY_MS)
     yield from _of_a_running_table(traffic, rounds, FactTable(rules, 1, store, extra), store, say)
     written = sum(map(len, store.values())) / 1e6

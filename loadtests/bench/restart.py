@@ -30,7 +30,6 @@ def measure(rig: Rig, events: int, rounds: int, say: Say) -> Iterator[Figure]:
     """Build up the state, then kill and start the job repeatedly.
 
     Args:
-        events: transactions that build up the state.
         rounds: restarts of each of KINDS, kills under load, and takeovers under load.
     """
     say(f"sending {events:,} transactions")

@@ -158,7 +158,6 @@ class Rig:
         """Run the simulator as a child process; enters the context once its first transactions are sent.
 
         Args:
-            rate: transactions per second.
             for_s: length of the simulation, seconds; it ends with the context at the latest.
         """
         directory = self.options.data_dir

@@ -45,7 +45,6 @@ def grant(bootstrap_servers: str, component: Component, permissions: Iterable[Pe
     Args:
         bootstrap_servers: a listener that needs no login.
         component: the component; its user has the same name.
-        permissions: the permissions, which may exist already.
 
     Raises:
         KafkaException: the broker does not answer, or refuses.

@@ -17,7 +17,7 @@ from streaming_job.settings import JobSettings
 
 
 class ProgressFollower:
-    """Follower of one job's progress topic."""
+    """Follower of one job's progress topic; raises FaultError if the broker does not answer."""
 
     def __init__(self, bootstrap_servers: str, settings: JobSettings) -> None:
         self._servers, self._settings = bootstrap_servers, settings
@@ -26,11 +26,7 @@ class ProgressFollower:
         self._commits = 0
 
     def commits(self) -> int:
-        """Return the number of the job's progress records so far.
-
-        Raises:
-            FaultError: the broker does not answer.
-        """
+        """Return the number of the job's progress records so far."""
         self._read()
         return self._commits
 
@@ -38,9 +34,6 @@ class ProgressFollower:
         """Return (topic, partition) -> offset up to which all key groups have read one of these tables.
 
         Empty until each key group has committed.
-
-        Raises:
-            FaultError: the broker does not answer.
         """
         self._read()
         newest = of_newest_query(self._newest)

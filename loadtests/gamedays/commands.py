@@ -60,7 +60,6 @@ def run_all(days: list[Gameday], home: Path, write: Path | None = None) -> None:
 
     Args:
         home: an empty directory.
-        write: page that the results are written into.
 
     Raises:
         FaultError: a game day failed; the others are run all the same.

@@ -176,11 +176,7 @@ def _maybe(text: str) -> float:
 
 
 def _show(report: LoadTestReport, to: Path | None) -> None:
-    """Show and write a report.
-
-    Raises:
-        LoadTestFailed: the report has failures.
-    """
+    """Show and write a report."""
     reporting.write(to, report.as_json(), {".html": report.as_html()})
     reporting.show(f"load test {report.verdict}", report.rows())
     for line in report.failures:

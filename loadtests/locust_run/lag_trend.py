@@ -52,7 +52,6 @@ def grows(samples: Sequence[tuple[float, int]], rate: float, from_s: float, to_s
 
     Args:
         samples: (second, lag in records).
-        rate: sent transactions per second.
     """
     line = trend([sample for sample in samples if from_s <= sample[0] <= to_s])
     return line is not None and line.grows(rate)

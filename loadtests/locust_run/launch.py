@@ -33,7 +33,6 @@ class LocustProcesses:
 
         Args:
             plan: plan of the run; its directory is emptied.
-            workers: number of workers; 1: a single process.
             web_port: port of locust's web UI; None: headless.
         """
         directory = Path(plan.directory).resolve()

@@ -26,7 +26,6 @@ def feed(events: Any, alerts: Sequence[tuple[float, int]]) -> None:
     """Report latencies to locust as requests.
 
     Args:
-        events: events of locust's environment.
         alerts: (latency in ms, bytes) of each alert.
     """
     for latency_ms, size in alerts:

@@ -22,7 +22,6 @@ class Search:
         """Store the parameters; `find` and `probe` run the tests.
 
         Args:
-            plan: plan of the probes; each probe sets its own rate and directory.
             bounds: bounds, including one for the p99.
         """
         self.plan, self.target, self.bounds, self.workers, self._say = plan, target, bounds, workers, say

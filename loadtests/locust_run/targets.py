@@ -32,11 +32,7 @@ class Target:
 
 @contextmanager
 def embedded(options: bench.RigOptions, say: Say, *, sidecar: bool = True) -> Iterator[Target]:
-    """Run the servers, with model and profiles loaded, the job and the sidecar; stop all at the end.
-
-    Args:
-        options: parameters of the system; its directory is emptied.
-    """
+    """Run the servers, with model and profiles, the job and the sidecar, in a directory that is emptied."""
     with bench.rig(options, say) as system:
         say("starting the job")
         system.start_warm_job(say)
@@ -55,7 +51,6 @@ def cluster(*, allow_production: bool, sidecar: str = "") -> Target:
 
     Args:
         allow_production: whether to write to topics whose names do not begin with `loadtest`.
-        sidecar: URL of the sidecar.
     """
     settings = environment.settings(JobSettings)
     topic = settings.topics.transactions

@@ -43,7 +43,6 @@ class Audit:
         """Extract the counts of a verdict.
 
         Args:
-            verdict: result of the audit of the whole log.
             sent_before: transactions that were sent before the load test, which are not counted.
             alerts_before: alerts of these transactions, which are not counted.
         """

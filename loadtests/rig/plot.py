@@ -15,9 +15,7 @@ def line_plot(
     """Return an SVG plot of lines, with a legend if they have labels.
 
     Args:
-        x: label of the horizontal axis.
         y: label of the vertical axis, which begins at 0 unless it is logarithmic.
-        lines: the lines; those without points are left out.
         log: logarithmic axes: "", "x", "y" or "xy".
         shaded_to: end of a shaded range that begins at 0.
         inverted: whether the horizontal axis runs from right to left.

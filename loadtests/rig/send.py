@@ -99,9 +99,6 @@ class Sender:
         Args:
             brokers: where to connect. With `transactional.id` among their settings or in `fixed`, each `send`
                 is one Kafka transaction: read_committed consumers see nothing before its end.
-            tuning: settings that the operator's override.
-            fixed: settings that override all others.
-            clock: default: a `SteadyClock`.
             stamped: whether records carry their times on the tape as timestamps (the topics must have
                 CreateTime); otherwise the broker sets timestamps.
             headed: whether records get the header INTENDED_AT.
@@ -173,7 +170,6 @@ class Sender:
         """Send until the parts end, `stop` is called, or the time is over, and flush; blocks.
 
         Args:
-            parts: records in time order.
             pace: mapping of the tape's time to real time; default `Pace.live()`.
             until_ms: time after which nothing is sent, ms since 1970-01-01 UTC.
             meanwhile: called a few times a second, between records.

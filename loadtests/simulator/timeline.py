@@ -65,7 +65,6 @@ def timeline(
     """Yield transactions with the chargebacks between them, by time.
 
     Args:
-        batches: transactions; each batch arrives after the previous one.
         chargebacks: source of labels; None: no labels.
         drain: whether to yield the labels that are due after the last transaction.
     """

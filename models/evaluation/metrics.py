@@ -126,7 +126,6 @@ def by_scenario(
     """Count the frauds and the detected frauds of each scenario, in order of the scenario names.
 
     Args:
-        scored: n transactions.
         scenario: scenario of each transaction, used for frauds only, shape (n,).
         threshold: alerts are scores at or above it.
     """

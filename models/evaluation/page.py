@@ -20,11 +20,7 @@ svg { display: block; margin: 1rem 0; max-width: 100% }
 
 
 def page(report: dict[str, Any]) -> str:
-    """Render a report as HTML.
-
-    Args:
-        report: object that `report.report` returns.
-    """
+    """Render a report as HTML."""
     folds = report["folds"]
     starts = [fold["test_start"] for fold in folds]
     plots = [

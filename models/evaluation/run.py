@@ -64,7 +64,6 @@ def run(
     Args:
         windows: windows of fold 0.
         alert_budget: share of the test transactions that may become alerts, 0 to 1.
-        progress: called when the features of a chunk of rows are computed, with the number of rows in it.
     """
     last = windows.fold(folds - 1)
     end = last.test_start + timedelta(last.test_days)

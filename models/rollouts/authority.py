@@ -23,8 +23,6 @@ def promotion(line: Line, event: Event, operator_max_share_bp: int) -> tuple[str
     """Say why an event counts as a promotion; return nothing if it does not.
 
     Args:
-        line: the rollouts before the event.
-        event: an event that this state allows.
         operator_max_share_bp: greatest share of the cards that is no promotion, basis points.
 
     Returns:

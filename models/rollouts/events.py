@@ -195,10 +195,6 @@ def installation(
     """Create two events, proposed and promoted, that make a model the champion without a trial.
 
     The model replaces the champion, whichever model that is.
-
-    Args:
-        rollout_id: unique name.
-        actor: user or component that requests it.
     """
     proposed = _proposed(model, policy, rollout_id, actor, at_ms, reason)
     return proposed, _second(proposed, Type.PROMOTED, challenger=CHALLENGER)

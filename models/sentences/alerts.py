@@ -16,9 +16,6 @@ def of_alert(alert: Mapping[str, Any]) -> list[str]:
 
     The rule `score` is listed only if there is no other reason.
 
-    Args:
-        alert: an alert of contract alert.v1.
-
     Returns:
         Each sentence once; at least one.
     """

@@ -82,9 +82,5 @@ REGISTRY = {
 
 
 def link(name: str, runbook: str) -> str:
-    """Return the link to a code's entry in the runbook.
-
-    Args:
-        runbook: address of the page.
-    """
+    """Return the link to a code's entry in the runbook."""
     return f"{runbook}#{REGISTRY[name].name}"

@@ -43,7 +43,6 @@ def diagnose(
     """Diagnose the job from checks, partition verdicts, ages, recent counts and rollouts.
 
     Args:
-        now_s: seconds since 1970-01-01 UTC.
         assessment: the monitor's newest assessment of the input partitions; None before the first.
         lag: lag of all input partitions, from the brokers' offsets; None before the first answer.
     """

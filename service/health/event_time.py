@@ -26,12 +26,7 @@ class PartitionTime:
 def event_times(
     groups: Groups, lag: Lag | None, now_s: float, idle_after_s: float = IDLE_AFTER_S
 ) -> tuple[PartitionTime, ...]:
-    """Return the event time of each input partition.
-
-    Args:
-        lag: lag of all input partitions, from the brokers' offsets; None before the first answer.
-        now_s: seconds since 1970-01-01 UTC.
-    """
+    """Return the event time of each input partition."""
     waiting = {(p.topic, p.partition) for p in lag.partitions if p.records or p.held} if lag else set()
     return tuple(
         PartitionTime(

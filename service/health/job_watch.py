@@ -53,11 +53,7 @@ class JobWatch:
     """Follower of one job's progress and offsets; its threads run from `start` to `stop`."""
 
     def __init__(self, settings: ServiceSettings, clock: Callable[[], float]) -> None:
-        """Prepare the threads without starting them.
-
-        Args:
-            clock: seconds since 1970-01-01 UTC.
-        """
+        """Prepare the threads without starting them."""
         self.settings = settings
         self.progress = ProgressReader(settings)
         self._clock = clock

@@ -68,10 +68,8 @@ def checks(
     records for long.
 
     Args:
-        now_s: seconds since 1970-01-01 UTC.
         broker_fault: error of the last query of offsets; None if it was answered.
         waiting_for: why progress records may be missing; None if they have been read to their end.
-        lag: lag of all input partitions, from the brokers' offsets; None before the first answer.
         max_age_s: longest time that transactions may wait for a group that decides none, and that records may
             wait for a producer to end its transaction.
         max_silence_s: greatest age of a group's newest record; an idle group writes records, too.

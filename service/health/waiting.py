@@ -27,7 +27,6 @@ class Waiting:
         Args:
             position: offset that is processed next; records before it no longer wait.
             end: offset that the next record will get.
-            now_s: seconds since 1970-01-01 UTC.
         """
         ends = self.ends.setdefault(partition, [])
         if not ends or end > ends[-1][0]:

@@ -34,7 +34,6 @@ def state_set(name: str, states: Iterable[str], values: Iterable[tuple[list[str]
     """Create a state set: one sample per state, 1 for the current one.
 
     Args:
-        states: all possible states.
         values: (label values without the state's, current state).
     """
     row, family, all_states = FAMILIES[name], empty(name), list(states)

@@ -21,11 +21,7 @@ OF_A_GROUP: dict[str, Callable[[Mapping[str, Any]], float]] = {
 
 
 def of_groups(groups: Groups, now_s: float) -> list[Metric]:
-    """Return sizes of the job's state, and each key group's newest commit, model and rollouts.
-
-    Args:
-        now_s: seconds since 1970-01-01 UTC.
-    """
+    """Return sizes of the job's state, and each key group's newest commit, model and rollouts."""
     families = _sizes(groups)
     for name, value in OF_A_GROUP.items():
         values = [([str(group)], value(record)) for group, record in groups.items()]

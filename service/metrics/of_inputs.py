@@ -8,11 +8,7 @@ from service.metrics.families import sample, samples
 
 
 def of_lag(lag: Lag, now_s: float) -> list[Metric]:
-    """Return metrics of the lag, and of the time and age of the profile feed's newest records.
-
-    Args:
-        now_s: seconds since 1970-01-01 UTC.
-    """
+    """Return metrics of the lag, and of the time and age of the profile feed's newest records."""
     parts = [([p.topic, str(p.partition)], p) for p in lag.partitions]
     return [
         sample("fraud_lag_records", lag.records),
@@ -40,11 +36,7 @@ def of_lag(lag: Lag, now_s: float) -> list[Metric]:
 
 
 def of_event_time(times: tuple[PartitionTime, ...], now_s: float) -> list[Metric]:
-    """Return event times and watermarks; an idle partition does not hold back the job's watermark.
-
-    Args:
-        now_s: seconds since 1970-01-01 UTC.
-    """
+    """Return event times and watermarks; an idle partition does not hold back the job's watermark."""
     parts = [([t.topic, str(t.partition)], t) for t in times]
     newest = [(key, t.newest_s) for key, t in parts if t.newest_s is not None]
     marks = [(key, t.watermark_s) for key, t in parts if t.watermark_s is not None]

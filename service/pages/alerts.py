@@ -38,11 +38,7 @@ EXAMPLE: dict[str, Any] = {
 
 
 def views(values: Sequence[bytes]) -> tuple[list[dict[str, Any]], int]:
-    """Return alerts with their reasons in sentences, and the number of invalid records.
-
-    Args:
-        values: values of alert records, in the order of display.
-    """
+    """Return alerts with their reasons in sentences, and the number of invalid records."""
     alerts = [alert for alert in map(_view, values) if alert is not None]
     return alerts, len(values) - len(alerts)
 

@@ -61,7 +61,6 @@ def complete_since(
     The topics' configuration is only queried if records may have been deleted.
 
     Args:
-        admin: client that may describe the topics' configuration.
         reader: a consumer that joined no group; its assignment changes.
         ranges: partitions of all topics.
         since: time since which records are wanted, ms.

@@ -248,11 +248,7 @@ class Outcomes:
 
     @contextmanager
     def _transaction(self, *, may_open: bool = False) -> Iterator[sqlite3.Connection]:
-        """One SQLite transaction under the lock; if it fails, the database is closed.
-
-        Raises:
-            OutcomesError: the database cannot be used, or is closed.
-        """
+        """One SQLite transaction under the lock; if it fails, the database is closed."""
         with self._lock:
             try:
                 if self._database is None and may_open:

@@ -23,7 +23,6 @@ def replay_routes(work_dir: Path | None, clock: Callable[[], float]) -> APIRoute
 
     Args:
         work_dir: the work directory of the replays; None: there are none.
-        clock: seconds since 1970-01-01 UTC.
     """
     router = APIRouter(tags=["replays"])
 

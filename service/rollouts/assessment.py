@@ -106,7 +106,6 @@ def assess(
     """Judge a rollout's challengers.
 
     Args:
-        history: history of the rollouts, which has the start of the shadow.
         labels: labelled cards of the rollout; ignored if no guard needs them.
     """
     guards = policy.read(trial.guards)

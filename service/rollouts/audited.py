@@ -27,11 +27,7 @@ class RolloutAudit:
     """
 
     def __init__(self, settings: ServiceSettings, clock: Callable[[], float]) -> None:
-        """Create the object without connecting.
-
-        Args:
-            clock: seconds since 1970-01-01 UTC.
-        """
+        """Create the object without connecting."""
         self._settings, self._clock = settings, clock
         self._log = AuditLog(settings)
 

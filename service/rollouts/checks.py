@@ -61,13 +61,7 @@ def require_features(ref: ModelRef, computed: list[str] | None, job_id: str) -> 
 
 
 def require_champion(line: Line, withdrawn: str, computed: list[str] | None, job_id: str) -> None:
-    """Raise StaleError if a withdrawal leaves only champions that the job cannot compute: it would refuse it.
-
-    Args:
-        line: the rollouts before the withdrawal.
-        withdrawn: the rollout_id.
-        computed: as for `require_features`.
-    """
+    """Raise StaleError if a withdrawal leaves only champions that the job cannot compute."""
     known = merchants.computed(merchants=True) if computed is None else computed
     left = [champion.model for champion in line.champions if champion.rollout_id != withdrawn]
     if left and all(lacking(model.features, known) for model in left):
@@ -105,7 +99,6 @@ def against_training(given: Mapping[str, Any], registry: ModelRegistry, ref: Mod
     """Add the model's training scores to drift guards that have none, if the registry has them.
 
     Args:
-        given: guards with every parameter.
         registry: registry of the scores; called only if a guard needs them.
     """
     drift_rules = [

@@ -98,9 +98,6 @@ def plan_at(history: History, arrival: int) -> Plan | None:
     """Return the plan (champion, challengers, canary's share) in force at a transaction's arrival.
 
     Before the first promotion it is the plan of the first champion.
-
-    Args:
-        arrival: arrival of the transaction, ms.
     """
     line, latest, first = Line(), 0, None
     for entry in history.entries:

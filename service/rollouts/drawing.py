@@ -134,10 +134,6 @@ def step(
 def require_authority(line: Line, event: Event, actor: Actor, demands: Demands) -> None:
     """Check that a step does not need an admin or a second person who is not there.
 
-    Args:
-        line: the rollouts before the event.
-        demands: demands of this installation; the stricter of these and those in the log count.
-
     Raises:
         ForbiddenError: the step needs an admin.
         RefusedError: the step needs a second person.

@@ -44,11 +44,7 @@ class Refusals:
     """Writer of the refusals of one process: at most two records of a kind in 10 s; it never blocks."""
 
     def __init__(self, settings: ServiceSettings, clock: Callable[[], float]) -> None:
-        """Create the object without connecting.
-
-        Args:
-            clock: seconds since 1970-01-01 UTC, for the records.
-        """
+        """Create the object without connecting."""
         self._settings, self._clock = settings, clock
         self._lock = threading.Lock()
         self._windows: dict[Kind, _Window] = {}

@@ -34,11 +34,7 @@ class KafkaRollouts:
     """The rollout topic of a job in Kafka."""
 
     def __init__(self, settings: ServiceSettings, clock: Callable[[], float]) -> None:
-        """Create the object without connecting.
-
-        Args:
-            clock: seconds since 1970-01-01 UTC, for the audit records.
-        """
+        """Create the object without connecting."""
         self._settings = settings
         self._audit = RolloutAudit(settings, clock)
         self._refusals = Refusals(settings, clock)

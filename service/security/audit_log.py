@@ -31,7 +31,7 @@ class StoredRecord:
 
 
 class AuditLog:
-    """Reader of one of the topics; each call uses its own consumer."""
+    """Reader of one of the topics; each call uses its own consumer, and raises its KafkaException."""
 
     def __init__(self, settings: ServiceSettings, topic: str = "") -> None:
         """Create a reader without connecting; by default of the audit log."""
@@ -39,11 +39,7 @@ class AuditLog:
         self._topic = topic or settings.topics.audit_log
 
     def all(self) -> Iterator[StoredRecord]:
-        """Yield every record, oldest first; none if the topic does not exist.
-
-        Raises:
-            KafkaException: the brokers do not answer.
-        """
+        """Yield every record, oldest first; none if the topic does not exist."""
         with _reading(self._settings) as reader:
             if topic_reader.exists(reader, self._topic):
                 yield from map(_stored, follow.to_end(reader, TopicPartition(self._topic, PARTITION, 0)))
@@ -53,7 +49,6 @@ class AuditLog:
 
         Raises:
             NoAuditError: the topic does not exist.
-            KafkaException: the brokers do not answer.
         """
         with _reading(self._settings) as reader:
             topic_reader.require(reader, [self._topic], NoAuditError)
@@ -61,14 +56,7 @@ class AuditLog:
             return _stored(last[0]).value if last else None
 
     def newest(self, limit: int, before: int | None = None) -> list[StoredRecord]:
-        """Return the newest records, newest first.
-
-        Args:
-            before: only records before this offset; default: all.
-
-        Raises:
-            KafkaException: the brokers do not answer.
-        """
+        """Return the newest records, newest first."""
         with _reading(self._settings) as reader:
             if not topic_reader.exists(reader, self._topic):
                 return []

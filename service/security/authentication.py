@@ -27,7 +27,6 @@ class Authentication:
 
         Args:
             tokens: tokens of the callers; None: processes of this machine are served as admin.
-            clock: seconds since 1970-01-01 UTC.
         """
         self._app, self._tokens, self._clock = app, tokens, clock
 

@@ -18,11 +18,7 @@ PROBES = frozenset({"/livez", "/healthz"})
 
 
 def install(app: FastAPI, settings: ServiceSettings, clock: Callable[[], float] = time.time) -> None:
-    """Secure an application; each of its routes must then declare a role (roles.require_declared_roles).
-
-    Args:
-        app: the application, before it serves.
-    """
+    """Secure an application; each of its routes must then declare a role (roles.require_declared_roles)."""
     tokens = None if settings.tokens_file is None else TokensFile(settings.tokens_file)
     problems.install(app)
     app.state.audit_log = AuditLog(settings)

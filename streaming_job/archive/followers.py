@@ -24,7 +24,7 @@ COLUMNS = ["offset", "timestamp", "key", "value"]
 
 
 class LogArchive:
-    """The archived part of topics."""
+    """The archived part of topics. Its methods raise ArchiveError as `manifest` does."""
 
     def __init__(self, archive: Archive, topic_ids: Mapping[str, str]) -> None:
         """Read archived partitions.
@@ -56,9 +56,6 @@ class LogArchive:
 
         Args:
             first: the first offsets of the topics.
-
-        Raises:
-            ArchiveError: see `manifest`.
         """
         whole = dict(first)
         for tp, offset in first.items():
@@ -72,9 +69,6 @@ class LogArchive:
 
         Args:
             first: the first offsets of the topics.
-
-        Raises:
-            ArchiveError: see `manifest`, or the storage does not answer.
         """
         for tp, offset in sorted(first.items()):
             manifest = self.manifest(tp)
@@ -90,11 +84,7 @@ class LogArchive:
                     yield f"{name} is missing" if size is None else f"{name} is not the file of the manifest"
 
     def follower(self, tp: PartitionId, position: int) -> "ArchivedPartition | None":
-        """Return a reader of a partition from a position on; None if the archive has not all from there on.
-
-        Raises:
-            ArchiveError: see `manifest`.
-        """
+        """Return a reader of a partition from a position on; None if the archive lacks some from there on."""
         manifest = self.manifest(tp)
         if manifest is None or not manifest.whole_from <= position < manifest.end:
             return None
@@ -134,12 +124,8 @@ class ArchivedPartition:
         """Return the next records, at least one; None if there are none before the limit.
 
         Args:
-            most: maximum number of records.
             most_bytes: limit of bytes of keys and values, which the last record may exceed.
             limit: offset before which to stop. If it is reached, the position moves to it.
-
-        Raises:
-            ArchiveError: see `Archive.read`.
         """
         limit = min(limit, self.end)
         while self.position < limit and self._batch.num_rows == 0:
@@ -172,7 +158,6 @@ class ArchivedFollower:
         """Begin to read.
 
         Args:
-            parts: the partitions that begin in the archive.
             log: follows all partitions, these from their seams on.
         """
         self._parts, self._log = sorted(parts, key=lambda part: part.tp), log
@@ -186,11 +171,7 @@ class ArchivedFollower:
         return {**self._log.positions, **{part.tp: part.position for part in self._parts}}
 
     def take(self, most: int, most_bytes: int, wait_s: float) -> list[Records]:
-        """See `LogFollower`; the log is read when the archive has nothing that the limits allow.
-
-        Raises:
-            ArchiveError: see `Archive.read`.
-        """
+        """See `LogFollower`; the log is read when the archive has nothing that the limits allow."""
         taken: dict[PartitionId, pa.RecordBatch] = {}
         self._turn += 1  # each partition is the first in turn: its batch may be a whole mini-batch
         for number in range(len(self._parts)):
@@ -247,9 +228,6 @@ def follow(
         archive: None: all is in the topics.
         client: settings of the Kafka client.
         by_broker: topics in Kafka whose records must have timestamps set by the broker.
-
-    Raises:
-        ArchiveError: see `LogArchive.manifest`.
     """
     parts: list[ArchivedPartition] = []
     if archive is not None:

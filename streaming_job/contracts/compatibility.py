@@ -42,7 +42,6 @@ def narrowings(
     A field that `wide` does not name counts as one that no record has, so that optional fields can be added.
 
     Args:
-        wide: a schema, or a boolean in place of one.
         wide_defs: returns what a `$ref` of `wide` stands for, by its text.
         narrow_defs: the same of `narrow`.
         at: path of the schemas, for the texts.

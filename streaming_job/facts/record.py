@@ -139,11 +139,7 @@ def read(records: Records, job_id: str, key_groups: int) -> FactBatch:
 
 
 def _fact(key: bytes | None, value: bytes | None, job_id: str, key_groups: int) -> dict[str, Any] | None:
-    """Parse a record of a key group of the job; None if another job wrote it.
-
-    Raises:
-        _ForeignError: it is none.
-    """
+    """Parse a record of a key group of the job; None if another job wrote it."""
     try:
         fact = orjson.loads(value or b"")
     except orjson.JSONDecodeError:

@@ -3,6 +3,9 @@
 Two clients do without confluent-kafka's: the transactional producer of a key group's output
 (`transaction.producer`) and the job's consumer of its inputs (`log.ffi`). A lint rule refuses the library's
 constructors in any other module. This one also exports the types for annotations.
+
+Of the settings that callers give, the operator's override `tuning`, and `fixed` overrides all others. Settings
+that librdkafka refuses raise a KafkaException.
 """
 
 from collections.abc import Callable, Mapping
@@ -99,11 +102,6 @@ def reader(
     Args:
         name: group id: for the brokers' logs, or to query a group's committed offsets.
         committed_only: False: it also sees records of open and of aborted transactions.
-        tuning: settings that the operator's override.
-        fixed: settings that override all others.
-
-    Raises:
-        KafkaException: librdkafka refuses the settings.
     """
     isolation = "read_committed" if committed_only else "read_uncommitted"
     return Consumer(
@@ -130,12 +128,7 @@ def producer(
     """Return an idempotent producer; with a `transactional.id` its transactions must be initialised.
 
     Args:
-        tuning: settings that the operator's override.
-        fixed: settings that override all others.
         on_delivery: called with the outcome of each record.
-
-    Raises:
-        KafkaException: librdkafka refuses the settings.
     """
     config: dict[str, Any] = {
         **COMMON,
@@ -152,9 +145,6 @@ def admin(brokers: Brokers, on_error: Callable[[KafkaError], None] = lambda _: N
 
     Args:
         on_error: called by `poll` with each error of the background connections.
-
-    Raises:
-        KafkaException: librdkafka refuses the settings.
     """
     config: dict[str, Any] = {**COMMON, **_connection(brokers), "error_cb": on_error}
     return AdminClient(config)

@@ -47,7 +47,10 @@ def with_retries(ask: Callable[[], T]) -> T:
 
 
 class EndOffsets:
-    """A client that looks up the first or end offsets of all partitions of some topics in one call."""
+    """A client that looks up the first or end offsets of all partitions of some topics in one call.
+
+    Its methods raise a KafkaException if there is no such topic, or no answer.
+    """
 
     def __init__(
         self,
@@ -83,11 +86,7 @@ class EndOffsets:
         self._reader.close()
 
     def partitions(self, topic: str) -> list[int]:
-        """Return the topic's partitions, ascending; the answer is at most NEW_PARTITIONS_S old.
-
-        Raises:
-            KafkaException: no such topic, or no answer.
-        """
+        """Return the topic's partitions, ascending; the answer is at most NEW_PARTITIONS_S old."""
         now = time.monotonic()
         if now - self._looked_up.get(topic, -math.inf) > NEW_PARTITIONS_S:
             if topic in self._absent and not topic_reader.exists(self._reader, topic, TIMEOUT_S):
@@ -98,11 +97,7 @@ class EndOffsets:
         return self._partitions[topic]
 
     def first(self) -> Offsets:
-        """Return the first offset of each partition.
-
-        Raises:
-            KafkaException: no such topic, or no answer.
-        """
+        """Return the first offset of each partition."""
         return self._ask(self._topics, OFFSET_BEGINNING)
 
     def last(self, topics: Iterable[str] | None = None) -> Offsets:
@@ -110,18 +105,11 @@ class EndOffsets:
 
         Args:
             topics: the topics to look up; None: all.
-
-        Raises:
-            KafkaException: no such topic, or no answer.
         """
         return self._ask(self._topics if topics is None else topics, OFFSET_END)
 
     def arrivals(self, at: Offsets) -> Arrivals:
-        """Return the arrival of the record at each offset, ms, or None; nothing outside of the log's bounds.
-
-        Raises:
-            KafkaException: no such topic, or no answer.
-        """
+        """Return the arrival of the record at each offset, ms, or None; nothing outside the log's bounds."""
         if not at:
             return {}
         first, end = self.first(), self.last()

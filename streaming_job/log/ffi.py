@@ -118,14 +118,13 @@ def partition_of(message: int) -> tuple[str, int] | None:
 
 
 class Client:
-    """A consumer without a group, with one queue for all records that it fetches; not thread-safe."""
+    """A consumer without a group, with one queue for all records that it fetches; not thread-safe.
+
+    What librdkafka refuses raises LibraryError.
+    """
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        """Create the client; it connects when it is used.
-
-        Raises:
-            LibraryError: librdkafka refuses them.
-        """
+        """Create the client; it connects when it is used."""
         self._handle: int | None = None
         error_text = ctypes.create_string_buffer(512)
         conf = _conf_new()
@@ -154,11 +153,7 @@ class Client:
         _poll(self._handle, NO_WAIT)
 
     def topic(self, name: str) -> int:
-        """Return the topic's handle, which is word TOPIC of its messages.
-
-        Raises:
-            LibraryError: librdkafka refuses the topic.
-        """
+        """Return the topic's handle, which is word TOPIC of its messages."""
         if name not in self._topics:
             handle = _topic_new(self._handle, name.encode(), None)
             if not handle:
@@ -167,11 +162,7 @@ class Client:
         return self._topics[name]
 
     def start(self, topic: str, partition: int, offset: int) -> None:
-        """Start to fetch a partition, which is not started yet, from an offset on, into the queue.
-
-        Raises:
-            LibraryError: librdkafka refuses the topic, the partition or the offset.
-        """
+        """Start to fetch a partition, which is not started yet, from an offset on, into the queue."""
         if _start(self.topic(topic), partition, offset, self.queue) != 0:
             raise LibraryError(f"{topic}-{partition} cannot be read: {KafkaError(_last_error()).str()}")
         self._started.add((topic, partition))

@@ -165,11 +165,7 @@ class Follower:
             self.behind |= new
 
     def _is_end(self, partition: PartitionId, offset: int) -> bool:
-        """Return whether a partition ends at an offset at which a fetch reports its end.
-
-        Raises:
-            KafkaException: the partition's leader does not answer.
-        """
+        """Return whether a partition ends at an offset at which a fetch reports its end."""
         if partition not in self._confirmed and offset < self._ends.get(partition, math.inf):
             _, end = offsets(self._reader, TopicPartition(*partition))
             self._ends[partition] = min(end, self._ends.get(partition, end))
@@ -209,7 +205,6 @@ def newest(
     markers, or of aborted records.
 
     Args:
-        reader: consumer that joined no group; its assignment changes.
         partition: the partition; its offset does not matter.
         most: number of records to return; fewer if the partition has fewer.
         before: only records before this offset; default: all.

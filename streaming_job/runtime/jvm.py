@@ -116,10 +116,6 @@ class SubmittedJvm:
     def require_class(self, name: str, jars: str) -> None:
         """Check that a class is on the class path, which cannot be extended any more.
 
-        Args:
-            name: full name of the class.
-            jars: the class path that has it.
-
         Raises:
             SettingsError: it is missing.
         """

@@ -103,12 +103,7 @@ def _require_retired(settings: JobSettings, existing: Collection[str]) -> None:
 def _require_settings(
     admin: AdminClient, settings: JobSettings, existing: Mapping[str, TopicMetadata]
 ) -> None:
-    """Compare the topics with what the job needs, as `fraud job topics` does; warn of what is only unwise.
-
-    Raises:
-        StartUpError: a guarantee does not hold with the topics' settings.
-        KafkaException: the brokers do not answer.
-    """
+    """Compare the topics with what the job needs, as `fraud job topics` does; warn of what is only unwise."""
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in existing]
     answers = admin.describe_configs(resources, request_timeout=TIMEOUT_S)
     breaking, unknown = [], []

@@ -94,11 +94,6 @@ class Handover:
 
         Args:
             settings: of the successor; `predecessor` names the query to take over from.
-            key_groups: of the successor.
-            query_id: of the successor's checkpoint.
-            instance: id of the successor's run.
-            losses: of the successor, see `Rules`.
-            rollout_topics: of the successor, see `FixedSettings`.
         """
         self._losses, self._rollout_topics = losses, rollout_topics
         self._settings, self._key_groups = settings, key_groups
@@ -196,15 +191,7 @@ class Handover:
         return behind(output, positions) <= max(NEAR, NEAR_S * speed)  # type: ignore[arg-type]
 
     def _require_drained(self, records: Mapping[int, Mapping[str, Any]], ends: Offsets) -> None:
-        """Check, where the cards move, that the state has all that the predecessor has decided, to the end.
-
-        Args:
-            records: the predecessor's newest records.
-            ends: Q of the transactions where they were.
-
-        Raises:
-            StartUpError: it lacks some, or there are later records.
-        """
+        """Check, where the cards move, that the state has all that the predecessor has decided."""
         # schemas are not inherited, but read from their beginning before anything is decided
         tables = {*self._settings.tables} - {self._settings.topics.record_schemas}
         output = [tp_end for each in records.values() for tp_end in last_record.positions(each).items()]

@@ -70,9 +70,6 @@ def inherit(opening: Opening, stores: Stores, former: Former, meta: Meta, store:
     the new state.
 
     Args:
-        opening: the group and its job.
-        stores: of those groups that may have cards of this one.
-        former: the predecessor.
         meta: of the new state; updated.
         store: gets the pieces.
 

@@ -84,9 +84,6 @@ def first_records(before: Predecessor, after: Successor, asked_by: str, now: int
     """Return the first progress record of each of the successor's key groups, JSON (job-progress.v2).
 
     Args:
-        before: the predecessor.
-        after: the successor.
-        asked_by: who started the successor.
         now: wall clock, ms.
     """
     takeover = {

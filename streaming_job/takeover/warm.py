@@ -56,12 +56,10 @@ class WarmGroup:
         """Open the group.
 
         Args:
-            opening: the group and its job.
             connections: the group's connections to the brokers, which the caller closes.
             state: the group's state, as of `meta.token`.
             meta: metadata of the persisted pieces; updated in place.
             store: the persisted pieces.
-            watch: follows the predecessor.
         """
         self._watch, self._store, self._clock = watch, store, opening.clock
         self._looked = opening.clock()

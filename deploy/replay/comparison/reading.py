@@ -47,11 +47,7 @@ def values(settings: JobSettings, archive: LogArchive | None, topic: str) -> pa.
 
 
 def _records(settings: JobSettings, archive: LogArchive | None, first: Offsets) -> Iterator[Records]:
-    """Yield the committed records of partitions from some offsets on, up to their present ends.
-
-    Raises:
-        ArchiveError, ReplayError: see `values`.
-    """
+    """Yield the committed records of partitions from some offsets on, up to their present ends."""
     log = TopicLog(settings.bootstrap_servers, settings.kafka)
     ends = {(topic, part): end for topic in {tp[0] for tp in first} for part, end in log.ends(topic).items()}
     remaining = {tp: ends[tp] for tp, offset in first.items() if offset < ends.get(tp, 0)}
@@ -91,9 +87,6 @@ def kept(
     A partition of an output has records about transactions of several partitions, of each in their order. If
     it has none about a partition, because no card has come to both, or they are few, then their times count:
     what was deleted was written before the first record that is left, about transactions that had arrived.
-
-    Args:
-        outputs: topics.
     """
     topic = settings.topics.transactions
     starts = {part: start for part, (start, _) in ranges.items()}

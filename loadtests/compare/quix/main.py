@@ -60,11 +60,7 @@ class Profiles:
 
 
 def run(config: dict[str, Any], number: int) -> None:
-    """Run one process until SIGTERM.
-
-    Args:
-        config: the program's argument.
-    """
+    """Run one process until SIGTERM."""
     from quixstreams import Application  # installed only in the environment of venv.py
 
     model = Model(Path(config["model"]))

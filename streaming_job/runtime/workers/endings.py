@@ -24,11 +24,7 @@ def die_with(parent: int) -> Callable[[], None]:
 
 
 def end_with(descriptor: int) -> None:
-    """Have the kernel send this process SIGTERM when the other end of a pipe or socket is closed.
-
-    Args:
-        descriptor: file descriptor of this end, through which no data come.
-    """
+    """Have the kernel send this process SIGTERM when the other end of a pipe or socket is closed."""
     fcntl.fcntl(descriptor, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGTERM)
     fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) | os.O_ASYNC)

@@ -109,14 +109,7 @@ def _is_ours(peer: socket.socket) -> bool:
 
 
 def _create(daemon_path: str, partition: int) -> socket.socket:
-    """Have the daemon fork a resident, and connect to it.
-
-    Args:
-        daemon_path: the socket at which the daemon listens.
-
-    Raises:
-        TimeoutError: the resident does not listen within PATIENCE_S.
-    """
+    """Have the daemon fork a resident, and connect to it."""
     with socket.socket(socket.AF_UNIX) as request:
         request.connect(daemon_path)
         request.sendall(RESIDENT.pack(BECOME, partition))
