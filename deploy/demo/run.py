@@ -18,6 +18,7 @@ from deploy.demo.state import Run
 from deploy.demo.steps import Steps
 from deploy.local import stack
 from deploy.local import state as stack_state
+from deploy.local.files import replace_json
 from feature_store.errors import FraudError
 from loadtests import commands as audit
 
@@ -79,7 +80,7 @@ class Demo:
         report = summary.report(verdict, measured)
         for path in (options.data_dir / "report.json", options.report):
             if path is not None:
-                summary.write(path, report)
+                replace_json(path, report)
         run.finished = True
         run.save(options.data_dir)
         if not verdict.is_clean:

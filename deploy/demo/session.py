@@ -98,7 +98,7 @@ class Session:
                     self._decided,
                     lambda: self._show(live, DRAINING),
                 )
-                self._alerts.finish()
+                self._alerts.count_rest()
                 self._show(live, DRAINING)
             return self._measured()
         finally:

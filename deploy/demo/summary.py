@@ -1,9 +1,7 @@
 """Summary of a demo: inputs, outputs, audit result, speed and memory."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -62,13 +60,6 @@ def report(verdict: AuditResult, measured: Measurement) -> dict[str, Any]:
         "rollouts": dict(measured.rollouts),
         **({} if measured.merchants is None else {"merchants": measured.merchants}),
     }
-
-
-def write(path: Path, report: Mapping[str, Any]) -> None:
-    """Write the report as a file, atomically."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(report, indent=2) + "\n")
-    part.replace(path)
 
 
 def show(console: Console, verdict: AuditResult, measured: Measurement) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from deploy.demo import compromise
 from deploy.demo.options import Options
+from deploy.local.files import replace_json
 from feature_store.errors import FraudError
 from models.registry import ModelRef
 
@@ -45,13 +46,6 @@ class Champion:
     """AUC ROC on the newest quarter of the history, which the model was not fitted on."""
     learnt_from: str
     """Description of the training data."""
-
-
-def save(path: Path, champion: Champion) -> None:
-    """Write a champion to a file, atomically; `load` reads it."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(json.dumps(asdict(champion), indent=2) + "\n")
-    part.replace(path)
 
 
 def load(path: Path) -> Champion | None:
@@ -188,7 +182,7 @@ def main(text: str) -> None:
     directory = Path(job.pop("directory"))
     job["replay"] = None if job["replay"] is None else Path(job["replay"])
     for name, model in train(**job).items():
-        save(file_of(directory, name), model)
+        replace_json(file_of(directory, name), asdict(model))
 
 
 if __name__ == "__main__":

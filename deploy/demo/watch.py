@@ -38,12 +38,12 @@ class Percentiles:
         return Percentiles(values["p50"], values["p99"], len(latencies_us), left_out_s) if values else None
 
 
-class DemoAlerts:
+class DemoAlerts(AlertWatch):
     """The alerts of fraud-alerts from its beginning on."""
 
     def __init__(self, bootstrap_servers: str, topic: str, merchants: MerchantWatch | None = None) -> None:
+        super().__init__(Address(bootstrap_servers), topic, from_beginning=True)
         self._merchants = merchants
-        self._watch = AlertWatch(Address(bootstrap_servers), topic, from_beginning=True)
         self._begun_ms = float("inf")
         self.latest: deque[dict[str, Any]] = deque(maxlen=SHOWN)
         """Latest alerts, newest last."""
@@ -58,10 +58,6 @@ class DemoAlerts:
         self.recent_us: deque[int] = deque(maxlen=RECENT)
         """Latencies of the latest alerts, warm-up included, microseconds."""
 
-    def start(self) -> None:
-        """Start to read."""
-        self._watch.start()
-
     def measure_from(self, begun_at: float) -> None:
         """Measure latencies of transactions that arrive from `begun_at` on, seconds since 1970-01-01 UTC.
 
@@ -71,20 +67,16 @@ class DemoAlerts:
 
     def update(self) -> None:
         """Count the alerts received since the last call."""
-        self._watch.check()
-        self._count(self._watch.take())
+        self.check()
+        self._count(self.take())
 
-    def finish(self) -> None:
+    def count_rest(self) -> None:
         """Count the remaining alerts and end the thread."""
-        self._count(self._watch.finish())
+        self._count(self.finish())
 
     def latency(self) -> Percentiles | None:
         """Compute percentiles of the alerts after the warm-up, or else of all alerts; None without alerts."""
         return Percentiles.of(self._warm_us, WARM_UP_S) or Percentiles.of(self._all_us)
-
-    def stop(self) -> None:
-        """Request the end of the thread; returns at once."""
-        self._watch.stop()
 
     def _count(self, received: Sequence[ReceivedAlert]) -> None:
         for value, at_ns in received:

@@ -11,8 +11,7 @@ from loadtests.bench.measure import Circumstance, Figure, Result
 from loadtests.bench.rig import BenchError, Rig
 from loadtests.rig import histograms
 from loadtests.rig.report import Say
-from loadtests.rig.watch import AlertWatch, ReceivedAlert, arrival_latencies_us
-from streaming_job.log.clients import Address
+from loadtests.rig.watch import ReceivedAlert, arrival_latencies_us
 
 PERCENTILES = (50, 90, 99, 99.9)
 PHASES = (
@@ -37,8 +36,7 @@ class Live:
 def measure(rig: Rig, live: Live, say: Say) -> Iterator[Result]:
     """Feed transactions at a rate, and measure the time until their alerts are received."""
     rig.start_warm_job(say)
-    watch = AlertWatch(Address(rig.installed.stack.bootstrap_servers), rig.installed.topics.fraud_alerts)
-    watch.start()
+    watch = rig.installed.watch_alerts()
     usage = JobUsage(rig.job.pid)
     begin, end = _feed(rig, live, usage, say)
     rig.catch_up(say)

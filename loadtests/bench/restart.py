@@ -13,7 +13,6 @@ from loadtests.bench.rig import BenchError, Rig
 from loadtests.faults.job_process import PATIENCE_S
 from loadtests.rig.report import Say
 from loadtests.rig.watch import AlertWatch
-from streaming_job.log.clients import Address
 
 MEANWHILE = 20_000
 """Transactions that arrive while no job runs; some of them alert."""
@@ -57,10 +56,8 @@ def measure(rig: Rig, events: int, rounds: int, say: Say) -> Iterator[Figure]:
 
 def _taken_over_live(rig: Rig, number: int, say: Say) -> float:
     """Return the longest time between two alerts in seconds, while a successor takes over under load."""
-    installed = rig.installed
-    watch = AlertWatch(Address(installed.stack.bootstrap_servers), installed.topics.fraud_alerts)
+    watch = rig.installed.watch_alerts()
     with rig.feeding(LIVE_RATE, 2 * PATIENCE_S):
-        watch.start()
         say(f"{LIVE_RATE:,} transactions a second, and a successor")
         _wait_for_alert(rig, watch, time.time())
         time.sleep(SETTLE_S)
@@ -74,9 +71,7 @@ def _taken_over_live(rig: Rig, number: int, say: Say) -> float:
 
 def _killed_live(rig: Rig, say: Say) -> float:
     """Return the seconds from the SIGKILL of a job under load to the first alert of the next one."""
-    installed = rig.installed
-    watch = AlertWatch(Address(installed.stack.bootstrap_servers), installed.topics.fraud_alerts)
-    watch.start()
+    watch = rig.installed.watch_alerts()
     with rig.feeding(LIVE_RATE, 2 * PATIENCE_S):
         say(f"{LIVE_RATE:,} transactions a second, then a SIGKILL")
         _wait_for_alert(rig, watch, time.time())
@@ -111,8 +106,7 @@ def _restarted(rig: Rig, lost: bool, say: Say) -> float:
     rig.kill_job()
     if lost:
         shutil.rmtree(installed.settings.work_dir)
-    watch = AlertWatch(Address(installed.stack.bootstrap_servers), installed.topics.fraud_alerts)
-    watch.start()
+    watch = installed.watch_alerts()
     installed.send(MEANWHILE)
     begin = time.time()
     rig.start_job()

@@ -16,9 +16,8 @@ from loadtests.bench.rig import BenchError, Rig
 from loadtests.faults import http_servers
 from loadtests.rig import histograms
 from loadtests.rig.report import Say
-from loadtests.rig.watch import AlertWatch, arrival_latencies_us
+from loadtests.rig.watch import arrival_latencies_us
 from service import priority
-from streaming_job.log.clients import Address
 
 PATHS = ("/metrics", "/v1/status")
 ANSWER_S = 10.0
@@ -75,8 +74,7 @@ class Client(threading.Thread):
 def measure(rig: Rig, requests: RequestLoad, say: Say) -> Iterator[Figure]:
     """Run the job at a rate, with requests to the sidecar in every other stretch."""
     rig.start_warm_job(say)
-    watch = AlertWatch(Address(rig.installed.stack.bootstrap_servers), rig.installed.topics.fraud_alerts)
-    watch.start()
+    watch = rig.installed.watch_alerts()
     latencies_ms: dict[str, list[float]] = {path: [] for path in PATHS}
     stretches: list[tuple[bool, float, float]] = []
     settings, log = rig.installed.settings, rig.options.data_dir / "logs" / "sidecar.log"

@@ -25,6 +25,7 @@ from loadtests.faults.job_process import PATIENCE_S, JobProcess
 from loadtests.faults.progress_follower import ProgressFollower
 from loadtests.faults.record_producer import RecordProducer, card_of
 from loadtests.oracle import Record
+from loadtests.rig.watch import AlertWatch
 from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.rollouts import publish
 from loadtests.simulator.transactions import Stream
@@ -37,6 +38,7 @@ from models.registry import ModelRef
 from models.rollouts.events import installation
 from streaming_job.contracts.topic import Component
 from streaming_job.contracts.topics import Topics
+from streaming_job.log.clients import Address
 from streaming_job.log.partitioner import Partitioner
 from streaming_job.log.records import PartitionId
 from streaming_job.permissions import needed
@@ -244,6 +246,12 @@ class Installation:
     def read(self, topic: str) -> list[Record]:
         """Read all committed records of a topic."""
         return list(self._log.read(topic))
+
+    def watch_alerts(self) -> AlertWatch:
+        """Start to receive the alerts that are written from now on."""
+        watch = AlertWatch(Address(self.stack.bootstrap_servers), self.topics.fraud_alerts)
+        watch.start()
+        return watch
 
     def progress(self) -> list[Record]:
         """Read the job's progress records so far, in the order of writing."""

@@ -8,13 +8,13 @@ send. `draining`: the job decides the rest, until its lag is 0. `settling`: the 
 Each phase ends on a condition or at a time limit. A run with a silent worker ends within seconds.
 """
 
-import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from deploy.local.files import replace_json
 from loadtests.locust_run.collector import Collector
 from loadtests.locust_run.lag_samples import LagSamples
 from loadtests.locust_run.plan import LoadTestPlan, Share
@@ -42,17 +42,9 @@ Send = Callable[[str, Mapping[str, Any], int], None]
 class Conductor:
     """The state machine of one run."""
 
-    def __init__(
-        self,
-        plan: LoadTestPlan,
-        lanes: int,
-        settings: JobSettings,
-        send: Send,
-        *,
-        now: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, plan: LoadTestPlan, lanes: int, settings: JobSettings, send: Send) -> None:
         """Order the workers to prepare."""
-        self.plan, self._send, self._now = plan, send, now
+        self.plan, self._send = plan, send
         Path(plan.directory).mkdir(parents=True, exist_ok=True)
         self.collector = Collector(plan, lanes)
         self.lag = LagSamples(settings)
@@ -61,7 +53,7 @@ class Conductor:
         self.lost: list[str] = []
         self.fault = ""
         self._lanes = lanes
-        self._begun = self._since = now()
+        self._since = time.monotonic()
         self._sent_at = self._start = 0.0
         self._backlog_at_end: int | None = None
         self._drained_s: float | None = None
@@ -77,7 +69,7 @@ class Conductor:
 
     def add(self, report: Mapping[str, Any]) -> None:
         """Add a worker's report."""
-        self.collector.add(report, self._now())
+        self.collector.add(report, time.monotonic())
 
     def tick(self) -> bool:
         """Check the run and advance its phase; returns False when the run is over."""
@@ -100,17 +92,17 @@ class Conductor:
         faults = self.collector.faults()
         if faults:
             self.fault = "; ".join(faults)
-        if self.lag.thread.fault is not None:
-            self.fault = f"the job's lag cannot be read: {self.lag.thread.fault!r}"
+        if self.lag.fault is not None:
+            self.fault = f"the job's lag cannot be read: {self.lag.fault!r}"
         waits_for_reports = self.phase != "taping" or self._waited() > SILENCE_S * 3
         if waits_for_reports and not self.lost:
-            for lane in self.collector.silent(self._now(), SILENCE_S):
+            for lane in self.collector.silent(time.monotonic(), SILENCE_S):
                 self.lose(f"worker {lane}", f"no report for {SILENCE_S:.0f} s")
 
     def _begin_if_ready(self) -> None:
         if self.collector.is_ready and self.lag.newest is not None:
             start = time.time() + LEAD_S
-            self._start = self._now() + LEAD_S
+            self._start = time.monotonic() + LEAD_S
             for lane in range(self._lanes):
                 self._send("fraud_begin", {"start_s": start}, lane)
             self._enter("running")
@@ -119,7 +111,7 @@ class Conductor:
 
     def _drain_if_sent(self) -> None:
         if self.collector.is_sent:
-            self._sent_at = self._now()
+            self._sent_at = time.monotonic()
             ended = max(float(report["ended_s"]) for report in self.collector.newest.values())
             self._backlog_at_end = self._lag_at(self._start + ended)
             self._enter("draining")
@@ -143,29 +135,26 @@ class Conductor:
 
     def _enter(self, phase: str) -> None:
         if phase != self.phase:
-            self.phase, self._since = phase, self._now()
+            self.phase, self._since = phase, time.monotonic()
 
     def _waited(self) -> float:
-        return self._now() - self._since
+        return time.monotonic() - self._since
 
     def _show(self) -> None:
         """Write the progress to a file for the launching process."""
-        p99 = histograms.percentile_ms(self.collector.latency, 99.0)
         progress = {
             "phase": self.phase,
-            "at_s": max(0.0, self._now() - self._start) if self._start else 0.0,
+            "at_s": max(0.0, time.monotonic() - self._start) if self._start else 0.0,
             "sent": self.collector.total("sent"),
             "alerts": self.collector.alerts,
-            "p99_ms": p99,
+            "p99_ms": histograms.percentile_ms(self.collector.latency, 99.0),
             "lag": self.lag.newest,
         }
-        partial = Path(self.plan.directory) / f"{PROGRESS}.partial"
-        partial.write_text(json.dumps(progress))
-        partial.rename(partial.with_name(PROGRESS))
+        replace_json(Path(self.plan.directory) / PROGRESS, progress)
 
     def result(self) -> Result:
         """Return the result; stops sampling the lag."""
-        self.lag.thread.stop()
+        self.lag.stop()
         if self.phase != "over" and not (self.lost or self.fault):
             self.fault = f"the run was stopped in the phase {self.phase}"
         result = self.collector.result()

@@ -12,7 +12,7 @@ from streaming_job.settings import JobSettings
 INTERVAL_S = 0.5
 
 
-class LagSamples:
+class LagSamples(NativeThread):
     """Thread that samples the lag twice a second."""
 
     def __init__(self, settings: JobSettings) -> None:
@@ -28,7 +28,7 @@ class LagSamples:
         except KafkaException as fault:
             raise LoadTestError(f"topic {topic} cannot be read: {fault}; check topic and brokers") from fault
         self._partitions = [TopicPartition(topic, partition) for partition in partitions]
-        self.thread = NativeThread(self._run)
+        super().__init__(self._sample_until_stopped)
         self.samples: list[tuple[float, int]] = []
         """(`time.monotonic`, lag in records)."""
 
@@ -37,13 +37,9 @@ class LagSamples:
         """Newest lag in records; None before the first sample."""
         return self.samples[-1][1] if self.samples else None
 
-    def start(self) -> None:
-        """Start sampling."""
-        self.thread.start()
-
-    def _run(self) -> None:
+    def _sample_until_stopped(self) -> None:
         try:
-            while not self.thread.stopped:
+            while not self.stopped:
                 try:
                     lag = self._sample()
                 except KafkaException:

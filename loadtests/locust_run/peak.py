@@ -1,8 +1,7 @@
 """The highest rate that a job sustains, by bisection."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 from loadtests.locust_run.errors import LoadTestError
 
@@ -32,7 +31,6 @@ class Peak:
     """Probes in the order of the search."""
     limited_by: str = ""
     """Why the lowest rate that failed did so; empty: no rate failed."""
-    extra: dict[str, Any] = field(default_factory=dict)
 
 
 def find(

@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from deploy.local.files import replace_json
+
 FILE = "result.json"
 HISTOGRAMS = "latency.hlog"
 
@@ -54,9 +56,7 @@ class Result:
 
     def write(self, directory: Path) -> None:
         """Write the result to its file, atomically."""
-        partial = directory / f"{FILE}.partial"
-        partial.write_text(json.dumps(asdict(self)) + "\n")
-        partial.rename(directory / FILE)
+        replace_json(directory / FILE, asdict(self))
 
     @classmethod
     def read(cls, directory: Path) -> "Result":

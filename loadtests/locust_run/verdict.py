@@ -58,24 +58,11 @@ class Audit:
         )
 
 
-def failures(
-    result: Result, bounds: Bounds, audit: Audit | None = None, *, own_topics: bool = False
-) -> list[str]:
-    """Return every reason for which a run fails; empty if it passes.
-
-    Args:
-        audit: the audit; None if none was made.
-        own_topics: whether no other producer writes to the topics. Then the number of audited transactions
-            must be that of the acknowledged ones, and the workers must have received as many alerts as the
-            audit expects.
-    """
+def failures(result: Result, bounds: Bounds) -> list[str]:
+    """Return every reason for which a run fails, except those of its audit; empty if it passes."""
     reasons = [f"fault: {result.fault}"] if result.fault else []
     reasons += [f"worker lost: {worker}" for worker in result.lost_workers]
-    reasons += _generator(result, bounds)
-    reasons += _job(result, bounds)
-    if audit is not None:
-        reasons += audited(result, audit, own_topics=own_topics)
-    return reasons
+    return [*reasons, *_generator(result, bounds), *_job(result, bounds)]
 
 
 def _generator(result: Result, bounds: Bounds) -> list[str]:
@@ -121,7 +108,13 @@ def _job(result: Result, bounds: Bounds) -> list[str]:
 
 
 def audited(result: Result, audit: Audit, *, own_topics: bool) -> list[str]:
-    """Return the reasons of `failures` that the audit gives; of several runs, `result` has the totals."""
+    """Return the reasons for which the audit fails a run; of several runs, `result` has the totals.
+
+    Args:
+        own_topics: whether no other producer writes to the topics. Then the number of audited transactions
+            must be that of the acknowledged ones, and the workers must have received as many alerts as the
+            audit expects.
+    """
     reasons = []
     for name in ("missing", "duplicated", "unexpected"):
         if count := getattr(audit, name):

@@ -41,7 +41,7 @@ class ReceivedAlert(NamedTuple):
     """Time of receipt, by the watch's clock."""
 
 
-class AlertWatch:
+class AlertWatch(NativeThread):
     """Thread that consumes alerts and does nothing else, so that it notes each receipt at once.
 
     It is a thread of the operating system, also where gevent has replaced Python's threads. It survives
@@ -80,26 +80,18 @@ class AlertWatch:
             raise WatchError(
                 f"alerts on {topic} cannot be read: {clients.describe(fault)}; check topic and brokers"
             ) from fault
-        self._thread = NativeThread(self._run)
+        super().__init__(self._receive)
         self.seen: deque[ReceivedAlert] = deque()
         """Received alerts in the order of receipt; `take` removes them."""
 
-    def start(self) -> None:
-        """Start to read."""
-        self._thread.start()
-
     def check(self) -> None:
         """Raise WatchError if the thread failed."""
-        if self._thread.fault is not None:
-            raise WatchError(f"reading alerts failed: {self._thread.fault!r}") from self._thread.fault
+        if self.fault is not None:
+            raise WatchError(f"reading alerts failed: {self.fault!r}") from self.fault
 
     def take(self) -> list[ReceivedAlert]:
         """Return the alerts received since the last call, and forget them."""
         return [self.seen.popleft() for _ in range(len(self.seen))]
-
-    def stop(self) -> None:
-        """Request the end; returns at once."""
-        self._thread.stop()
 
     def finish(self) -> list[ReceivedAlert]:
         """Read the remaining alerts, end the thread, and return all alerts since the last `take`.
@@ -108,18 +100,18 @@ class AlertWatch:
             WatchError: the thread failed.
         """
         self.stop()
-        while not self._thread.ended:
+        while not self.ended:
             sleep(JOIN_S)
         self.check()
         return self.take()
 
-    def _run(self) -> None:
+    def _receive(self) -> None:
         try:
             while True:
                 message = self._consumer.poll(POLL_S)  # returns with the first record; consume would wait
                 now = self._clock_ns()
                 if message is None:
-                    if self._thread.stopped:
+                    if self.stopped:
                         return
                 elif (error := message.error()) is None:
                     self.seen.append(ReceivedAlert(message.value() or b"", now))

@@ -4,8 +4,8 @@ Two clients do without confluent-kafka's: the transactional producer of a key gr
 (`transaction.producer`) and the job's consumer of its inputs (`log.ffi`). A lint rule refuses the library's
 constructors in any other module. This one also exports the types for annotations.
 
-Of the settings that callers give, the operator's override `tuning`, and `fixed` overrides all others. Settings
-that librdkafka refuses raise a KafkaException.
+Of the settings that callers give, the operator's override `tuning`, and `fixed` overrides all others.
+Settings that librdkafka refuses raise a KafkaException.
 """
 
 from collections.abc import Callable, Mapping

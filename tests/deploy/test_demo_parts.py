@@ -19,6 +19,7 @@ from deploy.demo.steps import Steps
 from deploy.demo.tour import GUARDS
 from deploy.demo.view import Moment
 from deploy.demo.watch import Percentiles
+from deploy.local.files import replace_json
 from deploy.local.processes import Server
 from loadtests.audit.findings import Findings
 from loadtests.audit.verify import AuditResult
@@ -190,7 +191,7 @@ def test_the_report_has_the_documented_fields(tmp_path: Path):
     ]  # fmt: skip
     assert list(report.values())[:9] == [9, 2, 3, 1, 0, 0, 130.0, 280.0, 500.0]
     assert not verdict.is_clean
-    summary.write(tmp_path / "out.json", report)
+    replace_json(tmp_path / "out.json", report)
     assert json.loads((tmp_path / "out.json").read_text())["peak_memory_bytes"] == 2**31
 
 

@@ -14,7 +14,6 @@ from deploy.local.waiting import Patience
 from loadtests.faults.installation import Installation
 from loadtests.faults.job_process import PATIENCE_S, JobProcess
 from loadtests.rig.watch import AlertWatch, arrival_latencies_us
-from streaming_job.log.clients import Address
 
 POLL_S = 0.1
 
@@ -33,8 +32,7 @@ class UnderLoad:
         command = [sys.executable, "-m", "deploy.cli", "simulate", "--bootstrap-servers", servers]
         # so few cards that most transactions are alerts, by the velocity rules
         command += ["--rate", str(rate), "--seed", "3", "--cards", "300", "--merchants", "100", "--for", "1h"]
-        watch = AlertWatch(Address(servers), self.installed.topics.fraud_alerts)
-        watch.start()
+        watch = self.installed.watch_alerts()
         feed = Child("the simulator", command, self.installed.directory / "simulator.log")
         try:
             self.until_alerts(watch)

@@ -19,7 +19,7 @@ from loadtests.faults.job_process import JobProcess
 from loadtests.locust_run import identity
 from loadtests.locust_run.launch import LocustProcesses
 from loadtests.locust_run.result import HISTOGRAMS
-from loadtests.locust_run.verdict import Audit, failures
+from loadtests.locust_run.verdict import Audit, audited, failures
 from loadtests.rig import histograms
 from loadtests.rig.send import INTENDED_AT
 from models import loading
@@ -40,7 +40,7 @@ def test_all_alerts_of_a_run_are_seen(installed: Installation, warm_job: JobProc
     with LocustProcesses(plan, settings, 2) as run:
         result = run.wait()
     audit = Audit.of(installed.verdict(), before.events, before.alerts)
-    assert failures(result, BUSY, audit, own_topics=True) == []
+    assert [*failures(result, BUSY), *audited(result, audit, own_topics=True)] == []
     assert result.workers == 2
     assert result.events == result.acknowledged == audit.events
     assert result.latencies > 0

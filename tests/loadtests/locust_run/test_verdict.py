@@ -8,7 +8,7 @@ from loadtests.audit.findings import Findings
 from loadtests.audit.verify import AuditResult
 from loadtests.locust_run.plan import LoadTestPlan
 from loadtests.locust_run.result import Result
-from loadtests.locust_run.verdict import Audit, Bounds, failures
+from loadtests.locust_run.verdict import Audit, Bounds, audited, failures
 from loadtests.oracle import Kind
 
 pytestmark = pytest.mark.unit
@@ -27,7 +27,7 @@ def test_transactions_before_the_load_test_are_audited_but_not_counted() -> None
 
 
 def test_a_good_run_passes() -> None:
-    assert failures(GOOD, Bounds(p99_ms=20.0), CLEAN, own_topics=True) == []
+    assert failures(GOOD, Bounds(p99_ms=20.0)) == audited(GOOD, CLEAN, own_topics=True) == []
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,8 @@ def test_a_good_run_passes() -> None:
     ],
 )
 def test_each_condition_fails_alone_and_is_named(change: dict[str, Any], said: str) -> None:
-    result = failures(replace(GOOD, **change), Bounds(p99_ms=20.0), CLEAN, own_topics=True)
+    bad = replace(GOOD, **change)
+    result = [*failures(bad, Bounds(p99_ms=20.0)), *audited(bad, CLEAN, own_topics=True)]
     assert len(result) == 1
     assert result[0].startswith(said)
 
@@ -68,10 +69,10 @@ def test_each_condition_fails_alone_and_is_named(change: dict[str, Any], said: s
     ],
 )
 def test_each_finding_of_the_audit_fails_the_run(change: dict[str, Any], said: str) -> None:
-    (failure,) = failures(GOOD, Bounds(), replace(CLEAN, **change), own_topics=True)
+    (failure,) = audited(GOOD, replace(CLEAN, **change), own_topics=True)
     assert failure.startswith(said)
 
 
 def test_more_records_than_sent_are_allowed_on_shared_topics() -> None:
     shared = replace(CLEAN, events=1_000_000, alerts=9_000)
-    assert failures(GOOD, Bounds(), shared, own_topics=False) == []
+    assert audited(GOOD, shared, own_topics=False) == []
