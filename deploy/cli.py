@@ -26,7 +26,9 @@ class Entry:
 
 
 COMMANDS = {
-    "demo": Entry("deploy.demo:app", "Bring everything up, stream transactions, watch alerts, verify them."),
+    "demo": Entry(
+        "deploy.demo.commands:app", "Bring everything up, stream transactions, watch alerts, verify them."
+    ),
     "stack": Entry("deploy.local.commands:app", "Start and stop the embedded Kafka, Postgres and Debezium."),
     "job": Entry("deploy.job:app", "Create the topics of the streaming job, and run it."),
     "simulate": Entry("loadtests.simulator.commands:app", "Stream simulated or recorded transactions."),

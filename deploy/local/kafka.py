@@ -148,11 +148,7 @@ def marker(data_dir: Path, name: Service = "kafka") -> str:
 
 
 def wait(data_dir: Path, server: Server, ports: Mapping[str, int], name: Service) -> None:
-    """Wait until a broker answers a metadata request, and all brokers are registered.
-
-    Raises:
-        StackError: the broker ended, or the deadline passed.
-    """
+    """Wait until a broker answers a metadata request, and all brokers are registered."""
     client, count = topics.admin(f"{HOST}:{ports[name]}"), len(brokers_of(ports))
 
     def answers() -> bool:

@@ -79,11 +79,7 @@ def marker(data_dir: Path) -> str:
 
 
 def wait(data_dir: Path, server: Server, ports: Mapping[str, int]) -> None:
-    """Wait until Postgres accepts connections; create role, database and table if they are missing.
-
-    Raises:
-        StackError: Postgres ended, the deadline passed, or a password file is missing.
-    """
+    """Wait until Postgres accepts connections; create role, database and table if they are missing."""
 
     def answers() -> bool:
         with (

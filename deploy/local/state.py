@@ -61,11 +61,7 @@ def save(data_dir: Path, state: State) -> None:
 
 
 def exclusive(data_dir: Path, progress: Progress = silent) -> AbstractContextManager[None]:
-    """Lock the stack: other commands that start or stop it wait.
-
-    Raises:
-        StackError: the data directory cannot be created or written.
-    """
+    """Lock the stack: other commands that start or stop it wait."""
     return locked(
         data_dir / "lock", StackError, lambda: progress(f"waiting for another command on {data_dir}")
     )

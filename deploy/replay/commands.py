@@ -3,7 +3,7 @@
 import json
 import signal
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +11,7 @@ import typer
 
 from deploy.replay.errors import ReplayError
 from feature_store.catalogue import DAY_MS
+from feature_store.option_groups import takes
 from service.rollouts.options import PolicyFile, SimplePolicy, takes_simple_policy
 from streaming_job import environment
 from streaming_job.settings import MOST_LABEL_DELAY_MS, JobSettings
@@ -23,54 +24,62 @@ app = typer.Typer(
     help="Decide the log again beside the live job; compare, switch to it, and back.",
 )
 Name = Annotated[str, typer.Argument(help="Name of the replay, part of its topics' names")]
-Model = Annotated[str, typer.Option(help="NAME/VERSION that decides instead of the live rollouts")]
-Release = Annotated[
-    str, typer.Option(help="Program `fraud` of another installed release, which runs the job")
-]
-From = Annotated[
-    str,
-    typer.Option(
-        "--from", help="Copy of a checkpoint of the live job to begin with; default: the log's beginning"
-    ),
-]
-ArchivePlace = Annotated[
-    str, typer.Option("--archive", help="Archive in which the log begins; default: it begins with the topics")
-]
-Groups = Annotated[int, typer.Option(min=0, help="Key groups; 0: as the live job")]
-LabelDelay = Annotated[
-    float | None,
-    typer.Option(
-        min=0,
-        max=MOST_LABEL_DELAY_MS / DAY_MS,
-        help="Keep merchant facts, with this label delay in days, instead of what the live job keeps",
-    ),
-]
-Partial = Annotated[bool, typer.Option("--partial", help="Accept that the log has lost its beginning")]
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a replay begins, besides the policy that is given by options."""
+
+    model: Annotated[str, typer.Option(help="NAME/VERSION that decides instead of the live rollouts")] = ""
+    policy: PolicyFile = None
+    release: Annotated[
+        str, typer.Option(help="Program `fraud` of another installed release, which runs the job")
+    ] = ""
+    start_from: Annotated[
+        str,
+        typer.Option(
+            "--from",
+            help="Copy of a checkpoint of the live job to begin with; default: the log's beginning",
+        ),
+    ] = ""
+    archive: Annotated[
+        str, typer.Option(help="Archive in which the log begins; default: it begins with the topics")
+    ] = ""
+    key_groups: Annotated[int, typer.Option(min=0, help="Key groups; 0: as the live job")] = 0
+    label_delay_days: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=MOST_LABEL_DELAY_MS / DAY_MS,
+            help="Keep merchant facts, with this label delay in days, instead of what the live job keeps",
+        ),
+    ] = None
+    partial: Annotated[bool, typer.Option("--partial", help="Accept that the log has lost its beginning")] = (
+        False
+    )
+
+
+takes_start = takes("start", Start)
 
 
 @app.command("plan")
 @takes_simple_policy
-def plan_command(
-    name: Name, simple_policy: SimplePolicy, model: Model = "", policy: PolicyFile = None,
-    release: Release = "", start_from: From = "", archive: ArchivePlace = "", key_groups: Groups = 0,
-    label_delay_days: LabelDelay = None, partial: Partial = False,
-) -> None:  # fmt: skip
+@takes_start
+def plan_command(name: Name, simple_policy: SimplePolicy, start: Start) -> None:
     """Show what `start` with the same options would do, without writing anything; exit status 1 if it cannot.
 
     Example: fraud replay plan better --model card-fraud/2
     """
-    _planned(
-        name, simple_policy, model, policy, release, start_from, archive, key_groups, label_delay_days,
-        partial=partial,
-    )  # fmt: skip
+    _planned(name, simple_policy, start)
 
 
 @app.command("start")
 @takes_simple_policy
+@takes_start
 def start_command(
-    name: Name, simple_policy: SimplePolicy, model: Model = "", policy: PolicyFile = None,
-    release: Release = "", start_from: From = "", archive: ArchivePlace = "", key_groups: Groups = 0,
-    label_delay_days: LabelDelay = None, partial: Partial = False,
+    name: Name,
+    simple_policy: SimplePolicy,
+    start: Start,
     most_behind: Annotated[
         int, typer.Option(min=1, help="Wait while the live job is behind by more transactions than this")
     ] = 5_000,
@@ -79,7 +88,7 @@ def start_command(
     ] = 250,
     nice: Annotated[int, typer.Option(min=0, max=19, help="Nice level of the job; 0: as the live job")] = 19,
     follow: Annotated[bool, typer.Option("--follow", help="Go on with what arrives, until stopped")] = False,
-) -> None:  # fmt: skip
+) -> None:
     """Decide the log in a second job, with topics of its own; or continue a replay after a stop or kill.
 
     Settings come from FRAUD_... variables, as for the live job. The options of a replay are those of its
@@ -93,14 +102,10 @@ def start_command(
     live = environment.settings(JobSettings)
     found = record.find(live.work_dir, name)
     if found is None:
-        found = _planned(
-            name, simple_policy, model, policy, release, start_from, archive, key_groups, label_delay_days,
-            partial=partial,
-        ).saved()  # fmt: skip
+        found = _planned(name, simple_policy, start).saved()
     else:
         found, live = record.load(live, name)
-        options = (model, policy, simple_policy.is_given, release, start_from, archive, key_groups)
-        if any(options) or label_delay_days is not None:
+        if simple_policy.is_given or replace(start, partial=False) != Start():
             raise ReplayError(f"{name} was started with other options, which stay; drop it, or omit them")
         found = switching.call_off(live, found)
     stop = threading.Event()
@@ -223,10 +228,7 @@ def drop_command(
     dropping.drop(live, replay, ends_way_back=end_way_back, wrote=typer.echo)
 
 
-def _planned(
-    name: str, simple_policy: SimplePolicy, model: str, policy_file: Path | None, release: str,
-    start_from: str, archive: str, key_groups: int, label_delay_days: float | None, *, partial: bool,
-) -> "Replay":  # fmt: skip
+def _planned(name: str, simple_policy: SimplePolicy, start: Start) -> "Replay":
     """Print the plan of a new replay, and return its record."""
     from deploy.replay import plan, record, rollout
     from models.policy import Policy
@@ -234,21 +236,23 @@ def _planned(
 
     live = environment.settings(JobSettings)
     policy: Policy | None = None
-    if policy_file is not None or simple_policy.is_given:
-        policy = draft_of(model or "/", policy_file, simple_policy, "canary", 10_000)[0].policy
+    if start.policy is not None or simple_policy.is_given:
+        policy = draft_of(start.model or "/", start.policy, simple_policy, "canary", 10_000)[0].policy
     file = record.file_of(live.work_dir, name)
     if file.exists():
         raise ReplayError(f"there is a replay {name} already; `fraud replay start {name}` continues it")
+    delay_days = start.label_delay_days
     new = record.Replay(
         name, live.job_id, live.checkpoint, live.key_groups, live.topics.model_rollouts,
-        key_groups or live.key_groups, {}, start_from, archive, release,
-        label_delay_ms=None if label_delay_days is None else round(label_delay_days * DAY_MS),
+        start.key_groups or live.key_groups, {}, start.start_from, start.archive, start.release,
+        label_delay_ms=None if delay_days is None else round(delay_days * DAY_MS),
         facts=live.topics.merchant_facts, live_label_delay_ms=live.merchant_delay_ms, file=file,
     )  # fmt: skip
-    if model or policy:
-        new = replace(new, rollout=rollout.replaced(new.changed_facts(live), model, policy, release))
+    if start.model or policy:
+        changed = rollout.replaced(new.changed_facts(live), start.model, policy, start.release)
+        new = replace(new, rollout=changed)
     facts = plan.gather(live, new)
-    made = plan.made(live, new, facts, partial=partial)
+    made = plan.made(live, new, facts, partial=start.partial)
     for line in made.lines:
         typer.echo(line)
     if made.refusals:

@@ -28,11 +28,7 @@ class CommitTrials(NamedTuple):
 
 
 def trial_counts(trials: Mapping[str, Any]) -> dict[Pair, Counter[str]]:
-    """Return the counts of `trials` in a progress record, without fields that depend on the clock.
-
-    Raises:
-        ValueError, KeyError, TypeError, AttributeError: malformed trials.
-    """
+    """Return the counts of `trials` in a progress record, without fields that depend on the clock."""
     return {
         (rollout_id, name): challenger_counts(counts)
         for rollout_id, trial in trials.items()

@@ -52,11 +52,7 @@ class ChaosExtent:
 
 
 def measure(extent: ChaosExtent, say: Say) -> Iterator[Result]:
-    """Yield the job's settings, the seconds of each kind of kill and fault, and the audit's counts.
-
-    Raises:
-        FaultError: the job ended or makes no progress.
-    """
+    """Yield the job's settings, the seconds of each kind of kill and fault, and the audit's counts."""
     empty(extent.data_dir)
     chance = random.Random(extent.seed)
     with ExitStack() as cleanup:

@@ -110,11 +110,7 @@ class Rig:
         self._job = self.installed.start()
 
     def start_warm_job(self, say: Say) -> None:
-        """Start the job, and wait until it has decided some transactions.
-
-        Raises:
-            FraudError: it ended, or makes no progress.
-        """
+        """Start the job, and wait until it has decided some transactions."""
         self.start_job()
         self.catch_up(say)
         self.installed.send(BURST, **UNDISTURBED)
@@ -126,9 +122,6 @@ class Rig:
         Args:
             name: of the directory of the successor's checkpoint.
             key_groups: number of the successor's key groups.
-
-        Raises:
-            FraudError: the successor ended, or has not taken over in time.
         """
         predecessor, before = self.job, self._checkpoint
         self._checkpoint = str(self.options.data_dir / name)
@@ -208,9 +201,6 @@ def rig(options: RigOptions, say: Say) -> Iterator[Rig]:
     """Run the servers, with the profiles and models loaded.
 
     At the end, kill the job and stop the servers, each process by its pid.
-
-    Raises:
-        FraudError: the directory holds other data, a part does not start, or profiles do not arrive.
     """
     directory = options.data_dir
     empty(directory)

@@ -41,11 +41,7 @@ class Watchers:
         self._targets.write_text(json.dumps([{"targets": [target]}]))
 
     def look(self) -> Sight:
-        """Query sidecar, Prometheus and continuous audit.
-
-        Raises:
-            OSError: a server does not answer.
-        """
+        """Query sidecar, Prometheus and continuous audit."""
         return sight_of(
             json.loads(get(f"{self.sidecar}v1/status")),
             json.loads(get(f"{self.sidecar}readyz?verbose")),

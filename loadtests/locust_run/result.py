@@ -60,10 +60,6 @@ class Result:
 
     @classmethod
     def read(cls, directory: Path) -> "Result":
-        """Read the result of a directory.
-
-        Raises:
-            FileNotFoundError: there is no result.
-        """
+        """Read the result of a directory."""
         values = json.loads((directory / FILE).read_text())
         return cls(**{column.name: values[column.name] for column in fields(cls)})

@@ -69,11 +69,7 @@ class Tape:
         self._writer = Child("the tape's writer", [*command, json.dumps(task)], self._log, own_session=False)
 
     def is_ready(self) -> bool:
-        """Return whether the tape is complete, or written as far ahead as allowed.
-
-        Raises:
-            LoadTestError: the writer ended early.
-        """
+        """Return whether the tape is complete, or written as far ahead as allowed."""
         if (self.directory / END).exists():
             return True
         self._check()

@@ -90,11 +90,7 @@ class _Reader:
         return self._data.read()
 
     def value(self, node: Any) -> Any:
-        """Read a value; an index below 0 counts from the end, and any byte but 0 is true.
-
-        Raises:
-            ValueError, IndexError: the data are no such value.
-        """
+        """Read a value; an index below 0 counts from the end, and any byte but 0 is true."""
         kind = "union" if isinstance(node, list) else node if isinstance(node, str) else node["type"]
         match kind:
             case "null":

@@ -196,11 +196,7 @@ class Sender:
         meanwhile: Callable[[], None] = lambda: None,
         on_sent: OnSent = lambda _, __: None,
     ) -> None:
-        """Do as `send`, but without a flush or a Kafka transaction; no thread makes the parts ahead.
-
-        Raises:
-            SendError: a record was refused or not delivered.
-        """
+        """Do as `send`, but without a flush or a Kafka transaction; no thread makes the parts ahead."""
         self._until_ms = until_ms
         called_ms = 0.0
         if not pace.is_at_once:

@@ -94,11 +94,7 @@ class AlertWatch(NativeThread):
         return [self.seen.popleft() for _ in range(len(self.seen))]
 
     def finish(self) -> list[ReceivedAlert]:
-        """Read the remaining alerts, end the thread, and return all alerts since the last `take`.
-
-        Raises:
-            WatchError: the thread failed.
-        """
+        """Read the remaining alerts, end the thread, and return all alerts since the last `take`."""
         self.stop()
         while not self.ended:
             sleep(JOIN_S)

@@ -152,11 +152,7 @@ class ProfileFeed(Background):
         """Number of executed statements."""
 
     def stop(self) -> None:
-        """Stop the thread and wait for its end.
-
-        Raises:
-            Exception: any other error that ended the thread.
-        """
+        """Stop the thread and wait for its end."""
         super().stop()
         self.check()
 

@@ -102,11 +102,7 @@ def alert_of(record: Mapping[str, Any]) -> Alert:
 
 
 def shadow_alert_of(record: Mapping[str, Any]) -> ShadowAlert:
-    """Return the shadow alert of a record of contract shadow-alert.v1.
-
-    Raises:
-        KeyError, TypeError, ValueError: the record breaks its contract.
-    """
+    """Return the shadow alert of a record of contract shadow-alert.v1."""
     return ShadowAlert(
         str(record["card_id"]),
         str(record["transaction_id"]),

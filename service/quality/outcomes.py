@@ -98,9 +98,6 @@ class Outcomes:
 
         Args:
             topic_ids: name -> id in its cluster, of the topics of alerts and labels.
-
-        Raises:
-            OutcomesError: the database cannot be used.
         """
         with self._transaction(may_open=True) as database:
             stored = database.execute("SELECT topic, topic_id, number, next FROM positions").fetchall()

@@ -14,13 +14,14 @@ ALIAS = "champion"
 Point = Callable[[str, ModelRef], None]
 """(alias, model): points the registry's alias to this version."""
 
+INTERVAL_S, RETRY_S = 2.0, 30.0
+"""Time between two looks, and after one in which the registry did not answer."""
+
 
 class AliasMirror(Background):
     """Mover of the alias after each promotion and withdrawal; retries when the registry does not answer."""
 
-    def __init__(
-        self, history: Callable[[], History], point: Point, interval_s: float = 2.0, retry_s: float = 30.0
-    ) -> None:
+    def __init__(self, history: Callable[[], History], point: Point) -> None:
         """Prepare the thread without starting it.
 
         Args:
@@ -28,7 +29,6 @@ class AliasMirror(Background):
         """
         super().__init__("alias-mirror")
         self._history, self._point = history, point
-        self._interval_s, self._retry_s = interval_s, retry_s
         self._mirrored: ModelRef | None = None
         self._fault: str | None = None
 
@@ -55,6 +55,6 @@ class AliasMirror(Background):
         return True
 
     def _run(self) -> None:
-        wait_s = self._interval_s
+        wait_s = INTERVAL_S
         while not self._stop.wait(wait_s):
-            wait_s = self._interval_s if self.look() else self._retry_s
+            wait_s = INTERVAL_S if self.look() else RETRY_S

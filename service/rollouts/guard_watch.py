@@ -21,6 +21,7 @@ from service.rollouts.history import History
 from service.rollouts.requests import Stop
 
 log = logging.getLogger(__name__)
+INTERVAL_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,6 @@ class GuardWatch(Background):
         history: Callable[[], History],
         groups: Callable[[], Groups],
         desk: Desk,
-        interval_s: float = 1.0,
         labels: Callable[[Trial], LabelCounts | None] = lambda trial: None,
     ) -> None:
         """Prepare the thread without starting it.
@@ -53,7 +53,7 @@ class GuardWatch(Background):
         """
         super().__init__("guard-watch")
         self._history, self._groups, self._desk = history, groups, desk
-        self._interval_s, self._labels = interval_s, labels
+        self._labels = labels
         self._seen: CurrentVerdict | None = None
         self._last: CurrentVerdict | None = None
         self._fault: str | None = None
@@ -123,7 +123,7 @@ class GuardWatch(Background):
         self._seen = self._last = CurrentVerdict(assessment, since)
 
     def _run(self) -> None:
-        while not self._stop.wait(self._interval_s):
+        while not self._stop.wait(INTERVAL_S):
             try:
                 self.look()
                 self._fault = None

@@ -2,6 +2,7 @@
 
 One rule for errors: the client reconnects by itself, so errors of connections are passed over; `to_end` fails
 if nothing arrives for its patience. A caller that must be able to stop calls `poll`, which waits a moment.
+What cannot be read raises a KafkaException, as does a broker that does not answer a function.
 
 A fetch may report the end of a partition too early: the broker that answers it may not know the newest
 records yet, if it is a new leader, or a follower near the client (`client.rack`). Therefore the leader
@@ -174,21 +175,13 @@ class Follower:
 
 
 def to_end(reader: Consumer, start: TopicPartition, end: int | None = None) -> Iterator[Message]:
-    """Yield the records of one partition from an offset to its end, or to before `end`.
-
-    Raises:
-        KafkaException: no answer, or the partition cannot be read.
-    """
+    """Yield the records of one partition from an offset to its end, or to before `end`."""
     ends = {} if end is None else {(start.topic, start.partition): end}
     return Follower(reader, [start], ends).to_end()
 
 
 def first_arrival(reader: Consumer, start: TopicPartition) -> int | None:
-    """Return the arrival of a partition's first record from an offset on, ms; None: there is none.
-
-    Raises:
-        KafkaException: no answer, or the partition cannot be read.
-    """
+    """Return the arrival of a partition's first record from an offset on, ms; None: there is none."""
     message = next(to_end(reader, start), None)
     return None if message is None else message.timestamp()[1]
 
@@ -208,9 +201,6 @@ def newest(
         partition: the partition; its offset does not matter.
         most: number of records to return; fewer if the partition has fewer.
         before: only records before this offset; default: all.
-
-    Raises:
-        KafkaException: no answer, or the partition cannot be read.
     """
     first, end = offsets(reader, partition)
     end = end if before is None else min(end, before)

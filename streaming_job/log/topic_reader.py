@@ -1,4 +1,8 @@
-"""Functions that look up whether a topic exists, its id, its partitions, and their first and end offsets."""
+"""Functions that look up whether a topic exists, its id, its partitions, and their first and end offsets.
+
+They raise a KafkaException if there is no such topic, no permission or no answer; `settings_of` raises a
+TimeoutError without an answer.
+"""
 
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
@@ -59,11 +63,7 @@ def answered(ask: Callable[[float], T], passing: Container[int], limit_s: float)
 def partitions(
     client: Consumer | Producer | AdminClient, topic: str, timeout_s: float = TIMEOUT_S
 ) -> list[int]:
-    """Return the topic's partitions, ascending.
-
-    Raises:
-        KafkaException: no such topic, or no answer.
-    """
+    """Return the topic's partitions, ascending."""
     metadata = client.list_topics(topic, timeout_s).topics[topic]
     if metadata.error is not None:
         raise KafkaException(metadata.error)
@@ -92,23 +92,14 @@ def is_missing(fault: KafkaException) -> bool:
 
 
 def settings_of(client: AdminClient, topic: str, timeout_s: float = TIMEOUT_S) -> Mapping[str, Any]:
-    """Return the effective settings of a topic: a ConfigEntry by name.
-
-    Raises:
-        KafkaException: no such topic, no permission to read its settings, or no answer.
-        TimeoutError: no answer.
-    """
+    """Return the effective settings of a topic: a ConfigEntry by name."""
     (answer,) = client.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
     entries: Mapping[str, Any] = answer.result(timeout=timeout_s)
     return entries
 
 
 def exists(client: Consumer | AdminClient, topic: str, timeout_s: float = TIMEOUT_S) -> bool:
-    """Return whether a topic exists.
-
-    Raises:
-        KafkaException: no answer.
-    """
+    """Return whether a topic exists."""
     try:
         partitions(client, topic, timeout_s)
     except KafkaException as fault:
@@ -131,7 +122,6 @@ def require(
 
     Raises:
         Exception: that of `error`.
-        KafkaException: no answer.
     """
     for topic in topics:
         if not exists(client, topic, timeout_s):
@@ -139,11 +129,7 @@ def require(
 
 
 def offsets(reader: Consumer, partition: TopicPartition) -> tuple[int, int]:
-    """Return the first offset and the end offset of a partition; waits until it has a leader that knows.
-
-    Raises:
-        KafkaException: no answer, or no leader in time.
-    """
+    """Return the first offset and the end offset of a partition; waits until it has a leader that knows."""
     first_and_end: tuple[int, int] = answered(
         lambda step_s: reader.get_watermark_offsets(partition, step_s), _NO_LEADER, TIMEOUT_S
     )
@@ -151,9 +137,5 @@ def offsets(reader: Consumer, partition: TopicPartition) -> tuple[int, int]:
 
 
 def bounds(reader: Consumer, topic: str) -> dict[int, tuple[int, int]]:
-    """Return the first offset and the end offset of each partition of a topic, by partition.
-
-    Raises:
-        KafkaException: no such topic, or no answer.
-    """
+    """Return the first offset and the end offset of each partition of a topic, by partition."""
     return {part: offsets(reader, TopicPartition(topic, part)) for part in partitions(reader, topic)}

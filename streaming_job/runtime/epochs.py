@@ -304,11 +304,7 @@ class Epoch(DriverWatch):
     """A task's side of the connection."""
 
     def __init__(self, address: Address, number: int) -> None:
-        """Connect.
-
-        Raises:
-            EpochError: the driver does not answer.
-        """
+        """Connect."""
         super().__init__(address, number)
         self.number = number
         self._asked = False

@@ -20,11 +20,7 @@ Labels = Mapping[tuple[str, str], bool]
 
 
 def read(settings: JobSettings) -> Labels:
-    """Read all labels; empty where there are no topics of labels.
-
-    Raises:
-        KafkaException: a topic cannot be read.
-    """
+    """Read all labels; empty where there are no topics of labels."""
     newest = NewestLabels(settings.topics)
     with closing(clients.reader(settings, "fraud-replay")) as reader:
         topics = [topic for topic in newest.contracts if topic_reader.exists(reader, topic)]

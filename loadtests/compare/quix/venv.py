@@ -18,9 +18,6 @@ def ensure(directory: Path, progress: Progress = silent) -> Path:
 
     Args:
         directory: directory of the environments, one per lock file and Python version.
-
-    Raises:
-        CompareError: the packages cannot be installed.
     """
     digest = hashlib.sha256(sys.version.encode() + LOCK_FILE.read_bytes()).hexdigest()[:12]
     home = directory / f"quix-{digest}"
