@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from loadtests.gamedays.scene import Scene
 from loadtests.gamedays.sight import Expected
 
-Action = Callable[[Scene], None]
+Action = Callable[[Scene], object]
 
 
 @dataclass(frozen=True)

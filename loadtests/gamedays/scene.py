@@ -70,6 +70,12 @@ class Scene:
         """Add an action to the journal."""
         self.journal.add("done", text)
 
+    def note_end(self, what: str = "the job ends") -> int:
+        """Wait until the job ends, and add its exit status, which is returned, to the journal."""
+        status = self.job.exit_code()
+        self.note(f"{what} with status {status}: {self.job.error}")
+        return status
+
     def start_job(self, **changes: object) -> None:
         """Kill the job if it runs, and start it with some settings changed."""
         self.job.kill()

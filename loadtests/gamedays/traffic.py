@@ -15,6 +15,7 @@ from loadtests.simulator.world import World
 EVERY_S = 0.25
 EVENTS = 20
 """Transactions sent every EVERY_S."""
+Change = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class Traffic(Repeater):
@@ -25,13 +26,21 @@ class Traffic(Repeater):
         self._installed = installed
         self.disturbances: dict[str, float] = {}
         """Shares of disturbed transactions, by kind of disturbance."""
-        self.also: Callable[[], None] | None = None
-        """Called after each send; sends what the game day adds to this traffic."""
+        self._added: Callable[[], list[dict[str, Any]]] = list
+
+    def add(self, count: int, change: Change = lambda record: record, age_ms: int = 0) -> None:
+        """Add `count` changed transactions to all that is sent from now on; see `transactions`."""
+        world = self._installed.world
+        self._added = lambda: [change(record) for record in transactions(world, count, age_ms)]
+
+    def end_added(self) -> None:
+        """Send no more than the usual transactions."""
+        self._added = list
 
     def _send_some(self) -> None:
         self._installed.send(EVENTS, **(UNDISTURBED | self.disturbances))
-        if self.also is not None:
-            self.also()
+        if added := self._added():
+            self._installed.send_raw([json.dumps(record).encode() for record in added])
 
 
 def transactions(cards: World, count: int, age_ms: int = 0) -> list[dict[str, Any]]:
@@ -44,8 +53,3 @@ def transactions(cards: World, count: int, age_ms: int = 0) -> list[dict[str, An
     stream = Stream(cards, RATE, start, disturbances=Disturbances.none())
     values = [value for batch in stream.blocks(events=count) for value in batch.encode()[1]]
     return [json.loads(value or b"") | {"transaction_id": uuid.uuid4().hex} for value in values]
-
-
-def encoded(records: list[dict[str, Any]]) -> list[bytes]:
-    """Encode records as JSON."""
-    return [json.dumps(record).encode() for record in records]

@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from deploy.local.ports import HOST, free_port
@@ -46,11 +45,10 @@ class Watchers:
             json.loads(get(f"{self.sidecar}v1/status")),
             json.loads(get(f"{self.sidecar}readyz?verbose")),
             get(f"{self.sidecar}metrics") + (get(self._audit) if self._audit else ""),
-            rules_of(self._prometheus_api("alerts")["alerts"]) if self.prometheus else {},
+            rules_of(json.loads(get(f"{self.prometheus}api/v1/alerts"))["data"]["alerts"])
+            if self.prometheus
+            else {},
         )
-
-    def _prometheus_api(self, path: str) -> Any:
-        return json.loads(get(f"{self.prometheus}api/v1/{path}"))["data"]
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 One rule for errors: the client reconnects by itself, so errors of connections are passed over; `to_end` fails
 if nothing arrives for its patience. A caller that must be able to stop calls `poll`, which waits a moment.
-What cannot be read raises a KafkaException, as does a broker that does not answer a function.
+A partition that cannot be read raises a KafkaException, and so does a broker that does not answer.
 
 A fetch may report the end of a partition too early: the broker that answers it may not know the newest
 records yet, if it is a new leader, or a follower near the client (`client.rack`). Therefore the leader

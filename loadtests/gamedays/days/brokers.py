@@ -36,10 +36,6 @@ def _leave_a_transaction_open(scene: Scene) -> None:
     scene.referenced.append(producer)
 
 
-def _abort_it(scene: Scene) -> None:
-    _producer(scene)
-
-
 TRANSACTION_HUNG = Gameday(
     name="transaction_hung",
     entries=("open_transaction",),
@@ -55,12 +51,8 @@ TRANSACTION_HUNG = Gameday(
         rules=("FraudPartitionBlocked", "FraudNotReady"),
     ),
     provoke=_leave_a_transaction_open,
-    mend=_abort_it,
+    mend=_producer,
 )
-
-
-def _kill_the_broker(scene: Scene) -> None:
-    stack.kill(scene.stack_dir, "kafka")
 
 
 def _start_the_broker(scene: Scene) -> None:
@@ -79,6 +71,6 @@ BROKER_DOWN = Gameday(
         checks=("broker",),
         rules=("FraudBrokerUnreachable",),
     ),
-    provoke=_kill_the_broker,
+    provoke=lambda scene: stack.kill(scene.stack_dir, "kafka"),
     mend=_start_the_broker,
 )

@@ -29,14 +29,11 @@ def _delete_after_a_copy(scene: Scene) -> None:
     scene.caught_up()
     shutil.rmtree(checkpoint, ignore_errors=True)  # the job creates and removes files meanwhile
     scene.note(f"a copy was made, and the job continued; now {checkpoint.name} is deleted")
-    scene.note(f"the job ends with status {scene.job.exit_code()}: {scene.job.error}")
+    scene.note_end()
     shutil.rmtree(checkpoint, ignore_errors=True)
     scene.start_job()
-    if scene.job.exit_code() == 0:
+    if scene.note_end("started on an empty checkpoint, the job ends") == 0:
         raise FaultError("the job has not refused to start on an empty checkpoint")
-    scene.note(
-        f"started on an empty checkpoint, the job ends with status {scene.job.exit_code()}: {scene.job.error}"
-    )
 
 
 def _restore_the_copy(scene: Scene) -> None:
@@ -73,7 +70,7 @@ def _delete(scene: Scene) -> None:
     checkpoint = Path(scene.installed.settings.checkpoint)
     shutil.rmtree(checkpoint, ignore_errors=True)  # the job creates and removes files meanwhile
     scene.note(f"{checkpoint.name} is deleted")
-    scene.note(f"the job ends with status {scene.job.exit_code()}: {scene.job.error}")
+    scene.note_end()
 
 
 def _take_over(scene: Scene) -> None:
@@ -121,7 +118,7 @@ def _fill_the_disk(scene: Scene) -> None:
         while output.write(bytes(4096)):
             pass
     scene.note("the checkpoint's disk is full")
-    scene.note(f"the job ends with status {scene.job.exit_code()}: {scene.job.error}")
+    scene.note_end()
 
 
 def _free_the_disk(scene: Scene) -> None:

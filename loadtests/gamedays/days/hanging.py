@@ -14,10 +14,6 @@ from streaming_job.runtime.failpoints import Failpoint
 LONG_S = 300.0
 
 
-def _pause_all(scene: Scene) -> None:
-    scene.pause(psutil.Process(scene.job.pid), *scene.job.descendants())
-
-
 LAG_GROWING = Gameday(
     name="lag_growing",
     entries=("no_commits", "group_silent", "group_stalled"),
@@ -31,13 +27,9 @@ LAG_GROWING = Gameday(
         rules=("FraudGroupSilent",),
         firing=("FraudPartitionStopped",),
     ),
-    provoke=_pause_all,
+    provoke=lambda scene: scene.pause(psutil.Process(scene.job.pid), *scene.job.descendants()),
     mend=Scene.resume,
 )
-
-
-def _hang_a_worker(scene: Scene) -> None:
-    scene.hang(Failpoint.TAKEN)
 
 
 STUCK = Gameday(
@@ -53,7 +45,7 @@ STUCK = Gameday(
         rules=("FraudStuck",),
         firing=("FraudPartitionStopped", "FraudGroupSilent"),
     ),
-    provoke=_hang_a_worker,
+    provoke=lambda scene: scene.hang(Failpoint.TAKEN),
     mend=Scene.start_job,
     patience_s=300,
 )
@@ -94,10 +86,6 @@ PARTITION_BEHIND = Gameday(
 )
 
 
-def _pause_the_driver(scene: Scene) -> None:
-    scene.pause(psutil.Process(scene.job.pid))
-
-
 LONG_EPOCHS = Gameday(
     name="long_epochs",
     entries=("checkpoint_old",),
@@ -109,6 +97,6 @@ LONG_EPOCHS = Gameday(
         signs=(Sign("fraud_group_epoch_age_seconds", 20),),
         rules=("FraudCheckpointOld",),
     ),
-    provoke=_pause_the_driver,
+    provoke=lambda scene: scene.pause(psutil.Process(scene.job.pid)),
     mend=Scene.start_job,
 )

@@ -17,7 +17,6 @@ from feature_store.catalogue import COLUMN, IDENTITIES
 from loadtests.gamedays.day import Gameday
 from loadtests.gamedays.scene import VELOCITY, Scene
 from loadtests.gamedays.sight import Expected, Sign
-from loadtests.gamedays.traffic import encoded, transactions
 from models import registry
 from models.registry import ModelRef
 
@@ -44,15 +43,8 @@ def _failing_model(tracking_uri: str) -> ModelRef:
 
 
 def _send_strangers(scene: Scene) -> None:
-    """Start to send transactions of cards without a profile, until `scene.traffic.also` is reset."""
-
-    def strangers() -> None:
-        records = transactions(scene.installed.world, EACH)
-        scene.installed.send_raw(
-            encoded([record | {"card_id": f"card-{uuid.uuid4().hex}"} for record in records])
-        )
-
-    scene.traffic.also = strangers
+    """Start to send transactions of cards without a profile, too."""
+    scene.traffic.add(EACH, lambda record: record | {"card_id": f"card-{uuid.uuid4().hex}"})
 
 
 def _roll_out(scene: Scene, act: str, model: ModelRef, threshold: str, rollout_id: str, reason: str) -> None:
@@ -71,7 +63,7 @@ def _propose_a_failing_model(scene: Scene) -> None:
 
 
 def _await_the_rollback(scene: Scene) -> None:
-    scene.traffic.also = None
+    scene.traffic.end_added()
     rollout = scene.until(
         lambda: scene.rollout(RAISES)["phase"] == "rolled_back" and scene.rollout(RAISES), "the rollback"
     )
@@ -104,7 +96,7 @@ def _promote_a_failing_model(scene: Scene) -> None:
 
 
 def _withdraw_the_failing_model(scene: Scene) -> None:
-    scene.traffic.also = None
+    scene.traffic.end_added()
     scene.fraud("rollouts", "withdraw", FAILING, "--reason", "it raises")
 
 
@@ -123,14 +115,6 @@ CHAMPION_FAILS = Gameday(
 )
 
 
-def _promote_a_low_threshold(scene: Scene) -> None:
-    _roll_out(scene, "promote", scene.model.model, "0", STORM, "a threshold of another scale")
-
-
-def _withdraw_the_low_threshold(scene: Scene) -> None:
-    scene.fraud("rollouts", "withdraw", STORM, "--reason", "everything alerts")
-
-
 ALERT_STORM = Gameday(
     name="alert_storm",
     entries=("alert_storm",),
@@ -143,7 +127,7 @@ ALERT_STORM = Gameday(
             Sign("fraud_alert_rules_total", 2_000, {"rule": "score"}, grows=True),
         ),
     ),
-    provoke=_promote_a_low_threshold,
-    mend=_withdraw_the_low_threshold,
+    provoke=lambda scene: _roll_out(scene, "promote", scene.model.model, "0", STORM, "of another scale"),
+    mend=lambda scene: scene.fraud("rollouts", "withdraw", STORM, "--reason", "everything alerts"),
     note="`FraudAlertStorm` is not expected: it compares with the previous day, when the job did not run.",
 )

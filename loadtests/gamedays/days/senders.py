@@ -7,11 +7,11 @@ producer's release renames a field, so its records become dead letters.
 
 import json
 from pathlib import Path
+from typing import Any
 
 from loadtests.gamedays.day import Gameday
 from loadtests.gamedays.scene import Scene
 from loadtests.gamedays.sight import Expected, Sign
-from loadtests.gamedays.traffic import encoded, transactions
 
 OF_THE_CARD = 50
 """Transactions of the card in each quarter of a second."""
@@ -22,16 +22,11 @@ SHARE = 0.9
 
 def _send_for_one_card(scene: Scene) -> None:
     card = scene.installed.world.cards.ids[0].as_py()
-
-    def hot() -> None:
-        records = transactions(scene.installed.world, OF_THE_CARD)
-        scene.installed.send_raw(encoded([record | {"card_id": card} for record in records]))
-
-    scene.traffic.also = hot
+    scene.traffic.add(OF_THE_CARD, lambda record: record | {"card_id": card})
 
 
 def _explain_the_card(scene: Scene) -> None:
-    scene.traffic.also = None
+    scene.traffic.end_added()
     scene.caught_up()
     card = scene.installed.world.cards.ids[0].as_py()
     output = scene.fraud("explain-card", card, "--json")
@@ -56,17 +51,6 @@ HOT_CARD = Gameday(
 )
 
 
-def _send_late(scene: Scene) -> None:
-    def late() -> None:
-        scene.installed.send_raw(encoded(transactions(scene.installed.world, LATE_ONES, LATE_MS)))
-
-    scene.traffic.also = late
-
-
-def _stop_the_late_sender(scene: Scene) -> None:
-    scene.traffic.also = None
-
-
 WATERMARK_STUCK = Gameday(
     name="watermark_stuck",
     entries=("watermark_stuck",),
@@ -77,19 +61,11 @@ WATERMARK_STUCK = Gameday(
         signs=(Sign("fraud_watermark_age_seconds", 600),),
         rules=("FraudWatermarkStuck",),
     ),
-    provoke=_send_late,
-    mend=_stop_the_late_sender,
+    provoke=lambda scene: scene.traffic.add(LATE_ONES, age_ms=LATE_MS),
+    mend=lambda scene: scene.traffic.end_added(),
     # a watermark never goes back: it stops, and takes ten minutes to become ten minutes old
     patience_s=780.0,
 )
-
-
-def _send_out_of_order(scene: Scene) -> None:
-    scene.traffic.disturbances["out_of_order"] = SHARE
-
-
-def _send_in_order(scene: Scene) -> None:
-    scene.traffic.disturbances.clear()
 
 
 OUT_OF_ORDER = Gameday(
@@ -102,33 +78,27 @@ OUT_OF_ORDER = Gameday(
         signs=(Sign("fraud_late_total", 500, grows=True),),
         rules=("FraudOutOfOrder",),
     ),
-    provoke=_send_out_of_order,
-    mend=_send_in_order,
+    provoke=lambda scene: scene.traffic.disturbances.update(out_of_order=SHARE),
+    mend=lambda scene: scene.traffic.disturbances.clear(),
 )
 
 
 EACH = 10
 """Records of the new release that follow each batch of 20 from the other senders."""
 OLD, NEW = "amount", "amount_value"
+RENAMED = {OLD: NEW, NEW: OLD}
 
 
-def _rename_a_field(scene: Scene) -> None:
-    def new_release() -> None:
-        records = transactions(scene.installed.world, EACH)
-        renamed = [
-            {NEW if name == OLD else name: value for name, value in record.items()} for record in records
-        ]
-        scene.installed.send_raw(encoded(renamed))
-
-    scene.traffic.also = new_release
+def _renamed(record: dict[str, Any]) -> dict[str, Any]:
+    return {RENAMED.get(name, name): value for name, value in record.items()}
 
 
 def _repair_the_letters(scene: Scene) -> None:
-    scene.traffic.also = None
+    scene.traffic.end_added()
     scene.caught_up()
     file = scene.installed.directory / "letters"
     scene.fraud("dead-letters", "list", "--raw", str(file))
-    count = _rename(file)
+    count = _repair(file)
     with scene.traffic.paused():
         output = scene.fraud("dead-letters", "replay", str(file))
         scene.installed.sent += count
@@ -137,12 +107,12 @@ def _repair_the_letters(scene: Scene) -> None:
     )
 
 
-def _rename(file: Path) -> int:
+def _repair(file: Path) -> int:
     """Repair the records in a file of `list --raw`; returns their number."""
     letters = [json.loads(line) for line in file.read_text().splitlines()]
     for letter in letters:
         record = json.loads(letter["value"])
-        letter["value"] = json.dumps({OLD if name == NEW else name: value for name, value in record.items()})
+        letter["value"] = json.dumps(_renamed(record))
     file.write_text("".join(json.dumps(letter) + "\n" for letter in letters))
     return len(letters)
 
@@ -158,7 +128,7 @@ SCHEMA_CHANGE = Gameday(
         rules=("FraudDeadLetters",),
         firing=("FraudDeadLetterFlood",),
     ),
-    provoke=_rename_a_field,
+    provoke=lambda scene: scene.traffic.add(EACH, _renamed),
     mend=_repair_the_letters,
     patience_s=300,
 )

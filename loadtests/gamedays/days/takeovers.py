@@ -50,12 +50,11 @@ def _kill_before_the_seam(scene: Scene) -> None:
     scene.others.append(successor)
     successor.arm(Failpoint.CLAIMED)
     scene.until(lambda: successor.reached(Failpoint.CLAIMED), "the claims")
-    scene.note(f"the predecessor ends with status {scene.job.exit_code()}: {scene.job.error}")
+    scene.note_end("the predecessor ends")
     successor.kill()
     scene.start_job()
-    if scene.job.exit_code() == 0:
+    if scene.note_end("started again, the predecessor ends") == 0:
         raise FaultError("the predecessor has not refused to start while it is being taken over")
-    scene.note(f"started again, the predecessor ends with status {scene.job.exit_code()}: {scene.job.error}")
 
 
 def _go_on(scene: Scene) -> None:
@@ -86,7 +85,7 @@ def _upgrade_then_lose(scene: Scene) -> None:
     scene.caught_up()
     shutil.rmtree(_checkpoint(scene), ignore_errors=True)  # the job creates and removes files meanwhile
     scene.note("the upgraded job has taken over; now its checkpoint is deleted")
-    scene.note(f"the job ends with status {scene.job.exit_code()}: {scene.job.error}")
+    scene.note_end()
 
 
 UPGRADE_TAKEN_BACK = Gameday(
