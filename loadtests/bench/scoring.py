@@ -14,7 +14,6 @@ from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
 from models.algorithms import QUICK, Learner
 from models.pipeline import outcomes
-from models.train import train
 from models.trees import compile_trees
 from streaming_job.decode import transactions
 from streaming_job.decode.transactions import TimeLimits
@@ -53,7 +52,7 @@ def calibrate(rounds: int) -> Figure:
     records = log_records(batches)
     history = pa.concat_tables([batch.table for batch in batches])
     features = training_set.build(history)
-    trees = compile_trees(train(features, outcomes(history, None), iterations=100))
+    trees = compile_trees(QUICK.fit(features, outcomes(history, None)))
 
     def call() -> None:
         decoded = transactions.decode(records, LIMITS, ONE_PARTITION)

@@ -28,6 +28,7 @@ from loadtests.oracle import (
     RolloutLog,
     SchemaLog,
 )
+from models.algorithms import QUICK
 from models.errors import ModelError
 from models.feature_bins import bins_of
 from models.percentiles import quantiles
@@ -39,7 +40,6 @@ from models.rollouts.machine import ConflictError
 from models.rollouts.reading import read
 from models.rollouts.state import Line
 from models.scoring import Scorer
-from models.train import train
 from models.trees import compile_trees
 from streaming_job.contracts import ContractError
 from streaming_job.decode.snapshots import ends_snapshot
@@ -90,7 +90,7 @@ def scorer(version: str = "1") -> Scorer:
     x = training_set.build(table)
     y = (x[:, 0] > 300 + 50 * int(version)) ^ (rng.random(n) < 0.05)
     with threadpool_limits(1):
-        trees = compile_trees(train(x, y, iterations=15))
+        trees = compile_trees(replace(QUICK, iterations=15).fit(x, y))
     return Scorer("card-fraud", version, version * 64, NAMES, trees, quantiles(trees.score(x)), bins_of(x))
 
 
@@ -101,7 +101,7 @@ def small_scorer() -> Scorer:
     rng = np.random.default_rng(3)
     x = rng.exponential(20.0, (2000, len(ref.features)))
     with threadpool_limits(1):
-        trees = compile_trees(train(x, x[:, 2] > 40, iterations=5))
+        trees = compile_trees(replace(QUICK, iterations=5).fit(x, x[:, 2] > 40))
     return Scorer(ref.name, ref.version, ref.digest, names_of(ref.features), trees)
 
 

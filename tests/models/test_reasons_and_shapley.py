@@ -19,8 +19,8 @@ from feature_store.training import training_set
 from loadtests.simulator.disturbances import Disturbances
 from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
+from models.algorithms import QUICK
 from models.sentences.alerts import of_alert
-from models.train import train
 from models.trees import Trees, compile_trees
 
 pytestmark = pytest.mark.unit
@@ -52,7 +52,7 @@ def explained() -> Explained:
     x = training_set.build(history)
     y = history["label"].fill_null(0).to_numpy() == 1
     with threadpool_limits(1):
-        estimator = train(x[:TRAINED], y[:TRAINED])
+        estimator = QUICK.fit(x[:TRAINED], y[:TRAINED])
     trees, later = compile_trees(estimator), x[TRAINED:]
     rows = np.ascontiguousarray(later[np.argsort(-trees.score(later), kind="stable")[:ALERTS]])
     explainer = shap.TreeExplainer(estimator)

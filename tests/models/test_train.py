@@ -1,19 +1,20 @@
 """Training: determinism, split, thresholds, weight of frauds and evaluation."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from models.algorithms import Algorithm, Learner
+from models.algorithms import QUICK, Algorithm, Learner
 from models.errors import ModelError
 from models.thresholds import threshold_for_budget, threshold_for_cost
 from models.train import (
     DAY_MS,
     evaluate,
     split_by_time,
-    train,
 )
 
 pytestmark = pytest.mark.unit
@@ -25,7 +26,8 @@ def test_the_same_data_and_seed_give_the_same_model() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(1_000, 4))
     y = x[:, 0] > 1
-    first, second = train(x, y, seed=3, iterations=10), train(x, y, seed=3, iterations=10)
+    learner = replace(QUICK, seed=3, iterations=10)
+    first, second = learner.fit(x, y), learner.fit(x, y)
     assert np.array_equal(first.predict_proba(x), second.predict_proba(x))
 
 
@@ -33,7 +35,7 @@ def test_a_feature_that_was_never_known_is_not_used() -> None:
     x = np.random.default_rng(0).normal(size=(500, 3))
     y = x[:, 0] > 1
     x[:, 1] = np.nan
-    model = train(x, y, iterations=5)
+    model = replace(QUICK, iterations=5).fit(x, y)
     known = x.copy()
     known[:, 1] = 7.0
     assert np.array_equal(model.predict_proba(x), model.predict_proba(known))
@@ -41,7 +43,7 @@ def test_a_feature_that_was_never_known_is_not_used() -> None:
 
 def test_history_without_frauds_is_refused() -> None:
     with pytest.raises(ModelError, match="0 frauds in 10"):
-        train(np.zeros((10, 2)), np.zeros(10))
+        QUICK.fit(np.zeros((10, 2)), np.zeros(10))
 
 
 def test_labels_of_the_delay_before_the_holdout_are_not_used() -> None:

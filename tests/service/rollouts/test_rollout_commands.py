@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,11 @@ from deploy.local.stack import Endpoints
 from feature_store import catalogue
 from feature_store.errors import FraudError
 from models import registry
+from models.algorithms import QUICK
 from models.errors import ModelError
 from models.policy import Policy
 from models.registry import ModelRef
 from models.rollouts.events import Type
-from models.train import train
 from service.rollouts import reading
 from service.rollouts.commands import app
 from service.rollouts.errors import DeskError
@@ -41,7 +42,7 @@ def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
 def registered(uri: str, features: tuple[str, ...] = catalogue.IDENTITIES, seed: int = 0) -> ModelRef:
     names = catalogue.NAMES
     x = np.random.default_rng(seed).normal(size=(500, len(names)))
-    model = train(x, x[:, 0] > 1, iterations=5)
+    model = replace(QUICK, iterations=5).fit(x, x[:, 0] > 1)
     return registry.register(model, features, x[:20], np.zeros(len(names)), uri)
 
 
