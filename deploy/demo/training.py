@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from pydantic import TypeAdapter
 
 from deploy.demo import compromise
 from deploy.demo.options import Options
@@ -33,6 +34,10 @@ SMALL, TINY = 15, 3
 """Numbers of trees of the weak champion of `--rollouts`, and of the trigger-happy challenger."""
 BUDGET, LARGE_BUDGET = 0.005, 0.1
 """Share of the transactions that may alert by score: usually, and with the trigger-happy challenger."""
+
+
+TASK = TypeAdapter(tuple[Options, str, int])
+"""Options of the demo, address of the model registry, and the time of the training, ms."""
 
 
 @dataclass(frozen=True)
@@ -64,38 +69,16 @@ def file_of(data_dir: Path, name: str) -> Path:
 
 def arguments(options: Options, tracking_uri: str, now_ms: int) -> list[str]:
     """Build the command line arguments of this module."""
-    job = {
-        "replay": None if options.replay is None else str(options.replay),
-        "seed": options.seed,
-        "cards": options.cards,
-        "rate": options.rate,
-        "rollouts": options.rollouts,
-        "merchant_labels": options.merchant_labels,
-        "tracking_uri": tracking_uri,
-        "now_ms": now_ms,
-        "directory": str(options.data_dir),
-    }
-    return [json.dumps(job)]
+    finite = replace(options, speed=1.0)  # JSON has no infinity
+    return [TASK.dump_json((finite, tracking_uri, now_ms)).decode()]
 
 
-def train(
-    replay: Path | None,
-    seed: int,
-    cards: int,
-    rate: float,
-    rollouts: bool,
-    tracking_uri: str,
-    now_ms: int,
-    merchant_labels: bool = False,
-) -> dict[str, Champion]:
+def train(options: Options, tracking_uri: str, now_ms: int) -> dict[str, Champion]:
     """Train and register the models, and choose their policies.
 
-    Args:
-        replay: file to train on, if its beginning has at least FEWEST_FRAUDS labelled frauds.
-        rate: rate of the simulated history, transactions per second.
-        rollouts: whether to train a weak champion and two challengers.
-        now_ms: end of the simulated history, ms.
-        merchant_labels: whether to train instead on the weeks before `compromise`'s archive, with labels.
+    They are trained on the file to replay, if its beginning has at least FEWEST_FRAUDS labelled frauds; with
+    `merchant_labels` on the weeks before `compromise`'s archive; otherwise on a simulated history that ends
+    at `now_ms`.
 
     Returns:
         Models by name: the challengers, if any, and CHAMPION as the last one.
@@ -105,11 +88,12 @@ def train(
     from models.train import LABEL_DELAY_MS
 
     history, labels, source = None, None, ""
+    seed, cards, rate, merchant_labels = options.seed, options.cards, options.rate, options.merchant_labels
     if merchant_labels:
         history, labels = compromise.history(seed, cards, rate)
         source = f"the {compromise.TRAINING_DAYS} days before the replay, with merchant label features"
-    elif replay is not None:
-        history, source = _beginning(replay), f"the beginning of {replay.name}"
+    elif options.replay is not None:
+        history, source = _beginning(options.replay), f"the beginning of {options.replay.name}"
     if history is None:
         history, source = _simulated(seed, cards, rate, now_ms), "simulated history"
     limit = _velocity_limit(history)
@@ -133,7 +117,7 @@ def train(
             f"{trained.rows:,} transactions of {source}, {trained.frauds:,} of them frauds",
         )
 
-    if not rollouts:
+    if not options.rollouts:
         return {CHAMPION: fitted(TREES, compromise.ALERT_BUDGET if merchant_labels else BUDGET)}
     champion = fitted(SMALL, BUDGET)
     return {BETTER: fitted(TREES, BUDGET), TRIGGER_HAPPY: fitted(TINY, LARGE_BUDGET), CHAMPION: champion}
@@ -178,11 +162,9 @@ def _velocity_limit(history: pa.Table) -> int:
 
 def main(text: str) -> None:
     """Train as the JSON arguments say, and write a file for each model, the champion's last."""
-    job = json.loads(text)
-    directory = Path(job.pop("directory"))
-    job["replay"] = None if job["replay"] is None else Path(job["replay"])
-    for name, model in train(**job).items():
-        replace_json(file_of(directory, name), asdict(model))
+    options, tracking_uri, now_ms = TASK.validate_json(text)
+    for name, model in train(options, tracking_uri, now_ms).items():
+        replace_json(file_of(options.data_dir, name), asdict(model))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from deploy.demo import training
+from deploy.demo.options import Options
 from deploy.demo.training import Champion
 from deploy.local import stack, state
 from deploy.local import topics as broker
@@ -263,7 +264,8 @@ def _trained(options: RigOptions, seed: int, installed: Installation, now_ms: in
     cards = max(FEWEST_CARDS, round(options.cards / share))
     rate = options.rate * cards / options.cards
     tracking_uri = installed.stack.mlflow_tracking_uri
-    return training.train(None, seed, cards, rate, False, tracking_uri, now_ms)[training.CHAMPION]
+    world = Options(options.data_dir, seed=seed, cards=cards, rate=rate)
+    return training.train(world, tracking_uri, now_ms)[training.CHAMPION]
 
 
 def _in_shadow(models: Sequence[Champion], champion: Champion, now_ms: int) -> tuple[Event, Event]:
