@@ -60,18 +60,13 @@ def register(
 ) -> ModelRef:
     """Log a fitted classifier with MLflow and register it as the next version of `name`.
 
+    The arguments that are not explained here are those of `artifact.write`.
+
     Args:
-        estimator: fitted scikit-learn classifier with predict_proba; class 1 is fraud.
-        features: name:version of each column.
-        golden_rows: float64[k, f]; their scores are stored and must be reproduced at every load.
-        typical: float64[f], training medians.
         tracking_uri: address of MLflow; `sqlite:////directory/mlflow.db` needs no server.
         record: record of the training, logged to the run; its model card is the version's description.
         scores: float64[n], evaluation scores; the version keeps their histogram (`training_scores`) for
             guards on drift, the model's files keep their quantiles.
-        bins: training distribution of the features, stored in the model's files, to measure feature drift.
-        label_delay_ms: label delay of the merchant label features; jobs that run the model need the same
-            delay.
 
     Raises:
         ModelError: the registry cannot be reached, or a check of `artifact.write` fails.

@@ -2,6 +2,7 @@
 
 import re
 import time
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Response
@@ -180,14 +181,7 @@ def _answer(receipt: Receipt, response: Response) -> dict[str, Any]:
     response.headers["Location"] = f"/v1/rollouts/{receipt.rollout_id}"
     if receipt.repeated:
         response.status_code = 200
-    return {
-        "rollout_id": receipt.rollout_id,
-        "seq": receipt.seq,
-        "phase": receipt.phase.value,
-        "types": [kind.value for kind in receipt.types],
-        "offsets": list(receipt.offsets),
-        "repeated": receipt.repeated,
-    }
+    return asdict(receipt)
 
 
 def _current_roles(history: History) -> dict[str, list[dict[str, str]]]:
