@@ -32,7 +32,6 @@ class Learner:
     leaves: int = 6
     """Greatest number of leaves of each tree of gradient boosting."""
     learning_rate: float = 0.03
-    """Learning rate of gradient boosting."""
     feature_share: float = 0.15
     """Share of the features that each split of gradient boosting may use, drawn at random."""
     fraud_weight: float = 1.0

@@ -28,9 +28,7 @@ class ModelRef:
     """One version of a registered model, pinned by content: the object `model` of a rollout event."""
 
     name: str
-    """Name of the registered model."""
     version: str
-    """Version of the registered model."""
     uri: str
     """models:/<name>/<version>."""
     digest: str

@@ -41,7 +41,6 @@ class System:
 
     endpoints: Endpoints
     settings: JobSettings
-    """Settings of the job."""
     lag: LagWatch
     progress: ProgressReader
     world: World | None

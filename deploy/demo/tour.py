@@ -22,7 +22,6 @@ POLL_S = 0.5
 PATIENCE_S = 300.0
 """Longest wait for an event to be applied, for the verdict on the better model and for the rollback."""
 CANARY_S = 10.0
-"""Duration of the canary."""
 SHARE_BP = 1_000
 GUARDS: dict[str, Any] = {
     "alpha": 0.01,
@@ -45,7 +44,6 @@ class Tour(Background):
         super().__init__("tour", patience_s=None)
         self._sidecar, self._data_dir, self._print_line = sidecar, data_dir, print_line
         self.fault: FraudError | None = None
-        """The error that ended the tour early, if any."""
         self.results: dict[str, Any] = {}
         """Result of each challenger, by name, for the report."""
 

@@ -50,7 +50,6 @@ class Champion:
     auc_roc: float
     """AUC ROC on the newest quarter of the history, which the model was not fitted on."""
     learnt_from: str
-    """Description of the training data."""
 
 
 def load(path: Path) -> Champion | None:

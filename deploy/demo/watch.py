@@ -27,7 +27,6 @@ class Percentiles:
     p50: float
     p99: float
     alerts: int
-    """Number of measured alerts."""
     left_out_s: float = 0.0
     """Duration of the warm-up, whose alerts are left out; 0 if all alerts count."""
 

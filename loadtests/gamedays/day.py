@@ -17,7 +17,6 @@ class Gameday:
     entries: tuple[str, ...]
     """Runbook entries: first the entry whose remedy is applied, then entries whose symptoms also show."""
     symptom: str
-    """The symptom in a few words."""
     provoked_by: str
     """How the symptom is provoked, one sentence."""
     mended_by: str

@@ -13,7 +13,6 @@ class Journal:
         self._lock = threading.Lock()
         self._start = clock()
         self.lines: list[str] = []
-        """Lines so far."""
 
     @property
     def seconds(self) -> float:

@@ -51,11 +51,9 @@ class Scene:
         self.cleanup = ExitStack()
         """Callbacks that run at the end of the scene."""
         self.job = installed.start()
-        """The running job."""
         self.others: list[JobProcess] = []
         """Further instances of the job, killed at the end of the scene."""
         self.stopped: list[psutil.Process] = []
-        """Paused processes."""
         self.has_limits = False
         """Whether the sidecar has learned its limits for heartbeats and epochs in this scene."""
         self.referenced: list[object] = []
@@ -125,7 +123,6 @@ class Scene:
         """Make the next job process that reaches a step hang there, and wait until one does."""
         self.job.arm(step)
         self.hanging = self.until(lambda: self.job.reached(step), f"step {step}")
-        """The process that hangs at a step."""
         self.note(f"process {self.hanging.pid} hangs at step {step}")
 
     def pause(self, *processes: psutil.Process) -> None:

@@ -35,7 +35,6 @@ class Result:
     """Percentiles of the time from the transaction's arrival (its Kafka timestamp) to the receipt of the
     alert: the latency that `fraud bench` and `fraud demo` report."""
     latencies: int = 0
-    """Number of measured latencies."""
     slip_ms: dict[str, float] = field(default_factory=dict)
     """Percentiles of the time from intended to actual sending."""
     backlog_at_end: int | None = None

@@ -34,7 +34,6 @@ class Window(NamedTuple):
     """
 
     transactions: int
-    """Number of transactions."""
     total: int
     """Sum of the amounts, 1/10,000 of the currency unit."""
     greatest: int

@@ -16,11 +16,8 @@ class Record(NamedTuple):
     """One Kafka record."""
 
     topic: str
-    """Topic name."""
     partition: int
-    """Partition number."""
     offset: int
-    """Offset in the partition."""
     timestamp: int
     """Kafka timestamp, the arrival time: ms since 1970-01-01 UTC."""
     key: bytes | None

@@ -116,7 +116,6 @@ class Sender:
         self._initialised = False
         self._until_ms = float("inf")
         self.stopped = False
-        """Set by `stop`."""
         self.sent: Counter[str] = Counter()
         """Records given to the producer, by topic; all delivered once `send` has returned."""
         self.refused = 0

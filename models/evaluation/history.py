@@ -31,7 +31,6 @@ class History:
     """n accepted transactions in order of arrival."""
 
     names: tuple[str, ...]
-    """Feature names."""
     features: NDArray[np.float64]
     """Shape (n, len(names)); NaN where unknown."""
     arrival: NDArray[np.int64]

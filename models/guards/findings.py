@@ -31,7 +31,6 @@ class Finding:
     """Result of one guard for a challenger."""
 
     guard: str
-    """Name of the guard."""
     outcome: GuardOutcome
     has_data: bool
     """Whether the guard has had data that it can use; a canary may not begin before every guard has."""

@@ -22,9 +22,7 @@ class GuardVerdict:
     findings: tuple[Finding, ...]
     """One finding per guard, in the order of the rollout's guards."""
     counts: PairedCounts
-    """Counts that were judged."""
     guards: Guards
-    """Guards that judged them."""
 
     @property
     def breaches(self) -> tuple[Finding, ...]:

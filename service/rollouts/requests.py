@@ -102,7 +102,6 @@ class Receipt:
     """The rollout's seq after the change; for a repeated request, its current seq."""
     phase: Phase
     types: tuple[Type, ...]
-    """Types of the events."""
     offsets: tuple[int, ...]
     """Offsets of the events on model-rollouts."""
     repeated: bool = False

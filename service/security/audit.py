@@ -89,7 +89,6 @@ class Verification:
     """Result of the verification of a whole log."""
 
     records: int
-    """Number of records."""
     head: str | None
     """Digest of the last record; None without records. Keep it elsewhere for the next verification."""
     findings: tuple[FaultyRecord, ...]
