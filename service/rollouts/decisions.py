@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,15 @@ from service.health.groups import Groups
 from service.rollouts.errors import UnansweredError, UnknownError
 from service.rollouts.history import History
 from service.settings import ServiceSettings
+from streaming_job.dead_letters.settings import LetterSettings
+from streaming_job.decode.framed import RecordSchemas
+from streaming_job.decode.strict import Rejected
 from streaming_job.log import clients, follow, topic_reader
 from streaming_job.log.clients import Consumer, describe
 from streaming_job.log.partitioner import KeyGroups
 from streaming_job.progress.last_record import positions
+from streaming_job.schemas import ledger
+from streaming_job.schemas.ledger import SchemaTopicError
 
 MOST_RECORDS = 2_000_000
 """Maximum number of records read for one answer, over all topics."""
@@ -45,8 +51,13 @@ def explain(
         UnansweredError: the brokers do not answer, or one of the limits of the search was reached.
     """
     topics, deadline = settings.topics, clock() + MOST_S
-    reader = clients.reader(settings, f"{settings.job_id}-{CLIENT}")
-    search = _Search(reader, card_id, transaction_id, since_ms, lambda: clock() > deadline)
+    name = f"{settings.job_id}-{CLIENT}"
+    brokers = LetterSettings(
+        bootstrap_servers=settings.bootstrap_servers, kafka=settings.kafka, topics=topics
+    )
+    schemas = cache(lambda: ledger.read(brokers, name))
+    reader = clients.reader(settings, name)
+    search = _Search(reader, card_id, transaction_id, since_ms, lambda: clock() > deadline, schemas)
     try:
         shadows = search.values(topics.shadow_alerts)
         for topic, outcome in ((topics.fraud_alerts, "alert"), (topics.suppressed_alerts, "suppressed")):
@@ -59,6 +70,8 @@ def explain(
         raise UnansweredError(
             "brokers", f"the topics cannot be read: {describe(fault)}; check the brokers"
         ) from fault
+    except SchemaTopicError as fault:
+        raise UnansweredError("brokers", f"{fault}; check the brokers") from fault
     finally:
         reader.close()
     if not records:
@@ -152,9 +165,15 @@ class _Search:
     """A bounded search for the records of one transaction."""
 
     def __init__(
-        self, reader: Consumer, card_id: str, transaction_id: str, since_ms: int, is_late: Callable[[], bool]
+        self,
+        reader: Consumer,
+        card_id: str,
+        transaction_id: str,
+        since_ms: int,
+        is_late: Callable[[], bool],
+        schemas: Callable[[], RecordSchemas | None],
     ) -> None:
-        self._reader, self._since_ms, self._is_late = reader, since_ms, is_late
+        self._reader, self._since_ms, self._is_late, self._schemas = reader, since_ms, is_late, schemas
         self._card_id, self._transaction_id = card_id, transaction_id
         self._hint = orjson.dumps(transaction_id)[1:-1]
         self._left = MOST_RECORDS
@@ -196,9 +215,11 @@ class _Search:
 
     def _is_wanted(self, record: Message) -> bool:
         value = record.value() or b""
-        if record.key() != self._card_id.encode() or self._hint not in value:
+        if record.key() != self._card_id.encode():
             return False
         try:
-            return bool(orjson.loads(value)["transaction_id"] == self._transaction_id)
-        except (KeyError, TypeError, ValueError):
+            if value.startswith(b"\0") and (schemas := self._schemas()) is not None:
+                value = schemas.json(value, record.timestamp()[1]) or b""
+            return self._hint in value and bool(orjson.loads(value)["transaction_id"] == self._transaction_id)
+        except (Rejected, KeyError, TypeError, ValueError):
             return False

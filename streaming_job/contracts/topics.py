@@ -140,7 +140,7 @@ class Topics(BaseModel):
             Contract.RECORD_SCHEMA,
             key="schema_id",
             retention=Retention(None, "a new job reads old transactions, each with the schema that it names"),
-            others={Component.SCHEMAS: READ_WRITE},
+            others={Component.SIDECAR: READ, Component.SCHEMAS: READ_WRITE},
             input_name="schemas",
             accepted=("schemas",),
             is_spread=False,
@@ -209,6 +209,7 @@ class Topics(BaseModel):
             retention=Retention(
                 60, "the longest lookback of a feature, and as much again for a restored checkpoint"
             ),
+            others={Component.SIDECAR: READ},
             count=_RECOMPUTED,
             without_digest=_RECOMPUTED,
             # a group's promise has to follow its facts

@@ -13,6 +13,7 @@ from harness import settings_of_nowhere
 from harness.log_world import TOPICS
 
 from deploy import topics_page
+from service.settings import ServiceSettings
 from streaming_job import contracts, environment
 from streaming_job.contracts import Contract, validate
 from streaming_job.contracts.topic import Component, Operation, Role, Topic, Without
@@ -181,6 +182,19 @@ def test_topics_that_the_transactions_have_left_are_named_with_commas(
     for component, is_allowed in ((Component.JOB, True), (Component.SIDECAR, False)):
         granted = {permission.name for permission in needed(component, moved)}
         assert ({"older", "old"} <= granted) == is_allowed
+
+
+def test_the_sidecar_may_read_each_topic_that_it_watches() -> None:
+    settings = settings_of_nowhere.settings(topics=TOPICS, merchant_facts=True)
+    # those of merchant facts it watches if the job reads them
+    watched = {*ServiceSettings(bootstrap_servers="nowhere", topics=TOPICS).inputs, *TOPICS.fact_tables}
+    assert {TOPICS.record_schemas, TOPICS.merchant_facts} <= watched
+    readable = {
+        permission.name
+        for permission in needed(Component.SIDECAR, settings)
+        if Operation.READ in permission.operations
+    }
+    assert watched <= readable
 
 
 @pytest.mark.parametrize("field", TABLE)

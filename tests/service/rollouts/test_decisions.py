@@ -1,18 +1,24 @@
 """The plan (champion, challengers, canary's share) that the sidecar finds at an arrival equals the job's."""
 
+import json
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import pytest
+from harness import framed_records
 from harness.memory_rollouts import ADA, BOB, START, KnownModels, MemoryRollouts, proposal
 from trial_progress import COUNTS, trial_progress
 
 from models.rollouts.events import Type
-from service.rollouts.decisions import by_plan, plan_at
+from service.rollouts.decisions import _Search, by_plan, plan_at
 from service.rollouts.desk import Desk
 from service.rollouts.reading import Job
 from service.rollouts.requests import Step
 from service.settings import ServiceSettings
 from streaming_job.contracts.topics import Topics
 from streaming_job.decide.rollout_history import EventVerdict, RolloutHistory, RolloutRecord
+from streaming_job.decode.framed import RecordSchemas
 
 pytestmark = pytest.mark.unit
 
@@ -59,3 +65,42 @@ def test_the_canary_decides_for_members_and_the_champion_for_others(log: MemoryR
         assert [scored["model"]["version"] for scored in decision["scored_by"]] == ["1", "2"]
     assert 60 < sum(by_card["membership"]["is_member"] for by_card in sides.values()) < 140
     assert by_plan(None, "c1")["decided_by"] is None
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A message of the card c-1, which arrived at a time, ms."""
+
+    content: bytes
+    arrival: int = 5
+
+    def key(self) -> bytes:
+        return b"c-1"
+
+    def value(self) -> bytes:
+        return self.content
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, self.arrival
+
+
+def test_a_framed_transaction_is_found_as_its_json_would_be() -> None:
+    schemas, schema = RecordSchemas(), framed_records.avro_schema()
+    schemas.add(5, framed_records.event(1, schema))
+    fields = {
+        "transaction_id": "t-1", "card_id": "c-1", "merchant_id": "m", "amount": 1.5, "currency": "EUR",
+        "country": "FR", "event_time": 5,
+    }  # fmt: skip
+    framed = framed_records.avro(1, schema, fields)
+
+    def is_found(message: Any, known: RecordSchemas | None = schemas) -> bool:
+        nothing: Any = None
+        return _Search(nothing, "c-1", "t-1", 0, lambda: False, lambda: known)._is_wanted(message)
+
+    assert is_found(Sent(json.dumps(fields).encode()))
+    assert is_found(Sent(framed))
+    # before its schema it is a dead letter; without a topic of schemas all such are
+    assert not is_found(Sent(framed, arrival=4))
+    assert not is_found(Sent(framed), known=None)
+    assert not is_found(Sent(framed[:-3]))
+    assert not is_found(Sent(framed_records.avro(1, schema, {**fields, "transaction_id": "t-2"})))
