@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from harness import settings_of_nowhere
-from kafka.protocol.producer import ProduceResponse, TxnOffsetCommitResponse
+from kafka.protocol.producer import EndTxnResponse, ProduceResponse, TxnOffsetCommitResponse
 
 from streaming_job.transaction import producer
-from streaming_job.transaction.batches import Headers
+from streaming_job.transaction.batches import Batch, Headers
 from streaming_job.transaction.connection import UnreachableError
 from streaming_job.transaction.producer import TransactionalProducer
+from streaming_job.transaction.requests import Identity
 
 pytestmark = pytest.mark.unit
 
@@ -29,14 +30,17 @@ class Broker:
         self.requests = 0
 
     def ask(self, *_: object, **__: object) -> object:
-        return SimpleNamespace(error_code=0, producer_id=1, producer_epoch=0)
+        return SimpleNamespace(error_code=0, producer_id=1, producer_epoch=32_766)
 
     def send(self, request: Any, deadline: float) -> None:
         self.requests += 1
-        self._is_produce = request.name == "Produce"
+        self._name = request.name
 
     def receive(self, deadline: float) -> bytes:
-        if not self._is_produce:
+        if self._name == "EndTxn":
+            end = EndTxnResponse(error_code=0, producer_id=2, producer_epoch=0)
+            return b"\0\0\0\1\0" + bytes(end.encode(version=5))
+        if self._name == "TxnOffsetCommit":
             return b"\0\0\0\1\0" + bytes(TxnOffsetCommitResponse(topics=[]).encode(version=5))
         topic = ProduceResponse.TopicProduceResponse
         codes = {index: self.script.get(f"p{index}") for index in KEYS}
@@ -84,15 +88,17 @@ class Cluster:
             self.leaders.pop(0)
 
 
-def written(cluster: Cluster, patch: pytest.MonkeyPatch) -> None:
-    """Write a record to each partition in one transaction, up to its commit."""
+def written(cluster: Cluster, patch: pytest.MonkeyPatch, transactions: int = 1) -> None:
+    """Write a record to each partition in each of some transactions."""
     patch.setattr(producer, "Cluster", lambda *_: cluster)
     made = TransactionalProducer(settings_of_nowhere.settings(), "job-0")
-    made.begin()
-    for key in KEYS.values():
-        made.produce(ALERTS, key, b"alert", Headers.of([]))
-    made.send([])
-    made.flush()
+    for _ in range(transactions):
+        made.begin()
+        for key in KEYS.values():
+            made.produce(ALERTS, key, b"alert", Headers.of([]))
+        made.send([])
+        made.flush()
+        made.commit()
 
 
 def test_a_moved_leader_is_looked_up_while_another_partition_waits_for_replicas(
@@ -120,3 +126,15 @@ def test_a_record_that_can_never_be_written_ends_the_transaction(monkeypatch: py
     refusing = Broker(p0=[KafkaError.TOPIC_AUTHORIZATION_FAILED])
     with pytest.raises(KafkaException, match="fraud-alerts-0"):
         written(Cluster({0: "a", 1: "a"}, a=refusing), monkeypatch)
+
+
+def test_after_the_last_epoch_of_an_id_the_next_transaction_has_another_id(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sent: list[tuple[Identity, int]] = []
+    monkeypatch.setattr(
+        Batch, "encode", lambda batch, _now, who, _compress: sent.append((who, batch.sequence)) or b"batch"
+    )
+    written(Cluster({0: "a", 1: "a"}, a=Broker()), monkeypatch, transactions=2)
+    last, other = Identity("job-0", 1, 32_766), Identity("job-0", 2, 0)
+    assert sent == [(last, 0), (last, 0), (other, 0), (other, 0)]
