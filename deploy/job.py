@@ -201,7 +201,7 @@ def run_submitted() -> None:
     jvm, stop = SubmittedJvm(), threading.Event()
     jvm.on_signals(stop.set)
     settings = submitted.settings(jvm.properties())
-    jvm.require_class(BARE_FILES, jars.class_path("spark"))
+    jvm.require_class(BARE_FILES, os.pathsep.join(map(str, jars.of_job(settings))))
     _serve(settings, stop, jvm)
 
 
@@ -225,7 +225,7 @@ def _serve(settings: JobSettings, stop: threading.Event, jvm: "SubmittedJvm | No
     os.umask(PRIVATE)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    class_path = jars.ensure("spark")
+    class_path = jars.of_job(settings)
     with session.launching(settings, class_path, jvm) as launch:
         from streaming_job.runtime.preconditions import require_inputs
 

@@ -17,12 +17,15 @@ from xml.sax.saxutils import quoteattr
 from deploy.local import java, launch
 from deploy.local.console import Progress, silent
 from deploy.local.errors import StackError
+from streaming_job.settings import JobSettings
 
-Group = Literal["spark", "kafka", "connect", "streams"]
+Group = Literal["spark", "s3", "kafka", "connect", "streams"]
 EVERYDAY: tuple[Group, ...] = ("spark", "kafka", "connect")
 """Groups that the job and its stack need."""
-GROUPS: tuple[Group, ...] = (*EVERYDAY, "streams")
-"""All groups; Kafka Streams is needed only by `fraud compare`."""
+GROUPS: tuple[Group, ...] = (*EVERYDAY, "s3", "streams")
+"""All groups; S3 is needed only by a job whose checkpoint is there, Kafka Streams only by `fraud compare`."""
+BRING_JARS = ("spark.jars", "spark.jars.packages")
+"""Properties of Spark by which an operator gives a job other jars of S3 than the pinned ones."""
 
 LOCK_FILE = Path(__file__).with_name("jars.lock")
 SETTINGS_FILE = Path(__file__).with_name("ivysettings.xml")
@@ -30,7 +33,7 @@ ATTEMPTS = 3
 """Runs of Ivy before giving up; archives of a failed run stay in Ivy's cache."""
 
 LINE = re.compile(
-    r"(?P<groups>[a-z,]+) (?P<org>\S+?):(?P<name>\S+?):(?P<version>\S+) sha256:(?P<sha>[0-9a-f]{64})"
+    r"(?P<groups>[a-z0-9,]+) (?P<org>\S+?):(?P<name>\S+?):(?P<version>\S+) sha256:(?P<sha>[0-9a-f]{64})"
 )
 
 
@@ -94,6 +97,18 @@ def ensure(group: Group, *, cache: Path | None = None, progress: Progress = sile
             if missing:
                 _fetch(missing, cache, progress)
     return [cache / jar.path for jar in wanted]
+
+
+def groups_of(settings: JobSettings) -> list[Group]:
+    """Return the groups that a job needs, with that of S3 if a checkpoint is there."""
+    places = (settings.checkpoint, settings.predecessor_checkpoint)
+    is_on_s3 = any(place.startswith("s3a:") for place in places)
+    return ["spark", "s3"] if is_on_s3 and not {*BRING_JARS} & {*settings.spark} else ["spark"]
+
+
+def of_job(settings: JobSettings) -> list[Path]:
+    """Return the verified archives of a job, as `ensure` does."""
+    return [path for group in groups_of(settings) for path in ensure(group)]
 
 
 def class_path(group: Group, progress: Progress = silent) -> str:

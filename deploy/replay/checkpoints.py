@@ -62,7 +62,7 @@ class Checkpoints:
         from deploy.local import jars
         from streaming_job.runtime import session
 
-        launching = session.launching(self._settings, jars.ensure("spark"))
+        launching = session.launching(self._settings, jars.of_job(self._settings))
         return self._resources.enter_context(launching).session()
 
 

@@ -5,8 +5,8 @@ Beside Spark's files it contains `job.json`: the settings that the job's first s
 
 import json
 import uuid
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -63,8 +63,27 @@ def query_in(metadata: str | bytes) -> str:
         raise CheckpointError(f"the checkpoint's file {METADATA} is damaged ({fault}); {RESTORE}") from fault
 
 
+@contextmanager
+def _access(name: str, act: str) -> Iterator[None]:
+    """Name the file, and what was done to it, in the error of a file system that refuses or does not answer.
+
+    Raises:
+        AccessError: the block raised an exception of Java.
+    """
+    try:
+        yield
+    except Py4JJavaError as fault:
+        raise AccessError(
+            f"the checkpoint's file {name} cannot be {act} ({fault.java_exception}); check the job's "
+            "permissions and the file system"
+        ) from fault
+
+
 class Checkpoint:
-    """A checkpoint directory on any file system that Hadoop supports."""
+    """A checkpoint directory on any file system that Hadoop supports.
+
+    Each method raises AccessError if the file system refuses access, or has not answered for minutes.
+    """
 
     def __init__(self, spark: SparkSession, location: str) -> None:
         jvm: Any = spark._jvm
@@ -82,13 +101,8 @@ class Checkpoint:
 
     def _read(self, *names: str) -> str | None:
         path, name = self._at(*names), "/".join(names)
-        try:
+        with _access(name, "opened"):
             stream = self._files.open(path) if self._files.exists(path) else None
-        except Py4JJavaError as fault:
-            raise AccessError(
-                f"the checkpoint's file {name} cannot be opened ({fault.java_exception}); check the job's "
-                "permissions and the file system"
-            ) from fault
         if stream is None:
             return None
         with closing(stream):
@@ -145,18 +159,16 @@ class Checkpoint:
         self._write(FIXED, json.dumps(asdict(fixed)))
 
     def _write(self, name: str, text: str) -> None:
-        stream = self._files.create(self._at(name), True)
-        try:
+        with _access(name, "written"), closing(self._files.create(self._at(name), True)) as stream:
             stream.write(bytearray(text.encode()))
-        finally:
-            stream.close()
 
     def epochs(self, log: str) -> list[int]:
         """Return the epochs in Spark's log of `offsets` (begun) or `commits` (ended), ascending."""
         directory = self._at(log)
-        if not self._files.exists(directory):
-            return []
-        names = [str(status.getPath().getName()) for status in self._files.listStatus(directory)]
+        with _access(log, "listed"):
+            if not self._files.exists(directory):
+                return []
+            names = [str(status.getPath().getName()) for status in self._files.listStatus(directory)]
         return sorted(int(name) for name in names if name.isdigit())
 
     def remove(self) -> bool:
@@ -184,7 +196,9 @@ class Checkpoint:
         Raises:
             CheckpointError: it was deleted or moved.
         """
-        if not self._files.exists(self._at(METADATA)):
+        with _access(METADATA, "looked for"):
+            is_there = self._files.exists(self._at(METADATA))
+        if not is_there:
             raise CheckpointError(f"the checkpoint was deleted or moved under a running job; {RESTORE}")
 
     def mend(self) -> int | None:
@@ -225,4 +239,5 @@ class Checkpoint:
         for log in ("commits", "offsets"):
             for number in self.epochs(log):
                 if number > epoch:
-                    self._files.delete(self._at(log, str(number)), False)
+                    with _access(f"{log}/{number}", "removed"):
+                        self._files.delete(self._at(log, str(number)), False)

@@ -29,7 +29,7 @@ class DamagedCheckpointError(CheckpointError):
 
 
 class AccessError(FraudError):
-    """A file of the checkpoint cannot be opened; it may be whole, so it is never dropped as damaged.
+    """The checkpoint's file system refuses access, or does not answer; no file is dropped as damaged.
 
     Correct the permissions or the file system, then start the job again.
     """

@@ -4,7 +4,7 @@ import re
 
 from feature_store.errors import FraudError
 from feature_store.state.codec import StateDamagedError
-from streaming_job.runtime.checkpoint_errors import RESTORE, DamagedCheckpointError
+from streaming_job.runtime.checkpoint_errors import RESTORE, AccessError, DamagedCheckpointError
 from streaming_job.runtime.pauses import StoppedError
 from streaming_job.transaction.writer import FencedError
 
@@ -13,6 +13,9 @@ _OURS = ("feature_store.", "models.", "streaming_job.")
 _FULL_DISK = ("No space left on device", "Disk quota exceeded")
 _CRASHED = "Python worker exited unexpectedly (crashed)"
 _TWO_WRITERS = "[CONCURRENT_STREAM_LOG_UPDATE]"
+_STORE = "org.apache.hadoop.fs.s3a."
+_AWAY = re.compile(r"org\.apache\.hadoop\.(fs\.s3a|net)\.|java\.net\.|java\.nio\.file\.AccessDeniedException")
+"""Errors of an object store that refuses access or does not answer; a missing object is none of them."""
 _DAMAGED = ("CANNOT_LOAD_STATE_STORE", "ChecksumException", "Checksum error: ", "MISSING_STATE_DIRECTORY")
 
 
@@ -62,6 +65,12 @@ def classify(fault: Exception) -> FraudError:
         return JobFailedError(
             "Python workers crash: there is no memory left, or no room under FRAUD_WORK_DIR, whose files are "
             "mapped; look at both, then start the job again; nothing is lost"
+        )
+    away = [error for error in errors if _AWAY.match(error[0])]
+    if away and _STORE in text:
+        return AccessError(
+            f"the checkpoint's object store refuses access, or has not answered for minutes ({away[-1][0]}: "
+            f"{away[-1][1]}); check it and the job's permissions, then start the job again; nothing is lost"
         )
     pythons = [error for error in errors if "." not in error[0]]
     name, message = (pythons or errors[-1:] or [(type(fault).__name__, lines[0] if lines else "")])[0]

@@ -73,6 +73,8 @@ class Launch:
         context.setLogLevel("WARN")
         session = SparkSession.builder.getOrCreate()
         checkpoint_files.require(session, self._settings.checkpoint)
+        if place := self._settings.predecessor_checkpoint:
+            checkpoint_files.require(session, place, "FRAUD_PREDECESSOR_CHECKPOINT")
         # Spark gives its first Python process ten seconds to start; a fork server that has to compile the
         # kernels, once for each host and release, takes a minute
         fork_server.wait(Path(os.environ["PYSPARK_DRIVER_PYTHON"]))

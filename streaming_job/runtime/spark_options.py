@@ -89,7 +89,9 @@ def options(settings: JobSettings, jars: Sequence[Path], temporary: Path) -> dic
         f"{_STREAMING}.stateStore.minDeltasForSnapshot": "10",
         # otherwise Spark runs an empty epoch after each epoch
         f"{_STREAMING}.noDataMicroBatches.enabled": "false",
-        **checkpoint_files.manager_for(settings.checkpoint, settings.spark),
+        **checkpoint_files.manager_for(settings.checkpoint, settings.spark, settings.predecessor_checkpoint),
+        # files that are being uploaded; else they would stay in /tmp after a kill
+        "spark.hadoop.fs.s3a.buffer.dir": str(temporary),
         "spark.hadoop.fs.file.impl": BARE_FILES,
         "spark.hadoop.fs.AbstractFileSystem.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFs",
         # Hadoop sets file modes itself, regardless of the process's umask

@@ -1,11 +1,13 @@
 import hashlib
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deploy.local import jars
 from deploy.local.errors import StackError
+from streaming_job.settings import JobSettings
 
 pytestmark = pytest.mark.without_stack
 SHA = "0" * 64
@@ -19,6 +21,26 @@ def test_lock_names_each_archive_once_and_covers_every_group() -> None:
         modules = [(jar.organisation, jar.artifact) for jar in pinned if group in jar.groups]
         assert modules
         assert len(set(modules)) == len(modules), "two versions of one module on one class path"
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    ("changes", "groups"),
+    [
+        ({"checkpoint": "/data/checkpoint"}, ["spark"]),
+        ({"checkpoint": "s3a://bucket/checkpoint"}, ["spark", "s3"]),
+        ({"checkpoint": "/data/checkpoint", "predecessor_checkpoint": "s3a://bucket/old"}, ["spark", "s3"]),
+        ({"checkpoint": "s3a://bucket/checkpoint", "spark": {"spark.jars": "mine.jar"}}, ["spark"]),
+        ({"checkpoint": "abfss://box@account/checkpoint"}, ["spark"]),
+    ],
+)
+def test_a_job_gets_the_archives_of_s3_if_a_checkpoint_is_there(
+    changes: dict[str, Any], groups: list[jars.Group]
+) -> None:
+    settings = JobSettings(
+        bootstrap_servers="nowhere", mlflow_tracking_uri="nowhere", work_dir=Path("work"), **changes
+    )
+    assert jars.groups_of(settings) == groups
 
 
 @pytest.mark.unit

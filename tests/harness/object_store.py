@@ -69,11 +69,14 @@ class ObjectStore:
 
             def handle_one_request(self) -> None:
                 """Carry out, or fail, whatever method it is."""
-                self.raw_requestline = self.rfile.readline(65_537)
-                if not self.raw_requestline or not self.parse_request():
+                try:
+                    self.raw_requestline = self.rfile.readline(65_537)
+                    if self.raw_requestline and self.parse_request():
+                        store.pass_on(self)
+                    else:
+                        self.close_connection = True
+                except ConnectionError:  # the client was killed
                     self.close_connection = True
-                    return
-                store.pass_on(self)
 
             def log_message(self, *_: Any) -> None:
                 """Say nothing."""

@@ -24,6 +24,8 @@ class UnderLoad:
 
     installed: Installation
     job: JobProcess | None = None
+    gap_s = 0.0
+    """The longest time without an alert under the last load."""
 
     @contextmanager
     def load(self, rate: int) -> Iterator[AlertWatch]:
@@ -44,9 +46,9 @@ class UnderLoad:
         self.installed.caught_up(self.job)
         seen = [alert for alert in watch.finish() if alert.at_ns > begin_ms * 1e6]
         p99 = np.percentile(arrival_latencies_us(seen, begin_ms), 99) / 1e3
-        gap = max(later.at_ns - earlier.at_ns for earlier, later in pairwise(seen)) / 1e9
+        self.gap_s = max(later.at_ns - earlier.at_ns for earlier, later in pairwise(seen)) / 1e9
         print(
-            f"p99 {p99:.0f} ms, longest time without an alert {gap:.1f} s, {len(seen)} alerts",
+            f"p99 {p99:.0f} ms, longest time without an alert {self.gap_s:.1f} s, {len(seen)} alerts",
             file=sys.stderr,
         )
 

@@ -116,8 +116,8 @@ def test_a_contradiction_with_spark_or_the_log_is_named_with_its_remedy(installe
             f"{spark}the JVM exited; see its output above{correct}",
         ),
         "an object store whose jars are not there": (
-            {"checkpoint": "s3a://bucket/checkpoint"},
-            "FRAUD_CHECKPOINT: Spark cannot use s3a://bucket/checkpoint (*); give Spark the jars and "
+            {"checkpoint": "abfss://box@account/checkpoint"},
+            "FRAUD_CHECKPOINT: Spark cannot use abfss://box@account/checkpoint (*); give Spark the jars and "
             "credentials of that file system in FRAUD_SPARK, or use another location",
         ),
         "more key groups than partitions": (

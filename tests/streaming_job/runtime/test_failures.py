@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming_job.runtime.checkpoint_errors import DamagedCheckpointError
+from streaming_job.runtime.checkpoint_errors import AccessError, DamagedCheckpointError
 from streaming_job.runtime.failures import JobFailedError, classify
 from streaming_job.transaction.writer import FencedError
 
@@ -58,6 +58,21 @@ TRACE = "\tat org.apache.spark.Some.method(Some.scala:1)\n"
             f"detected for 17.\n{TRACE}",
             FencedError,
             "another instance of the job has written to its checkpoint",
+        ),
+        (
+            f"{STREAM}[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred.\n{TRACE}"
+            "\tat org.apache.hadoop.fs.s3a.Invoker.once(Invoker.java:1)\n"
+            "Caused by: java.net.SocketException: getFileStatus on s3a://b/state: Connection reset\n",
+            AccessError,
+            "the checkpoint's object store refuses access, or has not answered",
+        ),
+        (
+            f"{STREAM}[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred.\n{TRACE}"
+            "\tat org.apache.hadoop.fs.s3a.Invoker.once(Invoker.java:1)\n"
+            "Caused by: java.io.FileNotFoundException: No such file or directory: s3a://b/4.changelog\n"
+            "Caused by: software.amazon.awssdk.services.s3.model.NoSuchKeyException: no such key\n",
+            DamagedCheckpointError,
+            "the checkpoint is damaged",
         ),
         ("", JobFailedError, "the query failed: Exception"),
     ],
