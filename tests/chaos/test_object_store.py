@@ -1,4 +1,8 @@
-"""Checkpoint and models of a job are in an object store."""
+"""Checkpoint and models of a job are in an object store, behind a network that is late and fails.
+
+All tests follow one another on one installation, as a job is changed in its life; each audit covers
+everything since the beginning.
+"""
 
 import sys
 from collections.abc import Iterator
@@ -6,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 from harness import object_store
-from harness.object_store import ObjectStore
+from harness.object_store import FAILURES, SLOW_S, Fault, ObjectStore
 from harness.tools import needs
 from harness.under_load import POLL_S, UnderLoad
 from thoroughness import only_thorough
@@ -122,4 +126,13 @@ def test_a_killed_job_goes_on_from_an_object_store(bank: Bank) -> None:
             bank.epochs(33)  # with one run of Spark's maintenance, each minute
         bank.restart()
         bank.until_alerts(watch)
+    bank.audit()
+
+
+def test_no_alert_waits_for_a_store_that_is_slow_and_fails(bank: Bank) -> None:
+    bank.store.fail((*FAILURES, Fault.SLOW))
+    with bank.load(RATE):
+        bank.epochs(8)
+    assert bank.gap_s < SLOW_S
+    assert min(bank.store.faults[fault] for fault in (*FAILURES, Fault.SLOW)) > 2, bank.store.faults
     bank.audit()
