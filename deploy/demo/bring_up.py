@@ -11,6 +11,7 @@ from pathlib import Path
 from deploy.demo import children, compromise, environment, mlflow_ui, state
 from deploy.demo.champion import roll_out, start_training, wait_for_champion
 from deploy.demo.options import DemoError, Options
+from deploy.demo.replay_tour import job_to_run
 from deploy.demo.state import Run
 from deploy.demo.steps import Steps
 from deploy.demo.waiting import wait, wait_until_caught_up
@@ -174,7 +175,8 @@ def _processes(
     with steps.step("streaming job and sidecar") as doing:
         doing("starting Spark")
         before, started = children.log_size(data_dir, children.JOB), time.time()
-        children.start(data_dir, run, children.JOB, ["deploy.cli", "job", "run"], env)
+        job = job_to_run(settings) if options.replay_model else settings
+        children.start(data_dir, run, children.JOB, ["deploy.cli", "job", "run"], job.variables())
         port = free_port()
         children.start(data_dir, run, children.SIDECAR, ["deploy.cli", "serve", "--port", str(port)], env)
         wait(

@@ -19,8 +19,8 @@ def demo(
         str | None,
         typer.Option(
             "--for",
-            help="How long to feed: 60s, 5m. Default: until Ctrl-C, or until the replay or the trials of "
-            "--rollouts end.",
+            help="How long to feed: 60s, 5m. Default: until Ctrl-C, or until --replay, --rollouts or "
+            "--replay-model end.",
         ),
     ] = None,
     rate: Annotated[float, typer.Option(help="Transactions per second.")] = 500.0,
@@ -51,6 +51,13 @@ def demo(
     rollouts: Annotated[
         bool,
         typer.Option("--rollouts", help="While streaming, try a better and a trigger-happy model."),
+    ] = False,
+    replay_model: Annotated[
+        bool,
+        typer.Option(
+            "--replay-model",
+            help="While streaming, replay the log with a better model, compare, switch to it, and go back.",
+        ),
     ] = False,
     merchant_labels: Annotated[
         bool,
@@ -93,11 +100,15 @@ def demo(
         server.binary()
     if replay is not None and not replay.is_file():
         raise DemoError(f"no file {replay}; give a parquet file of transactions")
-    if replay is not None and rollouts:
-        raise DemoError("--rollouts needs live traffic; leave --replay out")
-    if merchant_labels and (replay is not None or rollouts or speed != "max"):
+    tours = [name for name, is_on in (("--rollouts", rollouts), ("--replay-model", replay_model)) if is_on]
+    if replay is not None and tours:
+        raise DemoError(f"{tours[0]} needs live traffic; leave --replay out")
+    if len(tours) > 1:
+        raise DemoError(f"{' and '.join(tours)} are two tours; leave one out")
+    if merchant_labels and (replay is not None or tours or speed != "max"):
         raise DemoError(
-            "--merchant-labels brings its own traffic; leave --replay, --speed and --rollouts out"
+            "--merchant-labels brings its own traffic; leave --replay, --speed, --rollouts and "
+            "--replay-model out"
         )
     kind = "demo-merchants" if merchant_labels else "demo-replay" if replay else "demo"
     directory = (data_dir or DIRECTORY / kind).resolve()
@@ -112,6 +123,7 @@ def demo(
         replay=None if replay is None else replay.resolve(),
         speed=compromise.SPEED if merchant_labels else durations.speed(speed),
         rollouts=rollouts,
+        replay_model=replay_model,
         merchant_labels=merchant_labels,
         fresh=fresh,
         keep=keep,

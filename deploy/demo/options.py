@@ -20,8 +20,8 @@ class Options:
     data_dir: Path
     """Absolute path of the directory of all files of this demo."""
     for_s: float | None = None
-    """How long to feed, seconds; None: until Ctrl-C, or the end of the replayed file or of the trials of
-    `rollouts`. The trials are completed even if they take longer than `for_s`."""
+    """How long to feed, seconds; None: until Ctrl-C, or the end of the replayed file or of a tour
+    (`rollouts`, `replay_model`). A tour is completed even if it takes longer than `for_s`."""
     rate: float = 500.0
     """Simulated transactions per second."""
     seed: int = 0
@@ -34,6 +34,8 @@ class Options:
     """Speed of the replay: seconds of the file per second."""
     rollouts: bool = False
     """Have the sidecar try two challengers during the stream: a better model, and a trigger-happy one."""
+    replay_model: bool = False
+    """Have a better model decide the log again during the stream, switch to it, and go back."""
     merchant_labels: bool = False
     """Replay weeks in which merchants are compromised, with labels; the model has merchant label features."""
     fresh: bool = False
@@ -57,5 +59,6 @@ class Options:
             "cards": self.cards,
             "replay": None if self.replay is None else str(self.replay),
             "rollouts": self.rollouts,
+            "replay_model": self.replay_model,
             "merchant_labels": self.merchant_labels,
         }

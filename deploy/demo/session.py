@@ -16,6 +16,8 @@ from deploy.demo.feed import Feed
 from deploy.demo.memory import MemorySampler
 from deploy.demo.merchant_watch import MerchantWatch
 from deploy.demo.options import Options
+from deploy.demo.replay_tour import ReplayTour
+from deploy.demo.rollout_tour import RolloutTour
 from deploy.demo.sidecar_client import SidecarClient
 from deploy.demo.state import Run
 from deploy.demo.summary import Measurement
@@ -58,9 +60,7 @@ class Session:
             system.settings.bootstrap_servers, system.settings.topics.fraud_alerts, self._merchants
         )
         self._load = self._make_load()
-        self._tour: Tour | None = None
-        if options.rollouts:
-            self._tour = Tour(SidecarClient(system.links["sidecar"]), options.data_dir, self._print_line)
+        self._tour = self._make_tour()
         self._decided_before = self._decided()
         self._history: deque[tuple[float, int, int, int]] = deque()
         """(monotonic time in seconds, sent, decided, commits), oldest first."""
@@ -72,6 +72,14 @@ class Session:
             return feed.replayed(self._options, system.endpoints, topics, system.replay, self._merchants)
         assert system.world is not None
         return feed.simulated(self._options, system.endpoints, topics, system.world, int(time.time() * 1_000))
+
+    def _make_tour(self) -> Tour | None:
+        options, system = self._options, self._system
+        if options.rollouts:
+            return RolloutTour(SidecarClient(system.links["sidecar"]), options.data_dir, self._print_line)
+        if options.replay_model:
+            return ReplayTour(system.settings, self._run, options.data_dir, self._print_line)
+        return None
 
     def stream(self) -> Measurement:
         """Feed until the end of the load or Ctrl-C, then wait for the job."""
@@ -221,6 +229,6 @@ class Session:
             declined_after_change=self._alerts.declined_after_change,
             profile_changes=self._load.profile_changes,
             restarts=self._run.restarts,
-            rollouts={} if self._tour is None else self._tour.results,
+            tour={} if self._tour is None else {self._tour.subject: self._tour.results},
             merchants=None if self._merchants is None else self._merchants.report(),
         )

@@ -35,8 +35,8 @@ class Measurement:
     """How often this run was continued after a kill."""
     merchants: Mapping[str, Any] | None = None
     """`MerchantWatch.report`; None without `--merchant-labels`."""
-    rollouts: Mapping[str, Any] = field(default_factory=dict)
-    """Result of each challenger that `--rollouts` put on trial, by name; empty without `--rollouts`."""
+    tour: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What a tour has shown: `rollouts`, the result of each challenger by name, or `replay`; else empty."""
 
 
 def report(verdict: AuditResult, measured: Measurement) -> dict[str, Any]:
@@ -57,7 +57,8 @@ def report(verdict: AuditResult, measured: Measurement) -> dict[str, Any]:
         "declined_after_change": measured.declined_after_change,
         "profile_changes": measured.profile_changes,
         "restarts": measured.restarts,
-        "rollouts": dict(measured.rollouts),
+        "rollouts": {},
+        **measured.tour,
         **({} if measured.merchants is None else {"merchants": measured.merchants}),
     }
 
@@ -80,8 +81,11 @@ def show(console: Console, verdict: AuditResult, measured: Measurement) -> None:
     table.add_row("  of cards blocked in Postgres during the demo", f"{measured.declined_after_change:,}")
     if measured.merchants is not None:
         _add_merchants(table, measured.merchants)
-    for name, trial in measured.rollouts.items():
+    for name, trial in measured.tour.get("rollouts", {}).items():
         table.add_row(f"challenger {name}, after {trial['seconds']:.0f} s", trial["phase"])
+    for act in ("switch", "back"):
+        if act in measured.tour.get("replay", {}):
+            table.add_row(f"{act} of the replay", "done")
     if verdict.trials:
         table.add_row("shadow alerts (verdicts other than the champion's)", f"{totals['shadow_alerts']:,}")
     table.add_row("dead letters", f"{totals['dead_letters']:,}")

@@ -1,18 +1,9 @@
-"""The tour of `fraud demo --rollouts`: a better model is promoted, a bad one is stopped by its guard.
+"""A tour of the demo: a thread that shows something while transactions stream, and prints what it does."""
 
-Everything goes through the sidecar's API, while transactions stream. The sidecar's guard watch stops the bad
-model; the tour only waits until that has happened.
-"""
-
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
-from deploy.demo import training
 from deploy.demo.options import DemoError
-from deploy.demo.sidecar_client import SidecarClient
-from deploy.demo.training import BETTER, TRIGGER_HAPPY, Champion
 from deploy.local.waiting import Patience
 from feature_store.errors import FraudError
 from service.background import Background
@@ -20,180 +11,52 @@ from service.background import Background
 T = TypeVar("T")
 POLL_S = 0.5
 PATIENCE_S = 300.0
-"""Longest wait for an event to be applied, for the verdict on the better model and for the rollback."""
-CANARY_S = 10.0
-SHARE_BP = 1_000
-GUARDS: dict[str, Any] = {
-    "alpha": 0.01,
-    "deadline_h": 1,
-    "min_card_hours": 30,
-    "rules": [
-        {"name": "alert_rate", "max_ratio": 2.0},
-        {"name": "failures", "max_share": 0.01},
-    ],
-}
-"""Guards for a demo of a few minutes: a hundred or more cards a minute have alerts. A few dozen card-hours
-prove or refute that a challenger alerts twice as often as the champion; the usual ratio, 1.5, needs more of
-them. The omitted guards need hours of traffic, or cards with a history."""
+"""Longest wait for anything that a tour waits for."""
 
 
 class Tour(Background):
-    """Background thread that tries one challenger after the other; `stop` leaves an open rollout open."""
+    """Background thread of a tour."""
 
-    def __init__(self, sidecar: SidecarClient, data_dir: Path, print_line: Callable[[str], None]) -> None:
+    def __init__(self, subject: str, print_line: Callable[[str], None]) -> None:
+        """Prepare the tour without starting it.
+
+        Args:
+            subject: begins each line.
+        """
         super().__init__("tour", patience_s=None)
-        self._sidecar, self._data_dir, self._print_line = sidecar, data_dir, print_line
+        self.subject, self._print_line = subject, print_line
         self.fault: FraudError | None = None
         self.results: dict[str, Any] = {}
-        """Result of each challenger, by name, for the report."""
+        """What it has shown, for the report."""
 
     def _run(self) -> None:
         try:
-            self._end_open_rollout()
-            self._print_line(
-                "  rollouts: a demo is short, so its guard alert_rate passes a challenger from "
-                f"{GUARDS['min_card_hours']} card-hours with an alert on (usually: 100), if the challenger "
-                "alerts in at most twice as many card-hours as the champion (usually: 1.5 times)"
-            )
-            self._try_better()
-            self._try_trigger_happy()
+            self._show()
         except _StoppedError:
-            self._print_line("  rollouts: the load ended before the tour was over")
+            self._say("the load ended before the tour was over")
         except FraudError as error:
             self.fault = error
         except Exception as error:
-            self.fault = DemoError(f"the tour of the rollouts has failed: {error!r}; see the sidecar's log")
+            self.fault = DemoError(f"the tour of the {self.subject} has failed: {error!r}; see the logs")
 
-    def _end_open_rollout(self) -> None:
-        """Roll back a rollout that a killed demo left open."""
-        if (rollout_id := self._sidecar.get("v1/rollouts")["open"]) is not None:
-            seq = self._sidecar.get(f"v1/rollouts/{rollout_id}")["seq"]
-            self._sidecar.step(rollout_id, "rolled_back", "left open by a demo that was killed", seq)
+    def _show(self) -> None:
+        raise NotImplementedError
 
-    def _try_better(self) -> None:
-        start_s = time.monotonic()
-        rollout_id, seq = self._shadow(BETTER)
-        verdict = self._until(lambda: self._verdict(rollout_id, "pass"), "verdict on the better model")
-        self._print_findings(verdict, BETTER)
-        seq = self._step(rollout_id, "canary_set", "the guards have passed it in shadow", seq)["seq"]
-        self._print_line(f"  rollouts: {BETTER} decides for {SHARE_BP / 100:g} % of the cards")
-        before, until = self._counts(rollout_id), time.monotonic() + CANARY_S
-        self._until(lambda: time.monotonic() > until, "end of the canary")
-        after = self._counts(rollout_id)
-        decided, transactions = (after[name] - before[name] for name in ("decided", "transactions"))
-        self._print_line(f"  rollouts: {BETTER} decided {decided:,} of {transactions:,} transactions")
-        rollout = self._step(rollout_id, "promoted", "no guard was breached in canary", seq)
-        offsets = ", ".join(f"{part}@{offset}" for part, offset in rollout["events"][-1]["held_from"].items())
-        self._print_line(
-            f"  rollouts: {BETTER} is promoted: it decides for every card, from partition@offset {offsets} on"
-        )
-        self.results[BETTER] = {
-            "rollout_id": rollout_id, "phase": rollout["phase"], "seconds": _seconds_since(start_s),
-            "canary_transactions": transactions, "canary_decided": decided,
-        }  # fmt: skip
-
-    def _try_trigger_happy(self) -> None:
-        start_s = time.monotonic()
-        rollout_id, _ = self._shadow(TRIGGER_HAPPY)
-        rollout = self._until(lambda: self._rolled_back(rollout_id), "rollback by the guard")
-        rolled_back = rollout["events"][-1]
-        breached = next((event for event in rollout["events"] if event["type"] == "breached"), None)
-        if breached is None:
-            raise DemoError(f"{rollout_id} was rolled back, but not by a guard: {rolled_back['reason']}")
-        seconds = _seconds_since(start_s)
-        card_hours = sum(breached["verdict"]["counts"]["card_hours"].values())
-        self._print_line(
-            f"  rollouts: {TRIGGER_HAPPY} is rolled back after {seconds:.0f} s and {card_hours:,} card-hours "
-            f"with an alert, by the guard itself: {rolled_back['reason']}"
-        )
-        self._print_line(f"  rollouts: {TRIGGER_HAPPY} never decided; the champion decided for every card")
-        self.results[TRIGGER_HAPPY] = {
-            "rollout_id": rollout_id, "phase": rollout["phase"], "seconds": seconds,
-            "guard": breached["guard"], "reason": rolled_back["reason"], "card_hours": card_hours,
-        }  # fmt: skip
-
-    def _shadow(self, name: str) -> tuple[str, int]:
-        """Propose a challenger, start it in shadow, and return rollout_id and the last event's number."""
-        model = training.load(training.file_of(self._data_dir, name))
-        if model is None:
-            raise DemoError(f"there is no trained model {name} in {self._data_dir}; start with --fresh")
-        rollout_id = self._sidecar.propose(
-            {
-                "reason": "tour of the demo",
-                "challengers": [_challenger(name, model)],
-                "guards": GUARDS,
-            }
-        )
-        rollout = self._step(rollout_id, "shadow_started", "tour of the demo", 1)
-        self._print_line(
-            f"  rollouts: {name} ({model.ref.name}/{model.ref.version}, AUC ROC {model.auc_roc:.3f}, alerts "
-            f"from score {model.threshold:.3f} on) scores every transaction in shadow"
-        )
-        return rollout_id, rollout["seq"]
-
-    def _step(self, rollout_id: str, kind: str, reason: str, seq: int) -> dict[str, Any]:
-        """Write the event after `seq`, wait until every key group has applied it, and return the rollout."""
-        written = self._sidecar.step(rollout_id, kind, reason, seq)
-        return self._until(
-            lambda: self._sidecar.applied(rollout_id, written), f"{kind} event applied by every key group"
-        )
-
-    def _verdict(self, rollout_id: str, wanted: str) -> dict[str, Any] | None:
-        verdict = self._sidecar.get(f"v1/rollouts/{rollout_id}/verdict")
-        if verdict["verdict"] == "breach":
-            raise DemoError(
-                f"a guard is breached in {rollout_id}, the rollout of the better model: {verdict}"
-            )
-        return verdict if verdict["verdict"] == wanted else None
-
-    def _rolled_back(self, rollout_id: str) -> dict[str, Any] | None:
-        rollout = self._sidecar.get(f"v1/rollouts/{rollout_id}")
-        return rollout if rollout["phase"] == "rolled_back" and rollout["state"] == "applied" else None
-
-    def _counts(self, rollout_id: str) -> dict[str, int]:
-        """Count the transactions of the trial so far, and those that the challenger decided."""
-        groups = self._sidecar.get("v1/progress")["groups"].values()
-        challengers = [
-            trial
-            for group in groups
-            for trial in group["totals"]["trials"]
-            .get(rollout_id, {"challengers": {}})["challengers"]
-            .values()
-        ]
-        return {name: sum(trial[name] for trial in challengers) for name in ("transactions", "decided")}
-
-    def _print_findings(self, verdict: dict[str, Any], name: str) -> None:
-        for finding in verdict["challengers"][name]["findings"]:
-            self._print_line(
-                f"  rollouts: guard {finding['guard']} says {finding['verdict']}: {finding['detail']}"
-            )
+    def _say(self, text: str) -> None:
+        self._print_line(f"  {self.subject}: {text}")
 
     def _until(self, condition: Callable[[], T | None], description: str) -> T:
+        """Wait until a condition holds; return its value."""
+
         def pause(seconds: float) -> None:
             if self._stop.wait(seconds):
                 raise _StoppedError
 
         patience = Patience(PATIENCE_S, POLL_S, pause=pause)
         while not (result := condition()):
-            patience.wait(
-                lambda: DemoError(f"no {description} within {PATIENCE_S:.0f} s; see the sidecar's log")
-            )
+            patience.wait(lambda: DemoError(f"no {description} within {PATIENCE_S:.0f} s; see the logs"))
         return result
 
 
 class _StoppedError(Exception):
     """The demo stopped the tour."""
-
-
-def _challenger(name: str, model: Champion) -> dict[str, Any]:
-    return {
-        "name": name,
-        "role": "canary",
-        "share_bp": SHARE_BP,
-        "model": f"{model.ref.name}/{model.ref.version}",
-        "policy": {"threshold": model.threshold, "max_count_5m": model.max_count_5m},
-    }
-
-
-def _seconds_since(start_s: float) -> float:
-    return round(time.monotonic() - start_s, 1)

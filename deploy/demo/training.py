@@ -11,7 +11,7 @@ import pyarrow as pa
 from pydantic import TypeAdapter
 
 from deploy.demo import compromise
-from deploy.demo.options import Options
+from deploy.demo.options import DemoError, Options
 from deploy.local.files import replace_json
 from feature_store.errors import FraudError
 from models.registry import ModelRef
@@ -29,9 +29,10 @@ FEWEST_IN_5M = 10
 CHAMPION = "champion"
 TREES = 100
 BETTER, TRIGGER_HAPPY = "better", "trigger-happy"
-"""Challengers of `--rollouts`: one with TREES trees, one with TINY trees and a low threshold."""
+"""Challengers of `--rollouts`: one with TREES trees, and one with TINY trees and a low threshold. The first
+is also that of `--replay-model`."""
 SMALL, TINY = 15, 3
-"""Numbers of trees of the weak champion of `--rollouts`, and of the trigger-happy challenger."""
+"""Numbers of trees of the weak champion that a tour begins with, and of the trigger-happy challenger."""
 BUDGET, LARGE_BUDGET = 0.005, 0.1
 """Share of the transactions that may alert by score: usually, and with the trigger-happy challenger."""
 
@@ -59,6 +60,18 @@ def load(path: Path) -> Champion | None:
     except FileNotFoundError:
         return None
     return Champion(**{**raw, "ref": ModelRef.from_json(raw["ref"])})
+
+
+def trained(data_dir: Path, name: str) -> Champion:
+    """Return a model that the training has written.
+
+    Raises:
+        DemoError: it has not.
+    """
+    model = load(file_of(data_dir, name))
+    if model is None:
+        raise DemoError(f"there is no trained model {name} in {data_dir}; start with --fresh")
+    return model
 
 
 def file_of(data_dir: Path, name: str) -> Path:
@@ -116,10 +129,13 @@ def train(options: Options, tracking_uri: str, now_ms: int) -> dict[str, Champio
             f"{trained.rows:,} transactions of {source}, {trained.frauds:,} of them frauds",
         )
 
-    if not options.rollouts:
+    if not options.rollouts and not options.replay_model:
         return {CHAMPION: fitted(TREES, compromise.ALERT_BUDGET if merchant_labels else BUDGET)}
     champion = fitted(SMALL, BUDGET)
-    return {BETTER: fitted(TREES, BUDGET), TRIGGER_HAPPY: fitted(TINY, LARGE_BUDGET), CHAMPION: champion}
+    challengers = {BETTER: fitted(TREES, BUDGET)}
+    if options.rollouts:
+        challengers[TRIGGER_HAPPY] = fitted(TINY, LARGE_BUDGET)
+    return {**challengers, CHAMPION: champion}
 
 
 def _simulated(seed: int, cards: int, rate: float, now_ms: int) -> pa.Table:

@@ -14,9 +14,9 @@ from deploy.demo import environment, state, summary, view, waiting
 from deploy.demo.bring_up import begin
 from deploy.demo.commands import demo as demo_command
 from deploy.demo.options import DemoError, Options
+from deploy.demo.rollout_tour import GUARDS
 from deploy.demo.state import Run
 from deploy.demo.steps import Steps
-from deploy.demo.tour import GUARDS
 from deploy.demo.view import Moment
 from deploy.demo.watch import Percentiles
 from deploy.local.files import replace_json
@@ -201,18 +201,27 @@ def test_guards_of_the_tour_are_whole_and_wider_than_the_usual_ones():
     assert [rule.NAME for rule in records.rules] == ["alert_rate", "failures"]
 
 
-def test_tour_of_a_replay_is_refused(tmp_path: Path):
+@pytest.mark.parametrize("tour", ["rollouts", "replay_model"])
+def test_tour_over_a_file_is_refused(tmp_path: Path, tour: str):
     (tmp_path / "t.parquet").touch()
-    with pytest.raises(DemoError, match="--rollouts needs live traffic"):
-        demo_command(replay=tmp_path / "t.parquet", rollouts=True)
+    with pytest.raises(DemoError, match=f"--{tour.replace('_', '-')} needs live traffic"):
+        demo_command(replay=tmp_path / "t.parquet", **{"rollouts": False, "replay_model": False, tour: True})
 
 
-@pytest.mark.parametrize("other", [{"replay": ...}, {"rollouts": True}, {"speed": "2"}])
+def test_two_tours_at_once_are_refused():
+    with pytest.raises(DemoError, match="--rollouts and --replay-model are two tours"):
+        demo_command(replay=None, rollouts=True, replay_model=True)
+
+
+@pytest.mark.parametrize(
+    "other", [{"replay": ...}, {"rollouts": True}, {"replay_model": True}, {"speed": "2"}]
+)
 def test_the_demo_of_compromised_merchants_has_traffic_of_its_own(tmp_path: Path, other: dict[str, Any]):
     (tmp_path / "t.parquet").touch()
     other = {name: tmp_path / "t.parquet" if name == "replay" else value for name, value in other.items()}
+    alone = {"replay": None, "rollouts": False, "replay_model": False, "speed": "max"}
     with pytest.raises(DemoError, match="--merchant-labels brings its own traffic"):
-        demo_command(**{"replay": None, "rollouts": False, "speed": "max", "merchant_labels": True, **other})
+        demo_command(**{**alone, "merchant_labels": True, **other})
 
 
 def test_demo_without_tour_is_not_continued_with_one(tmp_path: Path):

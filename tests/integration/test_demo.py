@@ -218,6 +218,28 @@ def label_some(sidecar: str) -> None:
 
 
 @only_thorough
+def test_a_better_model_is_replayed_compared_switched_to_and_taken_back(demo, tmp_path, wait_for):
+    """The demo is killed once the replay's job decides: the next demo goes back, and audits everything."""
+    report = tmp_path / "out.json"
+    arguments = ("--replay-model", "--cards", "3000", "--rate", "200", "--report", str(report))
+    first = demo(*arguments)
+    wait_for(lambda: first.log.count("took over from query") == 1 or not first.runs, deadline_s=DEADLINE_S)
+    assert first.runs, first.log
+    first.kill_alone()
+    second = demo(*arguments, "--for", "10s")
+    assert second.exit_code(DEADLINE_S) == 0, second.log
+    assert "the former job has gone on" in second.log
+    assert_right(json.loads(report.read_text()))
+    third = demo(*arguments)
+    assert third.exit_code(DEADLINE_S) == 0, third.log
+    result = json.loads(report.read_text())
+    assert_right(result)
+    compared = result["replay"]["compared"]
+    assert sum(compared["differences"].values()) > 0
+    assert all("took over from query" in result["replay"][act] for act in ("switch", "back"))
+
+
+@only_thorough
 def test_labels_show_a_compromised_merchant(demo, tmp_path):
     """Of the frauds at a merchant, few are alerted before the merchant's first label, and most after it."""
     report = tmp_path / "out.json"
