@@ -105,19 +105,22 @@ class Checkpoint:
             stream = self._files.open(path) if self._files.exists(path) else None
         if stream is None:
             return None
-        with closing(stream):
+        # an object store may refuse the content of a file that it lists
+        with _access(name, "read"), closing(stream):
             try:
                 return str(self._to_string(stream, "UTF-8"))
-            except Py4JJavaError as fault:  # Hadoop's checksums detect most damage
+            except Py4JJavaError as fault:
+                if not fault.java_exception.getClass().getName().endswith(".ChecksumException"):
+                    raise
                 raise CheckpointError(
-                    f"the checkpoint's file {name} cannot be read ({fault.java_exception}); {RESTORE}"
+                    f"the checkpoint's file {name} is damaged ({fault.java_exception}); {RESTORE}"
                 ) from fault
 
     def query_id(self) -> str | None:
         """Return the id of the checkpoint's query; None before its first start.
 
         Raises:
-            CheckpointError: the file with the id is damaged or cannot be read.
+            CheckpointError: the file with the id is damaged.
         """
         text = self._read(METADATA)
         return None if text is None else query_in(text)

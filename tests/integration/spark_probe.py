@@ -58,7 +58,8 @@ def probe(settings: JobSettings, spark: SparkSession) -> dict[str, Any]:
             for connection in process.net_connections("inet")
             if connection.status == psutil.CONN_LISTEN
         ],
-        "unopened": mended_without_access(spark, settings.work_dir / "unopened"),
+        "unopened": mended_without_access(spark, settings.work_dir / "unopened", Path.mkdir),
+        "unread": mended_without_access(spark, settings.work_dir / "unread", make_unreadable),
         "fixed": [fixed_by(spark, settings.work_dir / name, *files) for name, files in STARTS.items()],
         "residents": residents(spark, settings.work_dir),
         "ended_by_kill_links": is_ended_by_kill_links(spark, settings.work_dir / "release"),
@@ -126,18 +127,25 @@ def fixed_by(spark: SparkSession, directory: Path, *files: str) -> str:
         return str(fault)
 
 
-def mended_without_access(spark: SparkSession, directory: Path) -> tuple[str, list[str]]:
-    """Mend a checkpoint whose newest entry cannot be opened; return the error, and the entries afterwards."""
+def make_unreadable(file: Path) -> None:
+    """Make a file that can be opened, but of which a read fails, even for root."""
+    file.symlink_to("/proc/self/mem")
+
+
+def mended_without_access(
+    spark: SparkSession, directory: Path, make: Callable[[Path], None]
+) -> tuple[str, list[str]]:
+    """Mend a checkpoint whose newest entry `make` has made; return the error, and the entries afterwards."""
     for log in ("offsets", "commits"):
         (directory / log).mkdir(parents=True)
         (directory / log / "0").write_text("v1\n{}\n")
     (directory / "offsets" / "1").write_text("v1\n{}\n")
-    (directory / "commits" / "1").mkdir()  # a directory cannot be opened, even by root
+    make(directory / "commits" / "1")
     try:
         Checkpoint(spark, str(directory)).mend()
     except AccessError as fault:
         return str(fault), sorted(str(path.relative_to(directory)) for path in directory.glob("*/*"))
-    raise AssertionError("the entry was opened")
+    raise AssertionError("the entry was read")
 
 
 def is_ended_by_kill_links(spark: SparkSession, release: Path) -> bool:

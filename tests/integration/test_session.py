@@ -98,9 +98,12 @@ def test_a_first_start_that_was_killed_as_it_fixed_its_settings_is_still_to_come
     assert damaged.startswith("the checkpoint's file job.json is damaged (")
 
 
-def test_an_entry_that_cannot_be_opened_is_not_dropped_as_damaged(probed: dict[str, Any]) -> None:
-    error, entries = probed["unopened"]
-    assert error.startswith("the checkpoint's file commits/1 cannot be opened (")
+@pytest.mark.parametrize(("name", "act"), [("unopened", "opened"), ("unread", "read")])
+def test_an_entry_that_cannot_be_read_is_not_dropped_as_damaged(
+    probed: dict[str, Any], name: str, act: str
+) -> None:
+    error, entries = probed[name]
+    assert error.startswith(f"the checkpoint's file commits/1 cannot be {act} (")
     assert {"commits/0", "commits/1", "offsets/0", "offsets/1"} <= set(entries)
 
 
