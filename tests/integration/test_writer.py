@@ -6,12 +6,14 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import NewTopic
 from harness.writer_bench import OWN, At, Killed, WriterBench, die
+from thoroughness import only_thorough
 
 from feature_store.release import RELEASE
 from streaming_job.contracts.topics import WRITTEN
@@ -568,6 +570,32 @@ def test_whether_a_connection_is_usable_is_asked_once_not_for_each_partition(
     producers[-1].send([])
     assert len(producers[-1]._batches) == 4
     assert len(asked) == len(set(asked))
+
+
+@only_thorough
+@pytest.mark.timeout(1_800)
+def test_a_producer_outlives_its_epochs(
+    bench: WriterBench, producers: list[producer.TransactionalProducer]
+) -> None:
+    """Where brokers register partitions each commit takes an epoch; after 32,767 another id comes."""
+    writer = bench.writer()
+    first, before = producers[-1]._who, bench.output(1)
+    commit_id = 0
+    while producers[-1]._who.producer_id == first.producer_id and commit_id < 40_000:
+        commit_id += 1
+        writer.write(replace(before, commit_id=commit_id, ends=bench.ends(commit_id)))
+    assert len(producers) == 1
+    assert producers[-1]._who.epoch == 0
+    for _ in range(3):
+        commit_id += 1
+        writer.write(replace(before, commit_id=commit_id, ends=bench.ends(commit_id)))
+    alerts = [record.value for record in bench.log.read(bench.topics.fraud_alerts)]
+    assert len(alerts) == 2 * commit_id
+    assert bench.committed() == dict.fromkeys(OWN[0], 10 * commit_id)
+    successor = bench.writer()
+    with pytest.raises(FencedError):
+        bench.write(writer, commit_id + 1)
+    bench.write(successor, commit_id + 1)
 
 
 def test_output_that_a_broker_never_accepts_is_a_named_error(bench: WriterBench) -> None:
