@@ -49,12 +49,7 @@ class ReplayTour(Tour):
             self._say("it was shown before the demo was killed; the former job has gone on")
             return
         self._stream(TRAFFIC_S, "the log begins")
-        better = training.trained(self._data_dir, BETTER)
-        self._command(
-            "start", BETTER, "--model", f"{better.ref.name}/{better.ref.version}",
-            "--threshold", f"{better.threshold:.6f}", "--max-count-5m", str(better.max_count_5m),
-            "--slowest-ms", SLOWEST_MS,
-        )  # fmt: skip
+        self._command("start", BETTER, *self._how(), "--slowest-ms", SLOWEST_MS)
         page, report = self._data_dir / f"{BETTER}.html", self._data_dir / f"{BETTER}-compared.json"
         self._command("compare", BETTER, "--page", str(page), "--report", str(report))
         compared = json.loads(report.read_text())
@@ -67,6 +62,14 @@ class ReplayTour(Tour):
         replay, live = record.load(self._settings, BETTER)
         self.results["back"] = self._take_over("back", switching.begin_back(live, replay))
         self._stream(DECIDES_S, "the former job decides")
+
+    def _how(self) -> list[str]:
+        """Return the options of a new replay; none if a demo that was killed had started it."""
+        if record.find(self._settings.work_dir, BETTER) is not None:
+            return []
+        model = training.trained(self._data_dir, BETTER)
+        policy = ["--threshold", f"{model.threshold:.6f}", "--max-count-5m", str(model.max_count_5m)]
+        return ["--model", f"{model.ref.name}/{model.ref.version}", *policy]
 
     def _stream(self, seconds: float, what: str) -> None:
         self._say(f"{what}, {seconds:.0f} s")
@@ -89,15 +92,24 @@ class ReplayTour(Tour):
                 self._say(f"  {line}")
 
     def _take_over(self, act: str, settings: JobSettings) -> str:
-        """Start a job that takes over from the running one; return the line of its log that says so."""
+        """Start a job that takes over from the running one; return the line of its log that says so.
+
+        It is not left half-way: if the load is ended meanwhile, it waits until one job is left.
+        """
         self._say(f"$ fraud replay {act} {BETTER}")
         data_dir, run = self._data_dir, self._run_state
         before, former = children.log_size(data_dir, children.JOB), run.children[children.JOB]
+        run.children[children.FORMER] = former
         children.start(data_dir, run, children.JOB, ["deploy.cli", "job", "run"], settings.variables())
         self._until(
-            lambda: children.log_contains(data_dir, children.JOB, TAKEN_OVER, before), f"{act} to {BETTER}"
+            lambda: (
+                children.log_contains(data_dir, children.JOB, TAKEN_OVER, before)
+                and processes.running(former) is None
+            ),
+            f"end of the former job by `{act}`",
+            may_stop=False,
         )
-        self._until(lambda: processes.running(former) is None, "end of the former job")
+        children.stop(data_dir, run, children.FORMER)
         with children.log_file(data_dir, children.JOB).open(errors="replace") as log:
             log.seek(before)
             line = next(line for line in log if TAKEN_OVER in line)

@@ -1,5 +1,6 @@
 """A tour of the demo: a thread that shows something while transactions stream, and prints what it does."""
 
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -45,14 +46,18 @@ class Tour(Background):
     def _say(self, text: str) -> None:
         self._print_line(f"  {self.subject}: {text}")
 
-    def _until(self, condition: Callable[[], T | None], description: str) -> T:
-        """Wait until a condition holds; return its value."""
+    def _until(self, condition: Callable[[], T | None], description: str, *, may_stop: bool = True) -> T:
+        """Wait until a condition holds; return its value.
+
+        Args:
+            may_stop: whether the end of the load ends the wait, and the tour.
+        """
 
         def pause(seconds: float) -> None:
             if self._stop.wait(seconds):
                 raise _StoppedError
 
-        patience = Patience(PATIENCE_S, POLL_S, pause=pause)
+        patience = Patience(PATIENCE_S, POLL_S, pause=pause if may_stop else time.sleep)
         while not (result := condition()):
             patience.wait(lambda: DemoError(f"no {description} within {PATIENCE_S:.0f} s; see the logs"))
         return result
