@@ -70,15 +70,22 @@ COMPARE = frozenset({Operation.READ, Operation.DESCRIBE_CONFIGS})
 _JOB_READS = READ | {Operation.DESCRIBE_CONFIGS}
 _JOB_WRITES = WRITE | {Operation.DESCRIBE_CONFIGS}
 _RECORDED = {Component.AUDIT: READ, Component.ARCHIVE: READ, Component.REPLAY: COMPARE}
+_DECISIVE = {
+    Component.JOB: _JOB_READS,
+    Component.SIDECAR: READ,
+    Component.DEAD_LETTERS: READ_WRITE,
+    **_RECORDED,
+}
 _BY_ROLE: Mapping[Role, Mapping[Component, Operations]] = {
-    Role.INPUT: {Component.JOB: _JOB_READS, Component.DEAD_LETTERS: READ_WRITE, **_RECORDED},
-    Role.TABLE: {Component.JOB: _JOB_READS, Component.DEAD_LETTERS: READ_WRITE, **_RECORDED},
+    Role.INPUT: _DECISIVE,
+    Role.TABLE: _DECISIVE,
     Role.OUTPUT: {Component.JOB: _JOB_WRITES, **_RECORDED},
     Role.STATE: {Component.JOB: _JOB_READS | _JOB_WRITES, **_RECORDED},
     Role.PROGRESS: {Component.JOB: _JOB_READS | _JOB_WRITES, **_RECORDED},
     Role.TOOL: {},
 }
-"""The job reads or writes a topic, and its settings; records of inputs and tables can be replayed."""
+"""The job reads or writes a topic, and its settings; the sidecar watches inputs and tables, and their records
+can be replayed."""
 
 
 @dataclass(frozen=True)
