@@ -9,7 +9,8 @@ requests of the old one (decision 12). It repeats only what a broker has refused
 
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
+from functools import partial
 from operator import attrgetter
 from typing import TypeVar
 
@@ -217,7 +218,7 @@ class TransactionalProducer:
             self._sequences[partition] = (first + len(records)) % SEQUENCES
         if self._batches and not self._implicit:
             registration = requests.add_partitions(self._who, self._batches)
-            self._requested(registration, _of_partitions, UNSETTLED, deadline)
+            self._requested(registration, partial(_of_partitions, [*self._batches]), UNSETTLED, deadline)
         self._send_records(deadline)
         # confluent-kafka writes the zero that ends a string in C, and reads beyond a string without one
         self._offsets = [
@@ -379,9 +380,10 @@ class Repetition:
         self._pause_s = min(GROWTH * self._pause_s, LONGEST_PAUSE_S)
 
 
-def _of_partitions(answer: bytes) -> int:
+def _of_partitions(partitions: Iterable[PartitionId], answer: bytes) -> int:
     """Return an error code of a partition that was not registered, 0 if all were."""
-    codes = requests.by_partition(answer).values()
+    answered = requests.by_partition(answer)
+    codes = [answered.get(partition, KafkaError.UNKNOWN) for partition in partitions]
     # because of one partition all others have OPERATION_NOT_ATTEMPTED
     return max(filter(None, codes), key=lambda code: code != KafkaError.OPERATION_NOT_ATTEMPTED, default=0)
 

@@ -6,7 +6,12 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from harness import settings_of_nowhere
-from kafka.protocol.producer import EndTxnResponse, ProduceResponse, TxnOffsetCommitResponse
+from kafka.protocol.producer import (
+    AddPartitionsToTxnResponse,
+    EndTxnResponse,
+    ProduceResponse,
+    TxnOffsetCommitResponse,
+)
 
 from streaming_job.transaction import producer
 from streaming_job.transaction.batches import Batch, Headers
@@ -40,6 +45,13 @@ class Broker:
         if self._name == "EndTxn":
             end = EndTxnResponse(error_code=0, producer_id=2, producer_epoch=0)
             return b"\0\0\0\1\0" + bytes(end.encode(version=5))
+        if self._name == "AddPartitionsToTxn":  # as if it had not seen partition 1
+            added = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
+            parts = [added.AddPartitionsToTxnPartitionResult(partition_index=0, partition_error_code=0)]
+            topics = [added(name=ALERTS, results_by_partition=parts)]
+            return b"\0\0\0\1\0" + bytes(
+                AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics).encode(version=3)
+            )
         if self._name == "TxnOffsetCommit":
             return b"\0\0\0\1\0" + bytes(TxnOffsetCommitResponse(topics=[]).encode(version=5))
         topic = ProduceResponse.TopicProduceResponse
@@ -126,6 +138,15 @@ def test_a_record_that_can_never_be_written_ends_the_transaction(monkeypatch: py
     refusing = Broker(p0=[KafkaError.TOPIC_AUTHORIZATION_FAILED])
     with pytest.raises(KafkaException, match="fraud-alerts-0"):
         written(Cluster({0: "a", 1: "a"}, a=refusing), monkeypatch)
+
+
+def test_a_partition_that_is_not_registered_gets_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    leader = Broker()
+    cluster = Cluster({0: "a", 1: "a"}, a=leader)
+    monkeypatch.setattr(cluster, "brokers", 3, raising=False)
+    with pytest.raises(KafkaException, match="AddPartitionsToTxn"):
+        written(cluster, monkeypatch)
+    assert leader.requests == 0
 
 
 def test_after_the_last_epoch_of_an_id_the_next_transaction_has_another_id(
