@@ -175,12 +175,14 @@ def _processes(
     with steps.step("streaming job and sidecar") as doing:
         doing("starting Spark")
         before, started = children.log_size(data_dir, children.JOB), time.time()
-        job = job_to_run(settings) if options.replay_model else settings
-        children.start(data_dir, run, children.JOB, ["deploy.cli", "job", "run"], job.variables())
+        job = job_to_run(settings).variables()
+        children.start(data_dir, run, children.JOB, ["deploy.cli", "job", "run"], job)
         port = free_port()
         children.start(data_dir, run, children.SIDECAR, ["deploy.cli", "serve", "--port", str(port)], env)
         wait(
-            lambda: children.log_contains(data_dir, children.JOB, f"job {settings.job_id} runs", before),
+            lambda: (
+                children.logged(data_dir, children.JOB, f"job {settings.job_id} runs", before) is not None
+            ),
             "the job does not start",
             lambda: children.log_size(data_dir, children.JOB),
             lambda: children.check(data_dir, run),

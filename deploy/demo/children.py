@@ -44,10 +44,14 @@ def log_file(data_dir: Path, name: str) -> Path:
 
 def start(data_dir: Path, run: Run, name: str, command: list[str], env: Mapping[str, str]) -> Server:
     """Start a Python module as a child process, and record it."""
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     python = [sys.executable, "-X", marker(data_dir, name), "-m"]
-    more = {**env, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
-    return start_program(data_dir, run, name, [*python, *command], more)
+    return start_program(data_dir, run, name, [*python, *command], of_python(env))
+
+
+def of_python(env: Mapping[str, str]) -> dict[str, str]:
+    """Return variables, with those with which Python runs a module of this checkout."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**env, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
 
 
 def start_program(
@@ -76,11 +80,13 @@ def log_size(data_dir: Path, name: str) -> int:
         return 0
 
 
-def log_contains(data_dir: Path, name: str, text: str, since: int) -> bool:
-    """Return whether a process's log contains `text` after the first `since` bytes."""
+def logged(data_dir: Path, name: str, text: str, since: int) -> str | None:
+    """Return a process's first log line after the first `since` bytes that has `text`, from there on."""
     with log_file(data_dir, name).open("rb") as file:
         file.seek(since)
-        return text.encode() in file.read()
+        _, found, rest = file.read().decode(errors="replace").partition(text)
+    line, end, _ = rest.partition("\n")
+    return found + line if found and end else None
 
 
 def check(data_dir: Path, run: Run) -> None:

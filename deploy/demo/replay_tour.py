@@ -7,7 +7,6 @@ switch and way back are started as the demo starts its job, because the demo has
 import json
 import re
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from shlex import join
@@ -48,7 +47,8 @@ class ReplayTour(Tour):
         if was_switched(self._settings):
             self._say("it was shown before the demo was killed; the former job has gone on")
             return
-        self._stream(TRAFFIC_S, "the log begins")
+        self._say(f"the log begins, {TRAFFIC_S:.0f} s")
+        self._stream(TRAFFIC_S)
         self._command("start", BETTER, *self._how(), "--slowest-ms", SLOWEST_MS)
         page, report = self._data_dir / f"{BETTER}.html", self._data_dir / f"{BETTER}-compared.json"
         self._command("compare", BETTER, "--page", str(page), "--report", str(report))
@@ -58,10 +58,12 @@ class ReplayTour(Tour):
         demands = ServiceSettings(bootstrap_servers=live.bootstrap_servers).demands
         switched = switching.begin_switch(live, replay, demands, takes_partial=False)
         self.results["switch"] = self._take_over("switch", switched)
-        self._stream(DECIDES_S, f"{BETTER} decides")
+        self._say(f"{BETTER} decides, {DECIDES_S:.0f} s")
+        self._stream(DECIDES_S)
         replay, live = record.load(self._settings, BETTER)
         self.results["back"] = self._take_over("back", switching.begin_back(live, replay))
-        self._stream(DECIDES_S, "the former job decides")
+        self._say(f"the former job decides, {DECIDES_S:.0f} s")
+        self._stream(DECIDES_S)
 
     def _how(self) -> list[str]:
         """Return the options of a new replay; none if a demo that was killed had started it."""
@@ -69,12 +71,7 @@ class ReplayTour(Tour):
             return []
         model = training.trained(self._data_dir, BETTER)
         policy = ["--threshold", f"{model.threshold:.6f}", "--max-count-5m", str(model.max_count_5m)]
-        return ["--model", f"{model.ref.name}/{model.ref.version}", *policy]
-
-    def _stream(self, seconds: float, what: str) -> None:
-        self._say(f"{what}, {seconds:.0f} s")
-        until = time.monotonic() + seconds
-        self._until(lambda: time.monotonic() > until, what)
+        return ["--model", model.version, *policy]
 
     def _command(self, *arguments: str) -> None:
         """Run a command of `fraud replay`, and print its output but its progress."""
@@ -82,7 +79,7 @@ class ReplayTour(Tour):
         log = children.log_file(self._data_dir, f"replay-{arguments[0]}")
         log.unlink(missing_ok=True)
         command = [sys.executable, "-m", "deploy.cli", "replay", *arguments]
-        variables = {**self._settings.variables(), "PYTHONPATH": str(children.ROOT)}
+        variables = children.of_python(self._settings.variables())
         with Child(f"fraud replay {arguments[0]}", command, log, variables, cwd=self._data_dir) as child:
             self._until(lambda: not child.runs, f"end of {child.name}")
             if child.ended_with != 0:
@@ -101,19 +98,11 @@ class ReplayTour(Tour):
         before, former = children.log_size(data_dir, children.JOB), run.children[children.JOB]
         run.children[children.FORMER] = former
         children.start(data_dir, run, children.JOB, ["deploy.cli", "job", "run"], settings.variables())
-        self._until(
-            lambda: (
-                children.log_contains(data_dir, children.JOB, TAKEN_OVER, before)
-                and processes.running(former) is None
-            ),
-            f"end of the former job by `{act}`",
-            may_stop=False,
+        said = self._until(
+            lambda: children.logged(data_dir, children.JOB, TAKEN_OVER, before), act, may_stop=False
         )
+        self._until(lambda: processes.running(former) is None, "end of the former job", may_stop=False)
         children.stop(data_dir, run, children.FORMER)
-        with children.log_file(data_dir, children.JOB).open(errors="replace") as log:
-            log.seek(before)
-            line = next(line for line in log if TAKEN_OVER in line)
-        said = line[line.index(TAKEN_OVER) :].strip()
         self._say(f"  {said}")
         return said
 

@@ -61,8 +61,8 @@ class RolloutTour(Tour):
         self._print_findings(verdict, BETTER)
         seq = self._step(rollout_id, "canary_set", "the guards have passed it in shadow", seq)["seq"]
         self._say(f"{BETTER} decides for {SHARE_BP / 100:g} % of the cards")
-        before, until = self._counts(rollout_id), time.monotonic() + CANARY_S
-        self._until(lambda: time.monotonic() > until, "end of the canary")
+        before = self._counts(rollout_id)
+        self._stream(CANARY_S)
         after = self._counts(rollout_id)
         decided, transactions = (after[name] - before[name] for name in ("decided", "transactions"))
         self._say(f"{BETTER} decided {decided:,} of {transactions:,} transactions")
@@ -106,7 +106,7 @@ class RolloutTour(Tour):
         )
         rollout = self._step(rollout_id, "shadow_started", "tour of the demo", 1)
         self._say(
-            f"{name} ({model.ref.name}/{model.ref.version}, AUC ROC {model.auc_roc:.3f}, alerts "
+            f"{name} ({model.version}, AUC ROC {model.auc_roc:.3f}, alerts "
             f"from score {model.threshold:.3f} on) scores every transaction in shadow"
         )
         return rollout_id, rollout["seq"]
@@ -152,7 +152,7 @@ def _challenger(name: str, model: Champion) -> dict[str, Any]:
         "name": name,
         "role": "canary",
         "share_bp": SHARE_BP,
-        "model": f"{model.ref.name}/{model.ref.version}",
+        "model": model.version,
         "policy": {"threshold": model.threshold, "max_count_5m": model.max_count_5m},
     }
 

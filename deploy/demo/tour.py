@@ -46,6 +46,11 @@ class Tour(Background):
     def _say(self, text: str) -> None:
         self._print_line(f"  {self.subject}: {text}")
 
+    def _stream(self, seconds: float) -> None:
+        """Let transactions stream."""
+        until = time.monotonic() + seconds
+        self._until(lambda: time.monotonic() > until, "end of a wait")
+
     def _until(self, condition: Callable[[], T | None], description: str, *, may_stop: bool = True) -> T:
         """Wait until a condition holds; return its value.
 

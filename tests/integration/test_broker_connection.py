@@ -155,7 +155,7 @@ def test_a_silent_address_of_a_host_leaves_time_for_another_one(
 ) -> None:
     with contextlib.ExitStack() as held:
         full = held.enter_context(socket.create_server((HOST, 0), backlog=0)).getsockname()
-        with contextlib.suppress(TimeoutError):  # it completes a few connections that nobody accepts
+        with contextlib.suppress(TimeoutError):  # the kernel accepts some without the server
             while True:
                 held.enter_context(socket.create_connection(full, 0.3))
         found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", address) for address in (full, (HOST, broker))]

@@ -322,7 +322,7 @@ def test_an_endless_audit_stops_soon_while_brokers_are_dead(tmp_path: Path, read
 
 
 class SilentBrokers:
-    """A client of brokers that never answer; the audit is told to stop at the first request."""
+    """A Kafka client whose brokers never answer; its first request tells the audit to stop."""
 
     def __init__(self, stop: Event) -> None:
         self._stop = stop

@@ -50,9 +50,10 @@ def ref(uri: str) -> ModelRef:
 
 
 @pytest.fixture(autouse=True)
-def fresh_client() -> Iterator[None]:
-    """MLflow keeps clients for five minutes, with their credentials."""
+def undone(store: ObjectStore) -> Iterator[None]:
+    """End a test's faults; MLflow keeps clients for five minutes, with their credentials."""
     yield
+    store.calm()
     s3_artifact_repo._cached_get_s3_client.cache_clear()
 
 
@@ -67,10 +68,7 @@ def test_a_model_is_loaded_over_a_failing_network(
     ref: ModelRef, store: ObjectStore, uri: str, tmp_path: Path
 ) -> None:
     store.fail(FAILURES)
-    try:
-        load(ref, uri, tmp_path)
-    finally:
-        store.calm()
+    load(ref, uri, tmp_path)
 
 
 def test_missing_credentials_are_one_clear_error(
@@ -91,11 +89,8 @@ def test_a_refused_access_is_one_clear_error(
     ref: ModelRef, store: ObjectStore, uri: str, tmp_path: Path
 ) -> None:
     store.denies_reading = True
-    try:
-        with pytest.raises(ModelUnavailableError, match=r"403.*access to the store of its files"):
-            load(ref, uri, tmp_path)
-    finally:
-        store.calm()
+    with pytest.raises(ModelUnavailableError, match=r"403.*access to the store of its files"):
+        load(ref, uri, tmp_path)
 
 
 def test_a_missing_package_is_one_clear_error(
