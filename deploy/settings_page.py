@@ -41,6 +41,17 @@ _SERVICE = """
 job's values.
 """
 
+_TOOLS = """
+## Of tools
+
+| variable | meaning |
+|---|---|
+| `FRAUD_DATA_DIR` | Directory of the embedded servers (`fraud stack`, default `.fraud/stack`). |
+| `FRAUD_POSTGRES_DSN` | Postgres in which `fraud simulate` loads and changes profiles. |
+| `FRAUD_REGISTRY_AUTHORIZATION` | HTTP header Authorization of `fraud schemas publish` for the registry. |
+| `FRAUD_SIDECAR_TOKEN` | Token with which the users of `fraud loadtest` ask a sidecar that requires one. |
+"""
+
 _TOPICS = """
 ## Names of topics
 
@@ -71,7 +82,7 @@ def page() -> str:
         for field, name in topics.items()
     )
     job, sidecar = _table(JobSettings), _table(ServiceSettings)
-    return f"{_HEAD}{_JOB}{job}{_SERVICE}{sidecar}{_TOPICS}{names}"
+    return f"{_HEAD}{_JOB}{job}{_SERVICE}{sidecar}{_TOOLS}{_TOPICS}{names}"
 
 
 def _table(settings: type[BaseSettings]) -> str:
