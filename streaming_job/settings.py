@@ -49,7 +49,7 @@ class JobSettings(BaseSettings):
     """Kafka brokers, host:port[,host:port]."""
     kafka: dict[str, str] = {}
     """More Kafka client settings, a JSON object with librdkafka's names, for example {"security.protocol":
-    "SASL_SSL"}. Every client has them; the transactional producer takes only those of its login (see "TLS and
+    "SASL_SSL"}. Every client has them; the job's own connections take only those of their login (see "TLS and
     SASL" in operations)."""
     topics: Topics = Topics()
     """Names of the topics."""

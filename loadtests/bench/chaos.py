@@ -110,7 +110,7 @@ def _disturb(
     relay: Relay, network: Proxy, chance: random.Random, count: int, end: float, say: Say
 ) -> Iterator[Figure]:
     seconds: dict[str, list[float]] = defaultdict(list)
-    for number, fault in enumerate(proxy.draw(chance, count, TRANSACTION_TIMEOUT_MS / 1000), 1):
+    for number, fault in enumerate(proxy.draw(chance, count, TRANSACTION_TIMEOUT_MS / 1000, proxy.OFTEN), 1):
         if time.monotonic() > end:
             break
         say(f"fault {number} of {count}: {fault}")

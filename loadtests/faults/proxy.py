@@ -25,9 +25,10 @@ _NUMBER = struct.Struct(">i")
 
 
 class Api(IntEnum):
-    """Kafka APIs that a producer's transaction calls, by API key."""
+    """Kafka APIs by API key: those of a producer's transaction, and a look at the ends of the log."""
 
     PRODUCE = 0
+    LIST_OFFSETS = 2
     ADD_PARTITIONS = 24
     ADD_OFFSETS = 25
     END_TRANSACTION = 26
@@ -35,7 +36,9 @@ class Api(IntEnum):
 
 
 ALWAYS = (Api.PRODUCE, Api.END_TRANSACTION, Api.COMMIT_OFFSETS)
-"""What each transaction calls; the others only if the client registers its partitions (decision 216)."""
+"""What each transaction calls; some call the others, too (decision 216)."""
+OFTEN = (*ALWAYS, Api.LIST_OFFSETS)
+"""What a key group calls all the time."""
 
 
 class Kind(StrEnum):

@@ -26,7 +26,7 @@ from streaming_job.decide.ruling import Ruling, rule
 from streaming_job.decide.scoring import Challengers, LoadModel
 from streaming_job.decide.trial_units import TrialUnits
 from streaming_job.log.losses import NOTHING_LOST, Losses
-from streaming_job.progress.outcome import SCORES, Outcome, histogram
+from streaming_job.progress.outcome import Outcome
 
 Lookup = Callable[[NDArray[np.uint64], NDArray[np.int64]], NDArray[np.float64]]
 """Function (merchant hashes, arrivals) -> merchant label features of n transactions."""
@@ -164,10 +164,8 @@ class Decider:
                 deciders.load_model, deciders.challengers,
             )  # fmt: skip
             rulings.append(ruling)
-            scores = ruling.scores
             outcome.counts["scoring_failures"] += ruling.failures
-            outcome.scores = outcome.scores + histogram(scores, SCORES)
-            outcome.sums["scores"] += float(np.where(np.isnan(scores), 0.0, scores).sum())  # type: ignore[assignment]
+            outcome.unscored.append(ruling.scores)
             compare(outcome.trials, ruling)
             if (scorer := ruling.champion.answer.scorer) is not None:
                 deciders.features.add(plans, number, scorer, features, block[selection])

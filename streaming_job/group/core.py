@@ -6,7 +6,7 @@ divided into mini-batches.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
 
@@ -25,6 +25,7 @@ from streaming_job.decide.rollout_history import RolloutHistory, RolloutRecord
 from streaming_job.decide.scoring import Challengers
 from streaming_job.decode import profiles, snapshots, transactions
 from streaming_job.decode.framed import RecordSchemas
+from streaming_job.decode.transactions import DecodedTransactions
 from streaming_job.facts.group_facts import GroupFacts
 from streaming_job.group.pending_delta import PendingDelta
 from streaming_job.group.rules import Rules
@@ -32,7 +33,7 @@ from streaming_job.group.silence import Silence
 from streaming_job.group.stored_positions import inherited_positions, save_positions
 from streaming_job.group.trial_pieces import TrialPieces
 from streaming_job.log.records import Offsets, Records
-from streaming_job.progress.measures import measure
+from streaming_job.progress.measures import keep, measure
 from streaming_job.progress.outcome import Outcome
 from streaming_job.runtime.failpoints import Failpoint, reach
 
@@ -90,6 +91,8 @@ class GroupCore:
         if blob:
             self.outcome.set_aside = self._rollouts.set_aside
         self._new_rollouts = False
+        self._prepared: list[tuple[Records, DecodedTransactions]] = []
+        """The transactions of this turn, if they could be decoded already."""
         self._schemas: RecordSchemas | None = None
         """The schemas of framed transactions; None: the job does not read such."""
         if rules.topics.record_schemas:
@@ -126,6 +129,8 @@ class GroupCore:
     def take_outcome(self) -> Outcome:
         """Return the outcome since the last call, and begin a new one."""
         outcome = self.outcome
+        measure(outcome)
+        self.watch.lap("measure")
         outcome.sizes = {
             "cards": self._state.card_count,
             "cards_without_profile": self._state.cards_without_profile,
@@ -239,6 +244,20 @@ class GroupCore:
         for challenger in newest.challengers if newest is not None else ():
             challengers.scorer(challenger.model)
 
+    def prepare(self, batches: Sequence[Records]) -> None:
+        """Decode transactions that are decided next, while the ends of the tables are being looked up."""
+        if self._schemas is None:  # else the tables may have new schemas of them
+            self._prepared = [(records, self._decode(records)) for records in batches]
+            self.watch.lap("decode")
+
+    def _decode(self, records: Records) -> DecodedTransactions:
+        rules = self._rules
+        for number, (prepared, decoded) in enumerate(self._prepared):
+            if prepared is records:
+                del self._prepared[number]
+                return decoded
+        return transactions.decode(records, rules.limits, rules.key_groups, self._schemas)
+
     def decide(self, records: Records, *, silent: bool = False) -> None:
         """Decide transactions, each partition in the order of offsets.
 
@@ -264,8 +283,7 @@ class GroupCore:
         self.outcome.newest |= records.newest()
 
     def _decide(self, records: Records, *, silent: bool) -> None:
-        rules = self._rules
-        decoded = transactions.decode(records, rules.limits, rules.key_groups, self._schemas)
+        decoded = self._decode(records)
         self._add_dead_letters(
             _letter(records, rejection.row, rejection.reason, rejection.detail)
             for rejection in sorted(decoded.rejections, key=lambda rejection: rejection.row)
@@ -281,7 +299,7 @@ class GroupCore:
         decider = Decider(self._state, self._deciders, records.topic, self.outcome, self.watch)
         decisions = decider.decide(batch, decoded.quotes, cards)
         reach(Failpoint.DECIDED)
-        measure(self.outcome, batch, decisions, self._state)
+        keep(self.outcome, batch, decisions, self._state)
         accepted = decisions.accepted
         kept = rows_of(batch, accepted)
         if self.facts is not None:

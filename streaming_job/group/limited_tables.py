@@ -33,6 +33,10 @@ class LimitedTables:
         """See `loop.Tables`."""
         return list(self._released(self._tables.poll(wait_s)))
 
+    def look(self, topics: Collection[str]) -> None:
+        """See `loop.Tables`."""
+        self._tables.look(topics)
+
     def read_to_ends(self, topics: Collection[str]) -> Iterator[Records]:
         """See `loop.Tables`."""
         yield from self._released(())

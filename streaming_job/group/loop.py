@@ -78,6 +78,9 @@ class Tables(Protocol):
     def poll(self, wait_s: float = 0.0) -> list[Records]:
         """Return some new records."""
 
+    def look(self, topics: Collection[str]) -> None:
+        """Begin to look up the current ends of `topics`, which the next `read_to_ends` of them then uses."""
+
     def read_to_ends(self, topics: Collection[str]) -> Iterator[Records]:
         """Yield all records of `topics` up to their current ends, and new records of the other tables."""
 
@@ -200,6 +203,10 @@ class Follower:
             confirmed(lambda: require_reach(self._output_offsets, self._transactions.ends()))
         # Step 2: tables
         tables = self._tables
+        if batches:
+            tables.look(core.decisive_tables)
+            if self._gate is None:  # else it decides what is decoded
+                core.prepare(batches)
         for table_records in tables.read_to_ends(core.decisive_tables) if batches else tables.poll():
             core.fold(table_records)
         core.watch.lap("tables")

@@ -57,18 +57,16 @@ class EndOffsets:
         client: Mapping[str, str],
         topics: Sequence[str],
         *,
-        committed: bool = True,
         absent: Collection[str] = (),
     ) -> None:
         """Create the client; it connects when it is used.
 
         Args:
             client: librdkafka settings, including bootstrap.servers.
-            committed: False: an end is the high watermark, which lies beyond open transactions.
             absent: topics that may be missing, and then have no partitions; they are looked up, too.
         """
         brokers = Address(client["bootstrap.servers"], client)
-        self._reader = clients.reader(brokers, "end-offsets", committed_only=committed)
+        self._reader = clients.reader(brokers, "end-offsets")
         self._topics, self._absent = (*topics, *absent), absent
         self._partitions: dict[str, list[int]] = {}
         self._looked_up: dict[str, float] = {}
@@ -101,7 +99,7 @@ class EndOffsets:
         return self._ask(self._topics, OFFSET_BEGINNING)
 
     def last(self, topics: Iterable[str] | None = None) -> Offsets:
-        """Return the last stable offset of each partition, or its high watermark with `committed=False`.
+        """Return the last stable offset of each partition.
 
         Args:
             topics: the topics to look up; None: all.

@@ -13,10 +13,14 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 
+from confluent_kafka import KafkaException
+
+from streaming_job.log import clients
 from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.errors import PATIENCE_S, LogUnavailableError
 from streaming_job.log.follower import LogFollower, PartitionFollower
 from streaming_job.log.records import Offsets, Records, text_of
+from streaming_job.log.watermarks import Watermarks
 from streaming_job.runtime import pauses
 
 log = logging.getLogger(__name__)
@@ -52,8 +56,10 @@ class TableFollower:
                 counts on these topics ends at the high watermark.
         """
         self._ends = EndOffsets(client, tuple(topics))
-        self._watermarks = EndOffsets(client, tuple(topics), committed=False)
+        self._watermarks = Watermarks(client, topics)
         self._awaited, self._most, self._most_bytes = frozenset(awaited), most, most_bytes
+        self._looked: Collection[str] | None = None
+        """The topics that `look` has asked for."""
         self._passed_over: Offsets = {}
         """Last stable offset of each partition whose open Kafka transaction is no longer waited for."""
         self._first_ends = self.ends()
@@ -88,6 +94,16 @@ class TableFollower:
     def poll(self, wait_s: float = 0.0) -> list[Records]:
         """Return a batch of new records."""
         return self._log.take(self._most, self._most_bytes, wait_s)
+
+    def look(self, topics: Collection[str]) -> None:
+        """Begin to look up the ends of tables, for the next `read_to_ends` of them."""
+        self._looked = None
+        try:
+            self._watermarks.ask(topics)
+        except KafkaException as fault:
+            log.warning("the ends of the tables cannot be asked for: %s; again", clients.describe(fault))
+        else:
+            self._looked = topics
 
     def read_to_ends(self, topics: Collection[str]) -> Iterator[Records]:
         """Yield records, in batches: all of `topics` up to their current ends, and new ones of other tables.
@@ -127,7 +143,7 @@ class TableFollower:
 
     def _current_ends(self, topics: Collection[str]) -> Offsets:
         """Return the offsets up to which tables are to be read."""
-        watermarks = with_retries(partial(self._watermarks.last, topics))
+        watermarks = self._seen(topics) or with_retries(partial(self._watermarks.last, topics))
         positions = self.positions
         if all(positions.get(tp, -1) >= end for tp, end in watermarks.items()):
             return watermarks  # nothing is new, as in most calls: one request is enough
@@ -136,6 +152,17 @@ class TableFollower:
             if tp[0] in self._awaited and self._passed_over.get(tp) != ends.get(tp):
                 ends[tp] = max(watermark, ends.get(tp, 0))
         return ends
+
+    def _seen(self, topics: Collection[str]) -> Offsets:
+        """Return the answer to `look`; empty if there is none."""
+        looked, self._looked = self._looked, None
+        if looked != topics:
+            return {}
+        try:
+            return self._watermarks.answer()
+        except KafkaException as fault:
+            log.warning("the ends of the tables cannot be read: %s; again", clients.describe(fault))
+            return {}
 
     def _are_open(self, missing: Offsets) -> bool:
         """Return whether only open Kafka transactions precede the ends `missing`; if so, pass them over."""

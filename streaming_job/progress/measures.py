@@ -5,18 +5,25 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from feature_store.layout import BEGINNING, EMPTY
+from feature_store.layout import BEGINNING, EMPTY, joined
 from feature_store.state.group_state import GroupState
 from streaming_job.decide.decider import Decisions
-from streaming_job.progress.outcome import LATENESS_MS, PROFILE_AGE_MS, Outcome, PartitionTimes
+from streaming_job.progress.outcome import (
+    LATENESS_MS,
+    PROFILE_AGE_MS,
+    SCORES,
+    Outcome,
+    PartitionTimes,
+    histogram,
+)
 
 _LATENESS_BOUNDS = np.array(LATENESS_MS)
 _PROFILE_AGE_BOUNDS = np.array(PROFILE_AGE_MS)
 _BUCKETS = len(LATENESS_MS) + 1
 
 
-def measure(outcome: Outcome, batch: NDArray[np.void], decisions: Decisions, state: GroupState) -> None:
-    """Add the counts and times of transactions to an outcome.
+def keep(outcome: Outcome, batch: NDArray[np.void], decisions: Decisions, state: GroupState) -> None:
+    """Keep what `measure` needs of some transactions.
 
     Args:
         outcome: the outcome, updated in place.
@@ -25,21 +32,43 @@ def measure(outcome: Outcome, batch: NDArray[np.void], decisions: Decisions, sta
     """
     if not batch.size:
         return
-    accepted = decisions.accepted
-    with_profile = accepted & (decisions.version >= 0)
+    versions = decisions.version[decisions.accepted]
+    known_from = state.profiles["arrival"][versions[versions >= 0]]
+    outcome.unmeasured.append((batch, decisions, known_from))
+
+
+def measure(outcome: Outcome) -> None:
+    """Add the counts and times of all transactions that were kept, and of their scores, to an outcome.
+
+    It is called once for a Kafka transaction. A call for each mini-batch would take a tenth of a key group's
+    processor time, because most mini-batches have few transactions.
+    """
+    if outcome.unscored:
+        scores = np.concatenate(outcome.unscored)
+        outcome.unscored.clear()
+        outcome.scores = outcome.scores + histogram(scores, SCORES)
+        outcome.sums["scores"] += float(np.nansum(scores))  # type: ignore[assignment]
+    if not outcome.unmeasured:
+        return
+    batches, decided, known_from = zip(*outcome.unmeasured, strict=True)
+    outcome.unmeasured.clear()
+    batch = joined(batches)
+    accepted, conflicting, late, version = (
+        np.concatenate([getattr(decisions, name) for decisions in decided])
+        for name in ("accepted", "conflicting", "late", "version")
+    )
+    with_profile = accepted & (version >= 0)
     transactions = int(np.count_nonzero(accepted))
     outcome.counts["transactions"] += transactions
     outcome.counts["duplicates"] += batch.size - transactions
-    outcome.counts["conflicting_repetition"] += int(np.count_nonzero(decisions.conflicting))
-    outcome.counts["late"] += int(np.count_nonzero(decisions.late & accepted))
-    outcome.counts["missing_profile"] += int(np.count_nonzero(accepted & (decisions.version == EMPTY)))
+    outcome.counts["conflicting_repetition"] += int(np.count_nonzero(conflicting))
+    outcome.counts["late"] += int(np.count_nonzero(late & accepted))
+    outcome.counts["missing_profile"] += int(np.count_nonzero(accepted & (version == EMPTY)))
     arrivals = np.ascontiguousarray(batch["arrival"])
     outcome.arrivals.append(arrivals)
     _add_times(outcome, batch, arrivals)
     if with_profile.any():
-        _add_profile_ages(
-            outcome, arrivals[with_profile], state.profiles["arrival"][decisions.version[with_profile]]
-        )
+        _add_profile_ages(outcome, arrivals[with_profile], np.concatenate(known_from))
 
 
 def _add_times(outcome: Outcome, batch: NDArray[np.void], arrivals: NDArray[np.int64]) -> None:
@@ -47,7 +76,7 @@ def _add_times(outcome: Outcome, batch: NDArray[np.void], arrivals: NDArray[np.i
     lateness = arrivals - times
     outcome.sums["lateness_ms"] += int(np.maximum(lateness, 0).sum())
     buckets = _LATENESS_BOUNDS.searchsorted(lateness)
-    # the records are grouped by partition
+    # the records of a mini-batch are grouped by partition
     edges = [0, *(np.flatnonzero(partitions[1:] != partitions[:-1]) + 1).tolist(), batch.size]
     for start, end in pairwise(edges):
         counts = np.bincount(buckets[start:end], minlength=_BUCKETS)

@@ -117,6 +117,11 @@ class Outcome:
     """Ages of profiles, except those that count as known from the beginning."""
     sums: Counter[str] = field(default_factory=Counter)
     """Sums of the values behind the histograms: lateness_ms, profile_age_ms, scores."""
+    unmeasured: list[tuple[NDArray[np.void], Any, NDArray[np.int64]]] = field(default_factory=list)
+    """Transactions, their `Decisions`, and from when on the profiles of the accepted ones were known:
+    `measures.measure` counts them."""
+    unscored: list[NDArray[np.float64]] = field(default_factory=list)
+    """Scores that `measures.measure` counts."""
     arrivals: list[NDArray[np.int64]] = field(default_factory=list)
     """Arrivals of the transactions, ms; their latencies are computed at the commit."""
     phases: Counter[str] = field(default_factory=Counter)

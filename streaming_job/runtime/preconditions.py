@@ -15,9 +15,9 @@ from feature_store.errors import FraudError
 from streaming_job.decide.rollout_history import NoRolloutError
 from streaming_job.log import clients
 from streaming_job.log.clients import AdminClient, describe
+from streaming_job.protocol.login import Login, addresses
 from streaming_job.runtime.topic_comparison import Actual, at_start
 from streaming_job.settings import JobSettings
-from streaming_job.transaction.login import Login, addresses
 
 log = logging.getLogger(__name__)
 

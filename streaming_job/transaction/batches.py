@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from streaming_job.transaction.requests import Identity, unsigned
+from streaming_job.protocol.fields import unsigned
+from streaming_job.transaction.requests import Identity
 
 BATCH_BYTES = 512 * 1024
 """A batch has at most so many bytes before its compression, unless a single record has more."""

@@ -21,13 +21,14 @@ from kafka.protocol.producer import InitProducerIdRequest
 from feature_store.errors import FraudError
 from streaming_job.contracts.topics import WRITTEN
 from streaming_job.log.records import PartitionId
+from streaming_job.protocol.cluster import Cluster, Kind
+from streaming_job.protocol.connection import Connection, UnreachableError, error_of, require
+from streaming_job.protocol.fields import Request
 from streaming_job.runtime import pauses
 from streaming_job.settings import JobSettings
 from streaming_job.transaction import requests
 from streaming_job.transaction.batches import SEQUENCES, Batch, Headers, Record, batches, partition_of
-from streaming_job.transaction.cluster import Cluster, Kind
-from streaming_job.transaction.connection import Connection, UnreachableError, error_of, require
-from streaming_job.transaction.requests import Identity, Request
+from streaming_job.transaction.requests import Identity
 
 CALL_TIMEOUT_S = 60.0
 """Limit for calls outside a transaction: brokers may be unreachable for that long before the job ends."""

@@ -1,4 +1,4 @@
-"""Requests and responses of Kafka transactions are lost, late or overtaken: each record is written once."""
+"""Requests and responses are lost, late or overtaken: each record is written once, and no table is missed."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -8,9 +8,15 @@ import pytest
 from harness.writer_bench import WriterBench
 from thoroughness import THOROUGH
 
+from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
 from loadtests.faults.proxy import ALWAYS, HOST, Api, Fault, Kind, Proxy, draw
+from loadtests.faults.record_producer import RecordProducer
 from streaming_job.contracts.topics import Topics
+from streaming_job.log import watermarks
+from streaming_job.log.end_offsets import with_retries
+from streaming_job.log.partitioner import Partitioner
+from streaming_job.log.watermarks import Watermarks
 from streaming_job.runtime.failpoints import Failpoint
 from streaming_job.transaction import producer
 from streaming_job.transaction import writer as writer_module
@@ -18,6 +24,8 @@ from streaming_job.transaction import writer as writer_module
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(2400)]
 
 WaitFor = Callable[..., object]
+REGISTERING = (*ALWAYS, Api.ADD_PARTITIONS, Api.ADD_OFFSETS)
+"""What each transaction calls if the client registers its partitions."""
 TIMEOUT_MS = 10_000
 """Timeout of Kafka transactions, ms: the least that the job allows."""
 FAULTS, LONGEST_S = (100, TIMEOUT_MS / 1000) if THOROUGH else (8, 2.0)
@@ -44,7 +52,7 @@ def bench(
     writers.close()
 
 
-@pytest.mark.parametrize("apis", [ALWAYS, tuple(Api)], ids=["today", "before-4.0"])
+@pytest.mark.parametrize("apis", [ALWAYS, REGISTERING], ids=["today", "before-4.0"])
 def test_faults_in_sequence_lose_repeat_and_split_no_transaction(
     bench: WriterBench,
     proxy: Proxy,
@@ -66,6 +74,36 @@ def test_faults_in_sequence_lose_repeat_and_split_no_transaction(
     wait_for(lambda: not proxy.late, deadline_s=60, what="what is still on its way")
     bench.write(writer, commits + 1)
     bench.assert_written_once(*range(1, commits + 2))
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_the_ends_of_the_tables_are_read_over_a_bad_network(
+    stack: Endpoints,
+    proxy: Proxy,
+    topic_names: Callable[[], Topics],
+    wait_for: WaitFor,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: Kind,
+) -> None:
+    assert stack.proxied is not None
+    monkeypatch.setattr(watermarks, "TIMEOUT_S", 0.5)
+    topics = topic_names()
+    broker.create(stack.bootstrap_servers, topics)
+    names = (topics.profiles, topics.model_rollouts)
+    producer = RecordProducer(stack.bootstrap_servers, Partitioner.MURMUR2)
+    client = Watermarks({"bootstrap.servers": f"{HOST}:{stack.proxied[0]}"}, names)
+    try:
+        before = client.last(names)
+        for written in (1, 2):
+            producer.produce(topics.model_rollouts, b"key", b"value", 0)
+            producer.flush()
+            injected = len(proxy.injected)
+            proxy.arm(Fault(Api.LIST_OFFSETS, kind, 1.0))
+            ends = with_retries(lambda: client.last(names))
+            assert ends == before | {(topics.model_rollouts, 0): before[topics.model_rollouts, 0] + written}
+            wait_for(lambda: len(proxy.injected) > injected and not proxy.late, what="the fault")  # noqa: B023
+    finally:
+        client.close()
 
 
 @pytest.mark.parametrize("api", [Api.END_TRANSACTION, Api.COMMIT_OFFSETS])

@@ -13,6 +13,7 @@ from streaming_job.group.core import GroupCore
 from streaming_job.group.rules import Rules
 from streaming_job.group.silence import Silence
 from streaming_job.log.records import Offsets, Records
+from streaming_job.progress.measures import measure
 from streaming_job.progress.outcome import Outcome
 
 
@@ -60,6 +61,7 @@ def merged(outcomes: Iterable[Outcome]) -> Outcome:
     """
     whole = Outcome()
     for outcome in outcomes:
+        measure(outcome)
         whole.feature_counts = outcome.feature_counts  # those of the last group
         for topic, records in outcome.records.items():
             whole.records[topic] += records

@@ -240,6 +240,7 @@ class MemoryTables:
         self._log, self._fate = log, fate
         self.positions = positions
         self._first_ends = log.ends(topics)
+        self._looked: Offsets = {}
 
     def lag(self) -> dict[str, int]:
         """See `loop.Tables`."""
@@ -255,9 +256,14 @@ class MemoryTables:
         self._log.grow(2)
         return self._log.read(self.positions, 8, {})
 
+    def look(self, topics: Collection[str]) -> None:
+        """See `loop.Tables`."""
+        self._looked = self._log.ends(topics)
+
     def read_to_ends(self, topics: Collection[str]) -> Iterator[Records]:
         """See `loop.Tables`."""
-        ends = self._log.ends(topics)
+        looked, self._looked = self._looked, {}
+        ends = looked or self._log.ends(topics)
         while any(self.positions[partition] < end for partition, end in ends.items()):
             yield from self.poll()
 

@@ -14,13 +14,13 @@ from harness.tls_front import HOST, Certificate, certificate, tls_front
 from kafka.protocol.metadata import MetadataRequest
 
 from deploy.local.stack import Endpoints
+from streaming_job.protocol import connection as module
+from streaming_job.protocol.cluster import Cluster
+from streaming_job.protocol.connection import Connection, UnreachableError
+from streaming_job.protocol.login import Login
 from streaming_job.runtime import pauses
 from streaming_job.runtime.pauses import StoppedError
-from streaming_job.transaction import connection as module
 from streaming_job.transaction import producer, requests
-from streaming_job.transaction.cluster import Cluster
-from streaming_job.transaction.connection import Connection, UnreachableError
-from streaming_job.transaction.login import Login
 from streaming_job.transaction.producer import SinkError
 
 pytestmark = pytest.mark.integration
@@ -178,8 +178,8 @@ def test_a_machine_that_is_gone_is_tried_once_for_all_its_partitions(monkeypatch
         cluster._addresses = {1: address}
         cluster._leaders = {("alerts", number): 1 for number in range(12)}
         assert list(cluster.by_leader(cluster._leaders)) == [address]
-        monkeypatch.setattr("streaming_job.transaction.cluster.CONNECT_S", 0.3)
-        monkeypatch.setattr("streaming_job.transaction.cluster.AGAIN_S", 60.0)
+        monkeypatch.setattr("streaming_job.protocol.cluster.CONNECT_S", 0.3)
+        monkeypatch.setattr("streaming_job.protocol.cluster.AGAIN_S", 60.0)
         begun = time.monotonic()
         for _ in range(12):
             with pytest.raises(UnreachableError):

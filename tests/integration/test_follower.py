@@ -1,5 +1,6 @@
 """The follower of a real broker's log reads each committed record once, in order, or reports missing ones."""
 
+import contextlib
 import random
 import threading
 import time
@@ -27,6 +28,8 @@ from streaming_job.log import (
     follower,
     message_batch,
     table_follower,
+    topic_reader,
+    watermarks,
 )
 from streaming_job.log.clients import Address
 from streaming_job.log.end_offsets import EndOffsets, with_retries
@@ -37,6 +40,7 @@ from streaming_job.log.follower import LogFollower
 from streaming_job.log.partitioner import KeyGroups, Partitioner
 from streaming_job.log.records import Offsets, PartitionId, Records
 from streaming_job.log.table_follower import TableFollower
+from streaming_job.log.watermarks import Watermarks
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -466,6 +470,29 @@ def test_end_offsets_are_read_quickly_and_for_new_partitions_too(
         asked.last()
 
 
+def test_high_watermarks_lie_beyond_open_transactions_and_show_new_partitions(
+    brokers: dict[str, str], topics: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = (topics(), topics())
+    produce(brokers, names[1], b"a", b"b", partition=2)
+    monkeypatch.setattr(watermarks, "NEW_PARTITIONS_S", 0.1)
+    monkeypatch.setattr(watermarks, "TIMEOUT_S", 0.5)  # for the topic that is missing
+    with contextlib.closing(Watermarks(brokers, names)) as asked:
+        assert with_retries(lambda: asked.last(names)) == ends(brokers, *names)
+        open_one = OpenTransaction(brokers, names[0], b"a fact")
+        assert asked.last(names) == ends(brokers, *names) | {(names[0], 0): 1}
+        assert asked.last(names[1:]) == ends(brokers, names[1])
+        open_one.producer.commit_transaction(DEADLINE_S)
+        add_partition(brokers, names[1])
+        deadline = time.monotonic() + DEADLINE_S
+        while (names[1], 3) not in with_retries(lambda: asked.last(names)):
+            assert time.monotonic() < deadline
+    with contextlib.closing(Watermarks(brokers, ("no-such-topic",))) as asked:
+        with pytest.raises(KafkaException) as raised:
+            asked.last(("no-such-topic",))
+        assert topic_reader.is_missing(raised.value)
+
+
 class OpenTransaction:
     """A transaction with one record on a topic, left open as by a slow writer."""
 
@@ -480,6 +507,7 @@ class OpenTransaction:
 def read_to_ends(tables: TableFollower, *topics: str) -> list[bytes]:
     """Read tables to their ends, by default all of them."""
     every = topics or {topic for topic, _ in tables.positions}
+    tables.look(every)
     return [value for records in tables.read_to_ends(every) for value in records.values.to_pylist()]
 
 
@@ -543,8 +571,9 @@ def test_the_end_of_another_table_is_not_waited_for_but_its_records_come_with_th
 ) -> None:
     follower_of_tables, awaited, other = tables
     read_to_ends(follower_of_tables)
-    last, asked = EndOffsets.last, set()
+    last, ask, asked = EndOffsets.last, Watermarks.ask, set()
     monkeypatch.setattr(EndOffsets, "last", lambda self, topics: asked.add(topics) or last(self, topics))
+    monkeypatch.setattr(Watermarks, "ask", lambda self, topics: asked.add(topics) or ask(self, topics))
     open_one = OpenTransaction(brokers, other, b"a fact")
     open_one.producer.commit_transaction(DEADLINE_S)
     produce(brokers, awaited, b"an event")

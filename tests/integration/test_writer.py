@@ -19,11 +19,11 @@ from streaming_job.contracts.topics import WRITTEN
 from streaming_job.log import clients
 from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import OutputRecord
+from streaming_job.protocol.connection import Connection
 from streaming_job.runtime.failpoints import Failpoint
 from streaming_job.transaction import batches, producer
 from streaming_job.transaction import writer as writer_module
 from streaming_job.transaction.batches import Headers
-from streaming_job.transaction.connection import Connection
 from streaming_job.transaction.writer import FencedError, GroupWriter, Output, SinkError
 from streaming_job.transaction.written import OtherQueryError
 

@@ -171,7 +171,11 @@ class Turns:
     def poll(self, wait_s: float = 0.0) -> list[Records]:
         return []
 
+    def look(self, topics: Collection[str]) -> None:
+        self.looked = topics
+
     def read_to_ends(self, topics: Collection[str]) -> Iterator[Records]:
+        assert topics == self.looked
         yield from ()
 
     def commit(self, take_outcome: Callable[[], Outcome], ends: Offsets, table_lag: dict[str, int]) -> None:

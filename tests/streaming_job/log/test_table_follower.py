@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from streaming_job.log import table_follower
 from streaming_job.log.errors import LogUnavailableError
@@ -24,11 +25,14 @@ class Brokers:
         self.stable, self.watermarks = dict(stable), dict(watermarks)
         self.positions = dict.fromkeys(stable, 0)
         self.on_take: Callable[[], None] = lambda: None
+        self.leader = Ends({}, ())
 
-    def end_offsets(
-        self, client: Mapping[str, str], topics: Collection[str], *, committed: bool = True
-    ) -> Any:
-        return Ends(self.stable if committed else self.watermarks, topics)
+    def end_offsets(self, client: Mapping[str, str], topics: Collection[str]) -> Any:
+        return Ends(self.stable, topics)
+
+    def high_watermarks(self, client: Mapping[str, str], topics: Collection[str]) -> Any:
+        self.leader = Ends(self.watermarks, topics)
+        return self.leader
 
     def log(self, client: Mapping[str, str], positions: Offsets) -> "Brokers":
         return self
@@ -43,17 +47,34 @@ class Brokers:
 
 
 class Ends:
-    """See `EndOffsets`."""
+    """See `EndOffsets` and `Watermarks`."""
 
     def __init__(self, ends: Offsets, topics: Collection[str]) -> None:
         self.ends, self.topics = ends, topics
+        self.told: Offsets = {}
+        self.fault = ""
+        """When the connection ends next."""
 
     def last(self, topics: Collection[str] | None = None) -> Offsets:
         return {tp: end for tp, end in self.ends.items() if tp[0] in (topics or self.topics)}
 
+    def ask(self, topics: Collection[str]) -> None:
+        self.told = self.last(topics)
+        self.look("asked")
+
+    def answer(self) -> Offsets:
+        self.look("answered")
+        return self.told
+
+    def look(self, state: str) -> None:
+        if self.fault == state:
+            self.fault = ""
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
 
 def follower(monkeypatch: pytest.MonkeyPatch, brokers: Brokers, **options: Collection[str]) -> TableFollower:
     monkeypatch.setattr(table_follower, "EndOffsets", brokers.end_offsets)
+    monkeypatch.setattr(table_follower, "Watermarks", brokers.high_watermarks)
     monkeypatch.setattr(table_follower, "LogFollower", brokers.log)
     topics = tuple(topic for topic, _ in brokers.stable)
     return TableFollower({}, topics, ("events",), {}, 1, 1, **options)
@@ -101,3 +122,24 @@ def test_what_the_group_has_written_itself_is_read_before_it_decides(monkeypatch
     assert tables.lag() == {"facts": 2}
     brokers.positions["facts", 0] = 7
     assert tables.lag() == {}
+
+
+@pytest.mark.parametrize("fault", ["", "asked", "answered"])
+def test_a_table_is_read_to_the_end_that_it_had_at_the_look_or_later(
+    monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    """What is written between look and reading is not waited for, unless the look has no answer."""
+    brokers = Brokers({EVENTS: 0, PROFILES: 3}, {EVENTS: 0, PROFILES: 3})
+    tables, taken = follower(monkeypatch, brokers), list[int]()
+    brokers.positions[PROFILES] = 3
+    brokers.leader.fault = fault
+    tables.look(("events", "profiles"))
+    brokers.stable[PROFILES] = brokers.watermarks[PROFILES] = 5
+
+    def one_more() -> None:
+        brokers.positions[PROFILES] += 1
+        taken.append(brokers.positions[PROFILES])
+
+    brokers.on_take = one_more
+    assert list(tables.read_to_ends(("events", "profiles"))) == []
+    assert taken == ([4, 5] if fault else [4])

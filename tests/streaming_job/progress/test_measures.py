@@ -9,7 +9,7 @@ import pytest
 
 from feature_store.layout import BEGINNING, TRANSACTION
 from streaming_job.decide.decider import Decisions
-from streaming_job.progress.measures import measure
+from streaming_job.progress.measures import keep, measure
 from streaming_job.progress.outcome import LATENESS_MS, PROFILE_AGE_MS, Outcome, histogram
 
 pytestmark = pytest.mark.unit
@@ -45,7 +45,10 @@ def measured(batch: np.ndarray, decided: Decisions, cuts: list[int]) -> Outcome:
             decided.accepted[rows], decided.alerted[rows], decided.suppressed[rows],
             decided.conflicting[rows], decided.late[rows], decided.version[rows],
         )  # fmt: skip
-        measure(outcome, batch[rows], part, STATE)
+        keep(outcome, batch[rows], part, STATE)
+        if start % 3 == 0:  # some of them together with the next ones
+            measure(outcome)
+    measure(outcome)
     return outcome
 
 
@@ -82,7 +85,8 @@ def test_counts_equal_a_plain_loop_in_any_batches(cuts: list[int]) -> None:
 def test_an_empty_batch_changes_no_count() -> None:
     outcome = Outcome()
     batch, decided = transactions(0)
-    measure(outcome, batch, decided, STATE)
+    keep(outcome, batch, decided, STATE)
+    measure(outcome)
     assert not outcome.counts
     assert not outcome.partitions
     assert not outcome.arrivals

@@ -13,9 +13,9 @@ from kafka.protocol.producer import (
     TxnOffsetCommitResponse,
 )
 
+from streaming_job.protocol.connection import UnreachableError
 from streaming_job.transaction import producer
 from streaming_job.transaction.batches import Batch, Headers
-from streaming_job.transaction.connection import UnreachableError
 from streaming_job.transaction.producer import TransactionalProducer
 from streaming_job.transaction.requests import Identity
 

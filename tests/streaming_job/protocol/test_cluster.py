@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from kafka.protocol.metadata import MetadataResponse
 
+from streaming_job.protocol import cluster as module
+from streaming_job.protocol.cluster import Cluster
+from streaming_job.protocol.connection import UnreachableError
 from streaming_job.runtime import pauses
-from streaming_job.transaction import cluster as module
-from streaming_job.transaction.cluster import Cluster
-from streaming_job.transaction.connection import UnreachableError
 
 pytestmark = pytest.mark.unit
 

@@ -1,5 +1,6 @@
-"""The brokers as the transactional producer knows them: leaders, coordinators, and connections to them."""
+"""The brokers as one client knows them: leaders, coordinators, and connections to them."""
 
+import math
 import random
 import time
 from collections import defaultdict
@@ -10,9 +11,9 @@ from confluent_kafka import KafkaError, KafkaException
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from streaming_job.log.records import PartitionId
+from streaming_job.protocol.connection import CONNECT_S, OLDEST, Connection, UnreachableError, require
+from streaming_job.protocol.login import Address, Login, addresses
 from streaming_job.runtime import pauses
-from streaming_job.transaction.connection import CONNECT_S, OLDEST, Connection, UnreachableError, require
-from streaming_job.transaction.login import Address, Login, addresses
 
 PAUSE_S = 0.02
 """Time until brokers that cannot be reached are tried again."""
@@ -46,7 +47,6 @@ class Cluster:
         Args:
             servers: host:port[,host:port].
             kafka: client settings with librdkafka's names.
-            topics: topics that are written.
 
         Raises:
             LoginError: the settings of TLS or SASL cannot be used.
@@ -59,7 +59,8 @@ class Cluster:
         self._leaders: dict[PartitionId, int] = {}
         self._partitions: dict[str, int] = {}
         self._errors: dict[str, int] = {}
-        self._known_at = -MAX_AGE_S
+        self.known_at = -math.inf
+        """When leaders and partitions were looked up, on the monotonic clock."""
         self._coordinators: dict[Kind, Address] = {}
         self._connections: dict[tuple[Address, Use], Connection] = {}
         self._failed: dict[Address, tuple[float, UnreachableError]] = {}
@@ -84,7 +85,7 @@ class Cluster:
             for partition in topic.partitions:
                 self._leaders[topic.name, partition.partition_index] = partition.leader_id
                 self._brokers.update(partition.replica_nodes)
-        self._known_at = time.monotonic()
+        self.known_at = time.monotonic()
 
     @property
     def brokers(self) -> int:
@@ -97,7 +98,7 @@ class Cluster:
         Raises:
             KafkaException: as `refresh`; or the topic is still unknown at the deadline, or must not be seen.
         """
-        if time.monotonic() - self._known_at > MAX_AGE_S:
+        if time.monotonic() - self.known_at > MAX_AGE_S:
             self.refresh(deadline)
         while topic not in self._partitions:
             code = self._errors.get(topic, 0)

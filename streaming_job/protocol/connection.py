@@ -18,9 +18,9 @@ from kafka.protocol.metadata import ApiVersionsRequest, FindCoordinatorRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from feature_store.errors import FraudError
+from streaming_job.protocol.fields import NO_TAGS, Request
+from streaming_job.protocol.login import Login
 from streaming_job.runtime import pauses
-from streaming_job.transaction.login import Login
-from streaming_job.transaction.requests import NO_TAGS, Request
 
 T = TypeVar("T")
 CONNECT_S = 5.0

@@ -46,7 +46,7 @@ Address = tuple[str, int]
 
 
 class LoginError(FraudError):
-    """The transactional producer cannot connect with `FRAUD_KAFKA` and `FRAUD_BOOTSTRAP_SERVERS`.
+    """The job's own connections cannot be made with `FRAUD_KAFKA` and `FRAUD_BOOTSTRAP_SERVERS`.
 
     Correct what the message names; [operations](operations.md#tls-and-sasl) lists the settings.
     """
@@ -74,7 +74,7 @@ class Login:
         """
         unknown = [name for name in kafka if _secures(name) and name not in KNOWN]
         if unknown:
-            raise LoginError(f"the transactional producer does not know {', '.join(sorted(unknown))}")
+            raise LoginError(f"the job's own client of Kafka does not know {', '.join(sorted(unknown))}")
         protocol = kafka.get("security.protocol", "plaintext").lower()
         if protocol not in PROTOCOLS:
             raise LoginError(f"security.protocol is {protocol}; known are {', '.join(PROTOCOLS)}")

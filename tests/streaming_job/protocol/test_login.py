@@ -13,8 +13,8 @@ import pytest
 from harness import settings_of_nowhere
 from harness.tls_front import certificate
 
+from streaming_job.protocol.login import Login, LoginError, addresses
 from streaming_job.runtime.preconditions import require_inputs
-from streaming_job.transaction.login import Login, LoginError, addresses
 
 pytestmark = pytest.mark.unit
 
