@@ -250,6 +250,40 @@ def restart(
 
 
 @app.command()
+def replay(
+    to: Report = None,
+    events: Annotated[int, typer.Option(min=1, help="Transactions of the log")] = 5_000_000,
+    rate: Annotated[
+        float, typer.Option(min=0, help="Transactions per second beside it; 0: measure without load only")
+    ] = 2_000.0,
+    length: Annotated[str, typer.Option("--for", help="Length of a measurement without a replay")] = "60s",
+    warm_up: Annotated[str, typer.Option(help="Warm-up before the first measurement")] = "30s",
+    cards: Annotated[int, typer.Option(min=1, help="Number of cards")] = 100_000,
+    profiles: Profiles = True,
+    data_dir: DataDir = DATA_DIR,
+) -> None:
+    """Measure archive, replay, comparison and backtest of a log; then a switch and back, under load.
+
+    Example: fraud bench replay --events 1000000 --report replay.json
+    """
+    from loadtests.bench import history
+    from loadtests.bench import replay as bench
+    from loadtests.bench.rig import RigOptions, rig
+
+    replayed = bench.Replayed(events, rate, seconds(warm_up), seconds(length))
+    options = RigOptions(
+        data_dir.resolve(), cards, rate=history.rate(events), profiles=profiles, archive=True
+    )
+
+    def measured(say: Say) -> Iterator[Result]:
+        with rig(options, say) as system:
+            yield settings_of(system.installed.settings)
+            yield from bench.measure(system, replayed, say)
+
+    run("replay", measured, to)
+
+
+@app.command()
 def chaos(
     to: Report = None,
     kills: Annotated[

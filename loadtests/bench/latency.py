@@ -1,7 +1,7 @@
 """Latency benchmark: from a transaction's Kafka timestamp to the receipt of its alert (read_committed)."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -88,17 +88,29 @@ def _wait(rig: Rig, end: float, doing: Callable[[float], None]) -> None:
         time.sleep(min(1.0, remaining))
 
 
-def _figures(rig: Rig, alerts: list[ReceivedAlert], live: Live, begin: float, end: float) -> Iterator[Result]:
-    latency = histograms.of(arrival_latencies_us(alerts, begin, end))
+def latency_figures(
+    alerts: Iterable[ReceivedAlert], begin_ms: float, end_ms: float, *, of: str = ""
+) -> Iterator[Result]:
+    """Yield the percentiles for transactions that arrived in an interval, and the curve unless `of` names it.
+
+    Raises:
+        BenchError: no alert was received for it.
+    """
+    latency = histograms.of(arrival_latencies_us(alerts, begin_ms, end_ms))
     count = latency.get_total_count()
     if not count:
         raise BenchError("no alert was received in the measured time; give a higher --rate or a longer --for")
-    yield Circumstance("latency_curve", histograms.curve(latency))
+    if not of:
+        yield Circumstance("latency_curve", histograms.curve(latency))
     for percentile in PERCENTILES:
         yield Figure(
-            f"p{percentile:g}", histograms.percentile_ms(latency, percentile) or 0.0, "ms", (),
+            f"p{percentile:g} {of}".strip(), histograms.percentile_ms(latency, percentile) or 0.0, "ms", (),
             f"arrival of the transaction to receipt of its alert; {count:,} alerts",
         )  # fmt: skip
+
+
+def _figures(rig: Rig, alerts: list[ReceivedAlert], live: Live, begin: float, end: float) -> Iterator[Result]:
+    yield from latency_figures(alerts, begin, end)
     commits = [commit for commit in rig.commits() if begin <= commit.written_at < end and commit.decided]
     events = sum(commit.decided for commit in commits)
     yield Figure("rate", events / live.for_s, "events/s", (), f"{live.rate:,.0f} requested")

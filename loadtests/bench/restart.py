@@ -10,16 +10,18 @@ from deploy.local.waiting import Patience
 from loadtests.bench.history import History
 from loadtests.bench.measure import Figure
 from loadtests.bench.rig import BenchError, Rig
+from loadtests.faults.installation import query_of
 from loadtests.faults.job_process import PATIENCE_S
 from loadtests.rig.report import Say
 from loadtests.rig.watch import AlertWatch
+from streaming_job.settings import JobSettings
 
 MEANWHILE = 20_000
 """Transactions that arrive while no job runs; some of them alert."""
 POLL_S = 0.02
 LIVE_RATE = 2_000
 SETTLE_S = 20.0
-"""Time from the first alert under load to the SIGKILL, seconds."""
+"""Time from the first alert under load to the SIGKILL, and before and after a takeover, seconds."""
 POLLED_S = 0.5
 KINDS = {"working copies at hand": False, "working copies lost": True}
 """Kind of restart -> whether the working copies are deleted first, as if the machine were a new one."""
@@ -56,16 +58,32 @@ def measure(rig: Rig, events: int, rounds: int, say: Say) -> Iterator[Figure]:
 
 def _taken_over_live(rig: Rig, number: int, say: Say) -> float:
     """Return the longest time between two alerts in seconds, while a successor takes over under load."""
-    watch = rig.installed.watch_alerts()
+    before = rig.settings
+    successor = before.model_copy(
+        update={
+            "checkpoint": str(rig.options.data_dir / f"successor-{number}"),
+            "key_groups": 1 + number % 2,
+            "predecessor": query_of(before.checkpoint),
+            "predecessor_checkpoint": before.checkpoint,
+        }
+    )
     with rig.feeding(LIVE_RATE, 2 * PATIENCE_S):
+        watch = rig.installed.watch_alerts()
         say(f"{LIVE_RATE:,} transactions a second, and a successor")
         _wait_for_alert(rig, watch, time.time())
-        time.sleep(SETTLE_S)
-        watch.take()
-        rig.replace_job(f"successor-{number}", 1 + number % 2)
-        time.sleep(SETTLE_S)
-        received = [alert.at_ns for alert in watch.finish()]
+        watch.finish()
+        gap = longest_gap(rig, successor)
     rig.catch_up(say)
+    return gap
+
+
+def longest_gap(rig: Rig, successor: JobSettings) -> float:
+    """Have a successor take over; return the longest time between two alerts in seconds."""
+    watch = rig.installed.watch_alerts()
+    time.sleep(SETTLE_S)
+    rig.replace_job(successor)
+    time.sleep(SETTLE_S)
+    received = [alert.at_ns for alert in watch.finish()]
     return max(later - earlier for earlier, later in pairwise(received)) / 1e9
 
 

@@ -22,7 +22,7 @@ from deploy.local.state import ALL, Service
 from deploy.local.waiting import Patience
 from feature_store.errors import FraudError
 from loadtests.bench.history import SPAN_S
-from loadtests.faults.installation import POLL_S, UNDISTURBED, Installation, query_of
+from loadtests.faults.installation import POLL_S, UNDISTURBED, Installation
 from loadtests.faults.job_process import PATIENCE_S, JobProcess
 from loadtests.rig.report import Say
 from loadtests.simulator.profiles import ProfileLoader
@@ -31,7 +31,7 @@ from loadtests.simulator.world import World
 from models.policy import Policy
 from models.rollouts.events import SHADOW, Challenger, Event, Type, installation
 from streaming_job.contracts.topics import Topics
-from streaming_job.settings import Arrival
+from streaming_job.settings import Arrival, JobSettings
 
 PAST_S = 3_600.0
 """Minimal length of the training history in event time, seconds; FEWEST_CARDS takes precedence."""
@@ -97,8 +97,8 @@ class Rig:
     def __init__(self, options: RigOptions, installed: Installation, champion: Champion) -> None:
         self.options, self.installed, self.champion = options, installed, champion
         self._job: JobProcess | None = None
-        self._checkpoint = installed.settings.checkpoint
-        """That of the running job."""
+        self.settings = installed.settings
+        """Those of the running job."""
 
     @property
     def job(self) -> JobProcess:
@@ -117,21 +117,11 @@ class Rig:
         self.installed.send(BURST, **UNDISTURBED)
         self.catch_up(say)
 
-    def replace_job(self, name: str, key_groups: int) -> None:
-        """Have a successor take over from the running job, with its state; return when that has ended.
-
-        Args:
-            name: of the directory of the successor's checkpoint.
-            key_groups: number of the successor's key groups.
-        """
-        predecessor, before = self.job, self._checkpoint
-        self._checkpoint = str(self.options.data_dir / name)
-        self._job = successor = self.installed.start(
-            checkpoint=self._checkpoint,
-            key_groups=key_groups,
-            predecessor=query_of(before),
-            predecessor_checkpoint=before,
-        )
+    def replace_job(self, settings: JobSettings) -> None:
+        """Have a job with these settings take over from the running one; return when that has ended."""
+        predecessor = self.job
+        self._job = successor = JobProcess(settings.variables(), self.installed.directory)
+        self.settings = settings
         successor.wait_until(lambda: not predecessor.runs, PATIENCE_S)
 
     def stop_job(self) -> None:
