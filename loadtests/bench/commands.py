@@ -142,17 +142,28 @@ def throughput(
     profiles: Profiles = True,
     shadows: Shadows = 0,
     verify: Annotated[bool, typer.Option(help="Audit the result against the oracle")] = True,
+    replay: Annotated[
+        bool,
+        typer.Option("--replay", help="Measure archive, replay, comparison and backtest of the log instead"),
+    ] = False,
+    live: Annotated[
+        float, typer.Option(min=0, help="With --replay: transactions per second beside it, and at a switch")
+    ] = 0.0,
     data_dir: DataDir = DATA_DIR,
 ) -> None:
     """Measure how fast the job works off a backlog, exactly once; FRAUD_... variables set up the job.
 
+    With --replay the backlog is archived, replayed, compared, and decided in a backtest. With --live the
+    latency beside archiver and replay is measured, too, and how long no alert comes at a switch and back.
+
     Example: fraud bench throughput --events 4000000 --warm-up 600000 --report throughput.json
     """
+    from loadtests.bench import replay as replays
     from loadtests.bench import throughput as bench
     from loadtests.bench.rig import RigOptions, rig
     from loadtests.bench.scoring import calibrate
 
-    backlog = bench.Backlog(warm_up, events, seconds(span))
+    backlog = bench.Backlog(0 if replay else warm_up, events, seconds(span))
 
     def measured(say: Say) -> Iterator[Result]:
         say("calibrating")
@@ -163,6 +174,9 @@ def throughput(
         )
         with rig(options, say) as system:
             yield settings_of(system.installed.settings)
+            if replay:
+                yield from replays.measure(system, backlog, live, say)
+                return
             for figure in bench.measure(system, backlog, say, verify=verify):
                 yield figure
                 if figure.name == bench.THROUGHPUT:
@@ -247,40 +261,6 @@ def restart(
             yield from bench.measure(system, events, rounds, say)
 
     run("restart", measured, to)
-
-
-@app.command()
-def replay(
-    to: Report = None,
-    events: Annotated[int, typer.Option(min=1, help="Transactions of the log")] = 5_000_000,
-    rate: Annotated[
-        float, typer.Option(min=0, help="Transactions per second beside it; 0: measure without load only")
-    ] = 2_000.0,
-    length: Annotated[str, typer.Option("--for", help="Length of a measurement without a replay")] = "60s",
-    warm_up: Annotated[str, typer.Option(help="Warm-up before the first measurement")] = "30s",
-    cards: Annotated[int, typer.Option(min=1, help="Number of cards")] = 100_000,
-    profiles: Profiles = True,
-    data_dir: DataDir = DATA_DIR,
-) -> None:
-    """Measure archive, replay, comparison and backtest of a log; then a switch and back, under load.
-
-    Example: fraud bench replay --events 1000000 --report replay.json
-    """
-    from loadtests.bench import history
-    from loadtests.bench import replay as bench
-    from loadtests.bench.rig import RigOptions, rig
-
-    replayed = bench.Replayed(events, rate, seconds(warm_up), seconds(length))
-    options = RigOptions(
-        data_dir.resolve(), cards, rate=history.rate(events), profiles=profiles, archive=True
-    )
-
-    def measured(say: Say) -> Iterator[Result]:
-        with rig(options, say) as system:
-            yield settings_of(system.installed.settings)
-            yield from bench.measure(system, replayed, say)
-
-    run("replay", measured, to)
 
 
 @app.command()

@@ -3,7 +3,6 @@
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from deploy.local.child import Child
 from deploy.replay import record, switching
@@ -13,33 +12,28 @@ from loadtests.bench.latency import latency_figures
 from loadtests.bench.measure import Figure, Result
 from loadtests.bench.restart import SETTLE_S, longest_gap
 from loadtests.bench.rig import BenchError, Rig
+from loadtests.bench.throughput import Backlog
 from loadtests.rig.report import Say
 from models.rollouts.events import Demands
 
 ALONE, BESIDE = "alone", "beside"
 """Names of the replays without and with load on the live job."""
+WARM_UP_S = 30.0
+STRETCH_S = 40.0
+"""Length of the measurements of the live job alone, and beside the archiver, seconds."""
 LONGEST_S = 3_600.0
 """Limit for the load and for each command, seconds."""
 
 
-@dataclass(frozen=True)
-class Replayed:
-    """What is replayed, and the load beside it."""
+def measure(rig: Rig, backlog: Backlog, live: float, say: Say) -> Iterator[Result]:
+    """Archive, replay, compare and backtest a log; then archive and replay beside a load, switch, go back.
 
-    events: int
-    """Transactions of the log."""
-    rate: float
-    """Transactions per second beside archiver, replay, switch and way back; 0: without a load only."""
-    warm_up_s: float
-    for_s: float
-    """Length of the measurements of the live job alone, and beside the archiver."""
-
-
-def measure(rig: Rig, replayed: Replayed, say: Say) -> Iterator[Result]:
-    """Archive, replay, compare and backtest a log without load; then the same and a switch beside a load."""
-    events = replayed.events
+    Args:
+        live: transactions per second of that load; 0: there is none.
+    """
+    events = backlog.events
     say(f"sending {events:,} transactions")
-    History(rig.installed, events).send(events)
+    History(rig.installed, events, backlog.span_s).send(events)
     rig.start_job()
     rig.catch_up(say)
     archive = rig.options.data_dir / "archive"
@@ -53,30 +47,30 @@ def measure(rig: Rig, replayed: Replayed, say: Say) -> Iterator[Result]:
     yield _replay(rig, say, f"{ALONE}-archive", "the archive", "--archive", str(archive))
     took = _run(rig, say, "backtest", str(archive), "--threshold", "0.5", "--days", "10")
     yield Figure(f"backtest {events:,}", took, "s", (), "of another threshold; the command's start included")
-    if replayed.rate:
-        yield from _beside_load(rig, replayed, say)
+    if live:
+        yield from _beside_load(rig, live, say)
     rig.stop_job()
 
 
-def _beside_load(rig: Rig, replayed: Replayed, say: Say) -> Iterator[Result]:
+def _beside_load(rig: Rig, rate: float, say: Say) -> Iterator[Result]:
     archive = rig.options.data_dir / "archive"
     watch, settings = rig.installed.watch_alerts(), rig.installed.settings
     stretches: dict[str, tuple[float, float]] = {}
     gaps: dict[str, float] = {}
-    with rig.feeding(replayed.rate, LONGEST_S):
+    with rig.feeding(rate, LONGEST_S):
         say("warming up")
-        time.sleep(replayed.warm_up_s)
-        stretches["alone"] = _stretch(rig, replayed.for_s)
+        time.sleep(WARM_UP_S)
+        stretches["alone"] = _stretch(rig, STRETCH_S)
         with _command(rig, "archive", "run", str(archive), "--metrics-port", "0") as archiver:
             time.sleep(SETTLE_S)
             say("measuring beside the archiver")
             usage = JobUsage(archiver.pid)
             usage.sample()
-            stretches["beside the archiver"] = _stretch(rig, replayed.for_s)
+            stretches["beside the archiver"] = _stretch(rig, STRETCH_S)
             usage.sample()
         yield Figure("archiver's cpu", usage.cores(), "cores", (), "in the measured time")
         begin = time.time()
-        yield _replay(rig, say, BESIDE, f"the topic, beside {replayed.rate:,.0f} transactions/s")
+        yield _replay(rig, say, BESIDE, f"the topic, beside {rate:,.0f} transactions/s")
         stretches["beside a replay"] = begin * 1000, time.time() * 1000
         for act in ("switch", "back"):
             replay, live = record.load(settings, BESIDE)
