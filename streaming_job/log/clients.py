@@ -1,7 +1,8 @@
 """The constructor of every Kafka client of this project, with the settings that they have in common.
 
-Two clients do without confluent-kafka's: the transactional producer of a key group's output
-(`transaction.producer`) and the job's consumer of its inputs (`log.ffi`). A lint rule refuses the library's
+Three clients do without confluent-kafka's: the transactional producer of a key group's output
+(`transaction.producer`), its look at the ends of the tables (`log.watermarks`), and the job's consumer of its
+inputs (`log.ffi`). A lint rule refuses the library's
 constructors in any other module. This one also exports the types for annotations.
 
 Of the settings that callers give, the operator's override `tuning`, and `fixed` overrides all others.
