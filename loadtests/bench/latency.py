@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from hdrh.histogram import HdrHistogram
 
 from loadtests.bench.job_usage import JobUsage
 from loadtests.bench.measure import Circumstance, Figure, Result
@@ -57,13 +58,13 @@ def _feed(rig: Rig, live: Live, usage: JobUsage, say: Say) -> tuple[float, float
         begin = time.time() + live.warm_up_s
         end = begin + live.for_s
         load = f"at {live.rate:,.0f} transactions a second"
-        _wait(
+        wait(
             rig,
             begin - 1.0,
             lambda left: say(f"warming up {load}, {left + live.for_s:.0f} s left, including the measurement"),
         )
         usage.measure_memory()
-        _wait(rig, begin, lambda left: None)
+        wait(rig, begin, lambda left: None)
         usage.sample()
         sampled = begin
 
@@ -74,13 +75,13 @@ def _feed(rig: Rig, live: Live, usage: JobUsage, say: Say) -> tuple[float, float
                 sampled = time.time()
                 usage.sample()
 
-        _wait(rig, end, measuring)
+        wait(rig, end, measuring)
         usage.sample()
         usage.measure_memory()
     return begin * 1000, end * 1000
 
 
-def _wait(rig: Rig, end: float, doing: Callable[[float], None]) -> None:
+def wait(rig: Rig, end: float, doing: Callable[[float], None]) -> None:
     """Wait until a time (s since 1970-01-01 UTC) while the job runs; `doing` gets the remaining seconds."""
     while (remaining := end - time.time()) > 0:
         rig.check()
@@ -88,20 +89,21 @@ def _wait(rig: Rig, end: float, doing: Callable[[float], None]) -> None:
         time.sleep(min(1.0, remaining))
 
 
-def latency_figures(
-    alerts: Iterable[ReceivedAlert], begin_ms: float, end_ms: float, *, of: str = ""
-) -> Iterator[Result]:
-    """Yield the percentiles for transactions that arrived in an interval, and the curve unless `of` names it.
+def latency_of(alerts: Iterable[ReceivedAlert], begin_ms: float, end_ms: float) -> HdrHistogram:
+    """Return the latencies of transactions that arrived in an interval.
 
     Raises:
         BenchError: no alert was received for it.
     """
     latency = histograms.of(arrival_latencies_us(alerts, begin_ms, end_ms))
-    count = latency.get_total_count()
-    if not count:
+    if not latency.get_total_count():
         raise BenchError("no alert was received in the measured time; give a higher --rate or a longer --for")
-    if not of:
-        yield Circumstance("latency_curve", histograms.curve(latency))
+    return latency
+
+
+def percentiles(latency: HdrHistogram, of: str = "") -> Iterator[Figure]:
+    """Yield the percentiles; `of` ends their names."""
+    count = latency.get_total_count()
     for percentile in PERCENTILES:
         yield Figure(
             f"p{percentile:g} {of}".strip(), histograms.percentile_ms(latency, percentile) or 0.0, "ms", (),
@@ -110,7 +112,9 @@ def latency_figures(
 
 
 def _figures(rig: Rig, alerts: list[ReceivedAlert], live: Live, begin: float, end: float) -> Iterator[Result]:
-    yield from latency_figures(alerts, begin, end)
+    latency = latency_of(alerts, begin, end)
+    yield Circumstance("latency_curve", histograms.curve(latency))
+    yield from percentiles(latency)
     commits = [commit for commit in rig.commits() if begin <= commit.written_at < end and commit.decided]
     events = sum(commit.decided for commit in commits)
     yield Figure("rate", events / live.for_s, "events/s", (), f"{live.rate:,.0f} requested")

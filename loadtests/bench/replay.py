@@ -8,8 +8,8 @@ from deploy.local.child import Child
 from deploy.replay import record, switching
 from loadtests.bench.history import History
 from loadtests.bench.job_usage import JobUsage
-from loadtests.bench.latency import latency_figures
-from loadtests.bench.measure import Figure, Result
+from loadtests.bench.latency import latency_of, percentiles, wait
+from loadtests.bench.measure import Figure
 from loadtests.bench.restart import SETTLE_S, longest_gap
 from loadtests.bench.rig import BenchError, Rig
 from loadtests.bench.throughput import Backlog
@@ -25,7 +25,7 @@ LONGEST_S = 3_600.0
 """Limit for the load and for each command, seconds."""
 
 
-def measure(rig: Rig, backlog: Backlog, live: float, say: Say) -> Iterator[Result]:
+def measure(rig: Rig, backlog: Backlog, live: float, say: Say) -> Iterator[Figure]:
     """Archive, replay, compare and backtest a log; then archive and replay beside a load, switch, go back.
 
     Args:
@@ -43,7 +43,7 @@ def measure(rig: Rig, backlog: Backlog, live: float, say: Say) -> Iterator[Resul
     yield Figure("archive, bytes", size / events, "bytes/transaction", (), "of all topics")
     yield _replay(rig, say, ALONE, "the topic")
     took = _run(rig, say, "replay", "compare", ALONE)
-    yield Figure(f"compare {events:,}", took, "s", (), "all alerts equal; the command's start included")
+    yield Figure(f"compare {events:,}", took, "s", (), "nothing was changed; the command's start included")
     yield _replay(rig, say, f"{ALONE}-archive", "the archive", "--archive", str(archive))
     took = _run(rig, say, "backtest", str(archive), "--threshold", "0.5", "--days", "10")
     yield Figure(f"backtest {events:,}", took, "s", (), "of another threshold; the command's start included")
@@ -52,48 +52,42 @@ def measure(rig: Rig, backlog: Backlog, live: float, say: Say) -> Iterator[Resul
     rig.stop_job()
 
 
-def _beside_load(rig: Rig, rate: float, say: Say) -> Iterator[Result]:
+def _beside_load(rig: Rig, rate: float, say: Say) -> Iterator[Figure]:
     archive = rig.options.data_dir / "archive"
     watch, settings = rig.installed.watch_alerts(), rig.installed.settings
     stretches: dict[str, tuple[float, float]] = {}
-    gaps: dict[str, float] = {}
     with rig.feeding(rate, LONGEST_S):
         say("warming up")
         time.sleep(WARM_UP_S)
-        stretches["alone"] = _stretch(rig, STRETCH_S)
+        stretches["alone"] = _stretch(rig, say, "alone")
         with _command(rig, "archive", "run", str(archive), "--metrics-port", "0") as archiver:
             time.sleep(SETTLE_S)
-            say("measuring beside the archiver")
             usage = JobUsage(archiver.pid)
             usage.sample()
-            stretches["beside the archiver"] = _stretch(rig, STRETCH_S)
+            stretches["beside the archiver"] = _stretch(rig, say, "beside the archiver")
             usage.sample()
         yield Figure("archiver's cpu", usage.cores(), "cores", (), "in the measured time")
         begin = time.time()
         yield _replay(rig, say, BESIDE, f"the topic, beside {rate:,.0f} transactions/s")
         stretches["beside a replay"] = begin * 1000, time.time() * 1000
-        for act in ("switch", "back"):
-            replay, live = record.load(settings, BESIDE)
-            if act == "switch":
-                successor = switching.begin_switch(live, replay, Demands(), takes_partial=False)
-            else:
-                successor = switching.begin_back(live, replay)
-            say(f"{act}, under load")
-            gaps[act] = longest_gap(rig, successor)
+        say("switch, under load")
+        replay, live = record.load(settings, BESIDE)
+        switched = longest_gap(rig, switching.begin_switch(live, replay, Demands(), takes_partial=False))
+        say("back, under load")
+        replay, live = record.load(settings, BESIDE)
+        back = longest_gap(rig, switching.begin_back(live, replay))
     rig.catch_up(say)
     alerts = watch.finish()
     for name, stretch in stretches.items():
-        yield from latency_figures(alerts, *stretch, of=name)
-    for act, gap in gaps.items():
+        yield from percentiles(latency_of(alerts, *stretch), name)
+    for act, gap in (("switch", switched), ("back", back)):
         yield Figure(f"longest time between two alerts, {act}", gap, "s", (), "under the same load")
 
 
-def _stretch(rig: Rig, for_s: float) -> tuple[float, float]:
+def _stretch(rig: Rig, say: Say, what: str) -> tuple[float, float]:
     """Wait; return begin and end, ms since 1970-01-01 UTC."""
     begin = time.time()
-    while time.time() < begin + for_s:
-        rig.check()
-        time.sleep(1.0)
+    wait(rig, begin + STRETCH_S, lambda left: say(f"measuring {what}, {left:.0f} s left"))
     return begin * 1000, time.time() * 1000
 
 
@@ -114,10 +108,9 @@ def _run(rig: Rig, say: Say, *arguments: str) -> float:
 
 
 def _command(rig: Rig, *arguments: str) -> Child:
-    name, log = " ".join(arguments[:2]), rig.options.data_dir / "logs" / f"{'-'.join(arguments[:3:2])}.log"
     return Child(
-        f"fraud {name}",
+        f"fraud {arguments[0]}",
         [sys.executable, "-m", "deploy.cli", *arguments],
-        log,
+        rig.options.data_dir / "logs" / f"{arguments[0]}.log",
         rig.installed.settings.variables(),
     )

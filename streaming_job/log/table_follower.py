@@ -11,11 +11,11 @@ stays open for OPEN_S, it is passed over, with a warning.
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 
 from confluent_kafka import KafkaException
 
-from streaming_job.log import clients
 from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.errors import PATIENCE_S, LogUnavailableError
 from streaming_job.log.follower import LogFollower, PartitionFollower
@@ -58,8 +58,6 @@ class TableFollower:
         self._ends = EndOffsets(client, tuple(topics))
         self._watermarks = Watermarks(client, topics)
         self._awaited, self._most, self._most_bytes = frozenset(awaited), most, most_bytes
-        self._looked: Collection[str] | None = None
-        """The topics that `look` has asked for."""
         self._passed_over: Offsets = {}
         """Last stable offset of each partition whose open Kafka transaction is no longer waited for."""
         self._first_ends = self.ends()
@@ -97,13 +95,8 @@ class TableFollower:
 
     def look(self, topics: Collection[str]) -> None:
         """Begin to look up the ends of tables, for the next `read_to_ends` of them."""
-        self._looked = None
-        try:
+        with suppress(KafkaException):  # then they are asked for again
             self._watermarks.ask(topics)
-        except KafkaException as fault:
-            log.warning("the ends of the tables cannot be asked for: %s; again", clients.describe(fault))
-        else:
-            self._looked = topics
 
     def read_to_ends(self, topics: Collection[str]) -> Iterator[Records]:
         """Yield records, in batches: all of `topics` up to their current ends, and new ones of other tables.
@@ -143,7 +136,7 @@ class TableFollower:
 
     def _current_ends(self, topics: Collection[str]) -> Offsets:
         """Return the offsets up to which tables are to be read."""
-        watermarks = self._seen(topics) or with_retries(partial(self._watermarks.last, topics))
+        watermarks = with_retries(partial(self._watermarks.last, topics))
         positions = self.positions
         if all(positions.get(tp, -1) >= end for tp, end in watermarks.items()):
             return watermarks  # nothing is new, as in most calls: one request is enough
@@ -152,17 +145,6 @@ class TableFollower:
             if tp[0] in self._awaited and self._passed_over.get(tp) != ends.get(tp):
                 ends[tp] = max(watermark, ends.get(tp, 0))
         return ends
-
-    def _seen(self, topics: Collection[str]) -> Offsets:
-        """Return the answer to `look`; empty if there is none."""
-        looked, self._looked = self._looked, None
-        if looked != topics:
-            return {}
-        try:
-            return self._watermarks.answer()
-        except KafkaException as fault:
-            log.warning("the ends of the tables cannot be read: %s; again", clients.describe(fault))
-            return {}
 
     def _are_open(self, missing: Offsets) -> bool:
         """Return whether only open Kafka transactions precede the ends `missing`; if so, pass them over."""

@@ -7,7 +7,6 @@ for a core. Source: ListOffsets in the documentation of Kafka's protocol.
 
 import struct
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -16,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 from streaming_job.log.follow import NEW_PARTITIONS_S
 from streaming_job.log.records import Offsets, PartitionId
 from streaming_job.protocol.cluster import Cluster
-from streaming_job.protocol.connection import Connection, UnreachableError, error_of
+from streaming_job.protocol.connection import Connection, UnreachableError, error_of, require
 from streaming_job.protocol.fields import INT, NO_TAGS, Reader, Request, by_topic
 from streaming_job.protocol.login import Address
 
@@ -45,63 +44,57 @@ class Watermarks:
         """
         self._cluster = Cluster(client["bootstrap.servers"], client, topics)
         self._is_outdated = True
+        """Whether leaders have to be looked up: until an answer shows that they are the ones to ask."""
         self._deadline = 0.0
+        self._topics: tuple[str, ...] = ()
+        """What was asked for, and is not answered yet."""
         self._asked: list[tuple[Connection, Question]] = []
-        """Leaders that have not answered."""
         self._questions: dict[tuple[str, ...], tuple[float, list[Question]]] = {}
         """By topics: what to ask, and when the leaders were looked up to whom this is addressed."""
         self._answers: dict[Connection, tuple[bytes, Offsets]] = {}
         """The last answer of each leader: nearly always the next one is the same."""
 
-    def last(self, topics: Iterable[str]) -> Offsets:
-        """Return the high watermark of each partition; see `ask` and `answer`."""
-        self.ask(topics)
-        return self.answer()
-
     def ask(self, topics: Iterable[str]) -> None:
-        """Ask for the high watermark of each partition; `answer` must be called next.
+        """Ask for the high watermark of each partition, which `last` returns.
 
         Raises:
             KafkaException: there is no such topic, or a leader cannot be reached.
         """
-        self._deadline, self._asked = time.monotonic() + TIMEOUT_S, []
+        self._topics, self._asked = (), []
+        wanted, self._deadline = tuple(topics), time.monotonic() + TIMEOUT_S
+        if self._is_outdated or time.monotonic() - self._cluster.known_at > NEW_PARTITIONS_S:
+            self._cluster.refresh(self._deadline)
+        self._is_outdated = True
         try:
-            if self._is_outdated or time.monotonic() - self._cluster.known_at > NEW_PARTITIONS_S:
-                self._cluster.refresh(self._deadline)
-                self._is_outdated = False
-            for question in self._questions_about(tuple(topics)):
+            for question in self._questions_about(wanted):
                 leader = self._cluster.leader(question.leader, self._deadline)
                 leader.send(question.request, self._deadline)
                 self._asked.append((leader, question))
         except UnreachableError as fault:
-            self._is_outdated = True
             raise KafkaException(KafkaError(KafkaError._TRANSPORT, str(fault))) from fault
-        except KafkaException:
-            self._is_outdated = True  # another broker may be the one to ask
-            raise
+        self._topics = wanted
 
-    def answer(self) -> Offsets:
-        """Return the high watermark of each partition that was asked for.
+    def last(self, topics: Iterable[str]) -> Offsets:
+        """Return the high watermark of each partition, as of the last `ask` about these topics or later.
 
         Raises:
-            KafkaException: there is no such topic, or no answer.
+            KafkaException: as `ask`; or no answer.
         """
+        if self._topics != tuple(topics):
+            self.ask(topics)
         ends: Offsets = {}
-        asked, self._asked = self._asked, []
-        try:
-            for leader, question in asked:
-                answer = leader.receive(self._deadline)
-                content = answer[INT.size :]  # without the number of the request
-                before, offsets = self._answers.get(leader, (b"", {}))
-                if content != before:
-                    offsets = _ends(answer)
-                    if len(offsets) != question.partitions:
-                        raise KafkaException(error_of(KafkaError.UNKNOWN, "an end is not in the answer"))
-                    self._answers[leader] = content, offsets
-                ends |= offsets
-        except KafkaException:
-            self._is_outdated = True
-            raise
+        asked, self._topics, self._asked = self._asked, (), []
+        for leader, question in asked:
+            answer = leader.receive(self._deadline)
+            content = answer[INT.size :]  # without the number of the request
+            before, offsets = self._answers.get(leader, (b"", {}))
+            if content != before:
+                offsets = _ends(answer)
+                if len(offsets) != question.partitions:
+                    raise KafkaException(error_of(KafkaError.UNKNOWN, "an end is not in the answer"))
+                self._answers[leader] = content, offsets
+            ends |= offsets
+        self._is_outdated = False
         return ends
 
     def close(self) -> None:
@@ -121,10 +114,8 @@ class Watermarks:
 
 
 def _question(leader: Address | None, partitions: Sequence[PartitionId]) -> Question:
-    topics: defaultdict[str, list[bytes]] = defaultdict(list)
-    for topic, index in partitions:
-        topics[topic].append(_ASKED.pack(index, _NO_EPOCH, _LATEST) + NO_TAGS)
-    body = _SCOPE.pack(_NO_REPLICA, _UNCOMMITTED) + by_topic(topics) + NO_TAGS
+    parts = ((topic, _ASKED.pack(index, _NO_EPOCH, _LATEST) + NO_TAGS) for topic, index in partitions)
+    body = _SCOPE.pack(_NO_REPLICA, _UNCOMMITTED) + by_topic(parts) + NO_TAGS
     return Question(leader, Request("ListOffsets", 2, 6, body), len(partitions))
 
 
@@ -136,13 +127,7 @@ def _ends(answer: bytes) -> Offsets:
     """
     reader, ends = Reader(answer), dict[PartitionId, int]()
     reader.take(INT)  # for how long the broker throttles this client
-    for _ in range(reader.length()):
-        topic = reader.text()
-        for _ in range(reader.length()):
-            index, code, _, offset, _ = reader.take(_TOLD)
-            reader.skip_tags()
-            if code:
-                raise KafkaException(error_of(code, f"the end of {topic}-{index}"))
-            ends[topic, index] = offset
-        reader.skip_tags()
+    for partition, (code, _, offset, _) in reader.by_partition(_TOLD).items():
+        require(code, f"the end of {partition[0]}-{partition[1]}")
+        ends[partition] = offset
     return ends

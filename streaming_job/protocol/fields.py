@@ -5,8 +5,11 @@ that takes more processor time than all else that its clients do.
 """
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import NamedTuple
+
+from streaming_job.log.records import PartitionId
 
 NO_TAGS = b"\0"
 """Ends each structure: there are no tagged fields."""
@@ -57,6 +60,18 @@ class Reader:
         self._at += length
         return self._answer[begin : self._at].decode()
 
+    def by_partition(self, fields: struct.Struct) -> dict[PartitionId, tuple[int, ...]]:
+        """Read an array of topics, each with partitions: the index of each, and fields of fixed length."""
+        values: dict[PartitionId, tuple[int, ...]] = {}
+        for _ in range(self.length()):
+            topic = self.text()
+            for _ in range(self.length()):
+                index, *rest = self.take(fields)
+                self.skip_tags()
+                values[topic, index] = tuple(rest)
+            self.skip_tags()
+        return values
+
     def skip_tags(self) -> None:
         """Skip tagged fields."""
         for _ in range(self.number()):
@@ -65,10 +80,17 @@ class Reader:
             self._at += length
 
 
-def by_topic(topics: Mapping[str, Sequence[bytes]]) -> bytes:
-    """Return an array of topics, each with an array of what is said of its partitions."""
+def by_topic(parts: Iterable[tuple[str, bytes]]) -> bytes:
+    """Return an array of topics, each with an array of what is said of its partitions.
+
+    Args:
+        parts: the topic of each partition, and what is said of it.
+    """
+    topics: defaultdict[str, list[bytes]] = defaultdict(list)
+    for topic, part in parts:
+        topics[topic].append(part)
     return unsigned(len(topics) + 1) + b"".join(
-        text(topic) + unsigned(len(parts) + 1) + b"".join(parts) + NO_TAGS for topic, parts in topics.items()
+        text(topic) + unsigned(len(own) + 1) + b"".join(own) + NO_TAGS for topic, own in topics.items()
     )
 
 

@@ -7,7 +7,6 @@ partitions and group by themselves.
 """
 
 import struct
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -30,10 +29,8 @@ class Identity(NamedTuple):
 
 def add_partitions(who: Identity, partitions: Iterable[PartitionId]) -> Request:
     """Return a request to register partitions, to which records will be written, with the transaction."""
-    topics: defaultdict[str, list[bytes]] = defaultdict(list)
-    for topic, index in partitions:
-        topics[topic].append(INT.pack(index))
-    return Request("AddPartitionsToTxn", 24, 3, _owner(who) + by_topic(topics) + NO_TAGS)
+    parts = ((topic, INT.pack(index)) for topic, index in partitions)
+    return Request("AddPartitionsToTxn", 24, 3, _owner(who) + by_topic(parts) + NO_TAGS)
 
 
 def add_offsets(who: Identity, group: str) -> Request:
@@ -45,23 +42,25 @@ def produce(
     who: Identity, timeout_ms: int, batches: Mapping[PartitionId, bytes], *, implicit: bool
 ) -> Request:
     """Return a request to append a record batch to each partition."""
-    topics: defaultdict[str, list[bytes]] = defaultdict(list)
-    for (topic, index), batch in batches.items():
-        topics[topic].append(b"".join((INT.pack(index), length_of(batch), batch, NO_TAGS)))
+    parts = (
+        (topic, b"".join((INT.pack(index), length_of(batch), batch, NO_TAGS)))
+        for (topic, index), batch in batches.items()
+    )
     begin = text(who.transactional_id) + _ACKS.pack(-1, timeout_ms)
-    return Request("Produce", 0, 12 if implicit else 9, begin + by_topic(topics) + NO_TAGS)
+    return Request("Produce", 0, 12 if implicit else 9, begin + by_topic(parts) + NO_TAGS)
 
 
 def commit_offsets(
     who: Identity, group: str, offsets: Iterable[tuple[PartitionId, int, str]], *, implicit: bool
 ) -> Request:
     """Return a request to commit offsets with metadata, for a group without members."""
-    topics: defaultdict[str, list[bytes]] = defaultdict(list)
-    for (topic, index), offset, metadata in offsets:
-        topics[topic].append(b"".join((_OFFSET.pack(index, offset, -1), text(metadata), NO_TAGS)))
+    parts = (
+        (topic, b"".join((_OFFSET.pack(index, offset, -1), text(metadata), NO_TAGS)))
+        for (topic, index), offset, metadata in offsets
+    )
     begin = text(who.transactional_id) + text(group) + _OWNER.pack(*who[1:])
     no_member = INT.pack(-1) + text("") + NULL  # generation, id, id of the instance
-    body = begin + no_member + by_topic(topics) + NO_TAGS
+    body = begin + no_member + by_topic(parts) + NO_TAGS
     return Request("TxnOffsetCommit", 28, 5 if implicit else 3, body)
 
 
@@ -90,16 +89,9 @@ def produced(answer: bytes) -> dict[PartitionId, int]:
 
 def by_partition(answer: bytes) -> dict[PartitionId, int]:
     """Return each partition's error code in an answer to `add_partitions` or `commit_offsets`."""
-    reader, codes = Reader(answer), {}
+    reader = Reader(answer)
     reader.take(INT)  # for how long the broker throttles this client
-    for _ in range(reader.length()):
-        topic = reader.text()
-        for _ in range(reader.length()):
-            index, code = reader.take(_RESULT)
-            reader.skip_tags()
-            codes[topic, index] = code
-        reader.skip_tags()
-    return codes
+    return {partition: code for partition, (code,) in reader.by_partition(_RESULT).items()}
 
 
 def of_all(answer: bytes) -> int:

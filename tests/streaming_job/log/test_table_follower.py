@@ -56,15 +56,13 @@ class Ends:
         """When the connection ends next."""
 
     def last(self, topics: Collection[str] | None = None) -> Offsets:
-        return {tp: end for tp, end in self.ends.items() if tp[0] in (topics or self.topics)}
+        told, self.told = self.told, {}
+        self.look("answered")
+        return told or {tp: end for tp, end in self.ends.items() if tp[0] in (topics or self.topics)}
 
     def ask(self, topics: Collection[str]) -> None:
-        self.told = self.last(topics)
         self.look("asked")
-
-    def answer(self) -> Offsets:
-        self.look("answered")
-        return self.told
+        self.told = {tp: end for tp, end in self.ends.items() if tp[0] in topics}
 
     def look(self, state: str) -> None:
         if self.fault == state:
