@@ -8,10 +8,18 @@ from collections.abc import Iterable, Mapping
 from enum import Enum, IntEnum, auto
 
 from confluent_kafka import KafkaError, KafkaException
+from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
 from streaming_job.log.records import PartitionId
-from streaming_job.protocol.connection import CONNECT_S, OLDEST, Connection, UnreachableError, require
+from streaming_job.protocol.connection import (
+    CONNECT_S,
+    OLDEST,
+    Answer,
+    Connection,
+    UnreachableError,
+    require,
+)
 from streaming_job.protocol.login import Address, Login, addresses
 from streaming_job.runtime import pauses
 
@@ -64,7 +72,7 @@ class Cluster:
         self._coordinators: dict[Kind, Address] = {}
         self._connections: dict[tuple[Address, Use], Connection] = {}
         self._failed: dict[Address, tuple[float, UnreachableError]] = {}
-        """When and why brokers could not be reached."""
+        """When and why brokers could not be reached or gave no answer, since they were connected."""
 
     def refresh(self, deadline: float) -> None:
         """Look up leaders and partitions.
@@ -74,7 +82,7 @@ class Cluster:
         """
         topics = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in self._topics]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        answer = self._any(deadline).ask(request, deadline)
+        answer = self._ask_any(request, deadline)
         self._addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
         self._brokers.update(self._addresses)
         for topic in answer.topics:
@@ -156,23 +164,33 @@ class Cluster:
 
     def _found(self, kind: Kind, key: str, deadline: float) -> Address:
         request = FindCoordinatorRequest(key_type=int(kind), coordinator_keys=[key])
-        (found,) = self._any(deadline).ask(request, deadline, most=OLDEST).coordinators
+        (found,) = self._ask_any(request, deadline, most=OLDEST).coordinators
         if found.error_code == KafkaError.COORDINATOR_NOT_AVAILABLE:
             raise UnreachableError(f"{key} has no coordinator")
         require(found.error_code, f"coordinator of {key}")
         return found.host, found.port
 
-    def _any(self, deadline: float) -> Connection:
-        """Return a connection to any broker; to another one each time, because some may be cut off."""
+    def _ask_any(self, message: ApiMessage, deadline: float, most: int | None = None) -> Answer:
+        """Ask any broker; another one each time, because some may be cut off."""
+        address, connection = self._any(deadline)
+        try:
+            return connection.ask(message, deadline, most)
+        except KafkaException as fault:
+            self._failed[address] = time.monotonic(), UnreachableError(str(fault.args[0]))
+            raise
+
+    def _any(self, deadline: float) -> tuple[Address, Connection]:
+        known = list(dict.fromkeys((*self._addresses.values(), *self._servers)))
         while True:
-            known = list(dict.fromkeys((*self._addresses.values(), *self._servers)))
-            for address in random.sample(known, len(known)):
+            # a silent one costs seconds, and may be among the servers for as long as its machine is gone
+            for address in sorted(random.sample(known, len(known)), key=self._failed.__contains__):
                 try:
-                    return self._connected(address, Use.OTHERS, deadline)
+                    return address, self._connected(address, Use.OTHERS, deadline)
                 except UnreachableError as fault:
                     last = fault
-            if time.monotonic() > deadline:
-                raise KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN, str(last))) from last
+                # without time left, others would only seem unreachable, too
+                if time.monotonic() > deadline:
+                    raise KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN, str(last))) from last
             pauses.pause(PAUSE_S)
 
     def _connected(self, address: Address, use: Use, deadline: float) -> Connection:
@@ -191,5 +209,6 @@ class Cluster:
         except UnreachableError as fault:
             self._failed[address] = (time.monotonic(), fault)
             raise
+        self._failed.pop(address, None)
         self._connections[address, use] = made
         return made

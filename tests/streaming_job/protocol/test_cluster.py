@@ -1,10 +1,11 @@
-"""What the transactional producer knows of the brokers, from their metadata."""
+"""What a client knows of the brokers, from their metadata, and which of them it asks."""
 
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from kafka.protocol.metadata import MetadataResponse
 
 from streaming_job.protocol import cluster as module
@@ -18,8 +19,8 @@ Topic = MetadataResponse.MetadataResponseTopic
 Broker = MetadataResponse.MetadataResponseBroker
 
 
-def cluster(alive: Sequence[int], partitions: Mapping[int, tuple[int, list[int]]]) -> Cluster:
-    """What is known after an answer about a topic: leader and replicas of each of its partitions."""
+def metadata(alive: Sequence[int], partitions: Mapping[int, tuple[int, list[int]]]) -> MetadataResponse:
+    """An answer about a topic: leader and replicas of each of its partitions."""
     known = [
         Topic.MetadataResponsePartition(
             error_code=0 if leader in alive else 5,
@@ -29,17 +30,17 @@ def cluster(alive: Sequence[int], partitions: Mapping[int, tuple[int, list[int]]
         )
         for index, (leader, nodes) in partitions.items()
     ]
-    answer = MetadataResponse(
+    return MetadataResponse(
         brokers=[Broker(node_id=each, host=f"broker-{each}", port=9092) for each in alive],
         topics=[Topic(error_code=0, name="alerts", partitions=known)],
     )
 
-    class Answering:
-        def ask(self, request: object, deadline: float) -> object:
-            return answer
 
+def cluster(alive: Sequence[int], partitions: Mapping[int, tuple[int, list[int]]]) -> Cluster:
+    """What is known after an answer about a topic."""
     made = Cluster("broker-1", {}, ["alerts"])
-    made._any = lambda deadline: Answering()  # type: ignore[assignment,method-assign,return-value]
+    answer = metadata(alive, partitions)
+    made._ask_any = lambda *_: answer  # type: ignore[assignment,method-assign,return-value]
     made.refresh(time.monotonic() + 1)
     return made
 
@@ -83,3 +84,78 @@ def test_a_stop_waits_for_one_silent_broker_not_for_all_of_them(monkeypatch: pyt
     with pauses.ended_by(lambda: bool(tried), grace_s=0.0), pytest.raises(pauses.StoppedError):
         made.refresh(time.monotonic() + 5)
     assert len(tried) == 1
+
+
+class Brokers:
+    """Three brokers, of which the third leads: some are gone with their machines, some give no answers."""
+
+    def __init__(self) -> None:
+        self.gone: set[str] = set()
+        self.silent: set[str] = set()
+        self.asked: list[str] = []
+        """Those that were asked or waited for, in this order."""
+
+    def connect(self, host: str, _port: int, _login: object, limit_s: float) -> "Brokers.Connected":
+        if host in self.gone:
+            self.asked.append(host)
+            time.sleep(limit_s)
+            raise UnreachableError(host)
+        return self.Connected(self, host)
+
+    class Connected:
+        def __init__(self, brokers: "Brokers", host: str) -> None:
+            self._brokers, self._host, self.usable = brokers, host, True
+
+        def ask(self, *_: object) -> object:
+            self._brokers.asked.append(self._host)
+            if self._host in self._brokers.silent:
+                self.usable = False
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"no answer from {self._host}"))
+            return metadata([2, 3], {0: (3, [1, 2, 3])})
+
+        def close(self) -> None:
+            pass
+
+
+@pytest.fixture
+def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
+    made = Brokers()
+    monkeypatch.setattr(module, "Connection", made.connect)
+    monkeypatch.setattr(module, "AGAIN_S", 0.0)
+    monkeypatch.setattr(module.random, "sample", lambda known, _: sorted(known))
+    return made
+
+
+def test_a_broker_whose_machine_is_gone_is_waited_for_once_while_others_answer(brokers: Brokers) -> None:
+    brokers.gone.add("broker-1")
+    made = Cluster("broker-1,broker-2,broker-3", {}, ["alerts"])
+    with pytest.raises(KafkaException, match="broker-1"):
+        made.refresh(time.monotonic() + 0.05)
+    for _ in range(3):
+        made.refresh(time.monotonic() + 0.05)
+    assert brokers.asked == ["broker-1", *["broker-2"] * 3]
+
+
+def test_a_broker_that_gives_no_answer_is_asked_once_while_others_answer(brokers: Brokers) -> None:
+    brokers.silent.add("broker-1")
+    made = Cluster("broker-1,broker-2,broker-3", {}, ["alerts"])
+    with pytest.raises(KafkaException, match="no answer from broker-1"):
+        made.refresh(time.monotonic() + 1)
+    for _ in range(3):
+        made.refresh(time.monotonic() + 1)
+    assert brokers.asked == ["broker-1", *["broker-2"] * 3]
+
+
+def test_a_broker_that_is_back_is_asked_when_others_are_gone(brokers: Brokers) -> None:
+    brokers.gone.add("broker-1")
+    made = Cluster("broker-1,broker-2", {}, ["alerts"])
+    with pytest.raises(KafkaException):
+        made.refresh(time.monotonic() + 0.05)
+    made.refresh(time.monotonic() + 1)
+    brokers.gone.clear()
+    brokers.silent |= {"broker-2", "broker-3"}
+    for _ in range(2):
+        with pytest.raises(KafkaException, match="no answer"):
+            made.refresh(time.monotonic() + 1)
+    made.refresh(time.monotonic() + 1)
+    assert brokers.asked == ["broker-1", "broker-2", "broker-2", "broker-3", "broker-1"]
