@@ -166,8 +166,8 @@ def run(
     )
     console = console or Console(stderr=True)
     log = open_log(settings, archive)
-    committed = audit.committed_by(log, settings)
-    many = sum(partition_ends(committed, settings.topics.transactions).values()) > MANY
+    reached = audit.reached_by(log, settings)
+    many = sum(partition_ends(reached.committed, settings.topics.transactions).values()) > MANY
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("reading", total=None)
         return audit.verify(
@@ -175,7 +175,7 @@ def run(
             settings,
             from_registry(settings),
             judge=in_processes(settings, archive) if many else None,
-            committed=committed,
+            reached=reached,
             progress=lambda text, done, total: bar.update(
                 task, description=text, completed=done, total=total or None
             ),

@@ -3,7 +3,7 @@
 import base64
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from loadtests.audit.agreement import different_fields, unrounded_fields, with_features_of_its_release
@@ -114,9 +114,24 @@ class UncomparedRecords:
             ends: (topic, partition) of inputs -> first offset that is not audited; a partition without an
             entry is audited whole.
         """
+        self._report(lambda source: _is_before(source, ends))
+
+    def inputs(self) -> set[str]:
+        """Return the topics that the remaining records are about."""
+        return {source[0] for records in self._records.values() for source in records}
+
+    def refuse_absent(self, ends: Mapping[PartitionId, int]) -> None:
+        """Report the remaining records whose input does not exist as unexpected.
+
+        Args:
+            ends: (topic, partition) of inputs -> its end, looked up after the records were read.
+        """
+        self._report(lambda source: not _is_before(source, ends))
+
+    def _report(self, is_unexpected: Callable[[Source], bool]) -> None:
         for field, records in self._records.items():
             topic = getattr(self._topics, field)
-            for source in [source for source in records if _is_before(source, ends)]:
+            for source in [source for source in records if is_unexpected(source)]:
                 record = records.pop(source)
                 where, reason = (f"{_position(record)}: ", "") if field in DIGESTED else ("", f" {record[0]}")
                 self._compared[field].add(source)

@@ -273,6 +273,15 @@ class AuditCore:
             found.compare(outcome)
         found.findings = self.findings
 
+    def refuse_absent(self) -> None:
+        """Report outputs about inputs that do not exist; call it after `read_outputs` and all comparisons.
+
+        Topics that the job has left may be gone, so their records' inputs are not looked for.
+        """
+        found = self.memory.found
+        topics = found.inputs() & {self._topics.transactions, *self._settings.tables}
+        found.refuse_absent({(t, part): end for t in topics for part, end in self._log.ends(t).items()})
+
     def _new(self, topic: str) -> Iterator[Record]:
         positions = self.memory.positions
         starts = partition_ends(positions, topic)

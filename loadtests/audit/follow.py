@@ -126,6 +126,7 @@ class ContinuousAudit:
                 if line != core.line_of(part):
                     history.drop()
         memory.found.finish(partitions | point.furthest | point.transactions)
+        core.refuse_absent()
         memory.forget()
         self.point = point
         while self._arrived and reaches(memory.positions, self._arrived[0][1]):

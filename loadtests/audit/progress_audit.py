@@ -56,10 +56,18 @@ class ProgressAudit:
     Args:
         ends: (topic, partition) of the transactions -> first offset that is not audited; commits that end
         beyond it are ignored.
+        recorded: ends of the progress records before the job's committed offsets, which are `ends`, were
+        looked up, by partition of their topic; default: that is not known.
     """
 
-    def __init__(self, topics: Topics, ends: Mapping[PartitionId, int]) -> None:
-        self._transactions, self._ends = topics.transactions, ends
+    def __init__(
+        self, topics: Topics, ends: Mapping[PartitionId, int], recorded: Mapping[int, int] | None = None
+    ) -> None:
+        self._transactions, self._ends, self._recorded = topics.transactions, ends, recorded or {}
+        self._newest: dict[int, int] = {}
+        """By key group, number of the newest commit whose record is before `recorded`."""
+        self._beyond: dict[int, set[int]] = defaultdict(set)
+        """By key group, numbers of such commits that are ignored."""
         self._labels = {topics.labels, topics.chargebacks}
         self._progress: dict[Commit, _Progress] = {}
         self._moves: set[Drained] = set()
@@ -84,6 +92,11 @@ class ProgressAudit:
             )
             if not is_beyond:
                 self._seams.add(row)
+            if record.offset < self._recorded.get(record.partition, 0):
+                group, number = commit.key_group, commit.commit_id
+                self._newest[group] = max(number, self._newest.get(group, number))
+                if is_beyond:
+                    self._beyond[group].add(number)
         except (ValueError, KeyError, TypeError, AttributeError):
             self.problems.append(
                 f"job-progress[{record.partition}] offset {record.offset}: not a progress record"
@@ -170,6 +183,7 @@ class ProgressAudit:
         """
         for commit, progress in sorted(self._progress.items()):
             self._check_commit(commit, progress)
+        self._check_ends()
         in_order = sorted(self._progress, key=lambda commit: (commit.commit_id, commit.key_group))
         self._check_takeovers(in_order)
         self._check_spans(in_order, self._is_of_transactions)
@@ -183,6 +197,20 @@ class ProgressAudit:
                     stretch = []
                 stretch.append(commit)
             self._check_sequence(group, stretch)
+
+    def _check_ends(self) -> None:
+        """Check that the committed offsets hide no commit.
+
+        Of a key group's newest Kafka transaction the record may be visible before the offsets are; but the
+        next one begins only once all of it is visible.
+        """
+        for group, numbers in sorted(self._beyond.items()):
+            if hidden := numbers - {self._newest[group]}:
+                self.problems.append(
+                    f"key group {group}: commit {min(hidden)} and later ones are beyond the committed "
+                    "offsets, so they are not audited: a tool has changed the offsets of the job's consumer "
+                    "group; start the job, which commits them again, then audit"
+                )
 
     def _check_takeovers(self, in_order: Iterable[Commit]) -> None:
         """Check that only a takeover changes the query, and the number of key groups."""

@@ -3,7 +3,8 @@
 It is one step of the path that every audit takes (`core`), of all cards, up to the committed ends. It also
 compares what only an audit of all cards can: sums in progress records, trials, and breaches.
 
-The order of reads matters while the job runs: first the offsets that the key groups have committed; then the
+The order of reads matters while the job runs: first the ends of the progress records; then the offsets that
+the key groups have committed, which reach what these records report unless a tool has changed them; then the
 outputs, which are complete up to those offsets because one Kafka transaction writes outputs and offsets; then
 the inputs up to those offsets. The progress records tell how far each group has read the tables: dead letters
 of table records are expected as far as the slowest group has read, and decisions may depend on table records
@@ -13,7 +14,7 @@ as far as the furthest group has read.
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from feature_store.errors import FraudError
 from loadtests.audit.breach_audit import Breached
@@ -46,6 +47,15 @@ class VerifyError(FraudError):
 
     Start the job, or set `FRAUD_JOB_ID` to the right job.
     """
+
+
+class Reached(NamedTuple):
+    """How far a job is when its audit begins."""
+
+    committed: dict[PartitionId, int]
+    """Offsets that the key groups have committed, by input partition."""
+    recorded: dict[int, int]
+    """Ends of the topic of progress records before these offsets were looked up, by partition."""
 
 
 @dataclass
@@ -114,7 +124,7 @@ def verify(
     load: Load,
     *,
     judge: Judge | None = None,
-    committed: Ends | None = None,
+    reached: Reached | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> AuditResult:
     """Audit everything that the job has committed.
@@ -124,20 +134,22 @@ def verify(
 
     Args:
         judge: runs the oracle in other processes, see `judging`; default: in this one.
-        committed: offsets that the job has committed; default: read by `committed_by`.
+        reached: default: as `reached_by` returns.
 
     Raises:
         VerifyError: the job has committed nothing.
         JudgeError: there is no champion, or a judging process ended unexpectedly.
     """
     topics = settings.topics
-    ends = dict(committed_by(log, settings) if committed is None else committed)
+    begun = reached_by(log, settings) if reached is None else reached
+    ends = dict(begun.committed)
     transactions = partition_ends(ends, topics.transactions)
     if not transactions:
         raise VerifyError(
             f"job {settings.job_id} has committed no offsets; start it, or set FRAUD_JOB_ID to the right job"
         )
-    core, audit = AuditCore(log, settings, load, Memory.empty(settings)), ProgressAudit(topics, ends)
+    core = AuditCore(log, settings, load, Memory.empty(settings))
+    audit = ProgressAudit(topics, ends, begun.recorded)
     _read(core, audit, progress)
     furthest, settled = audit.table_ends()
     left = audit.retired_ends()
@@ -167,6 +179,7 @@ def verify(
         _compare(judged.outcomes, core, verdict)
         progress("recomputing", verdict.events, sum(sum(part.ends.values()) for part in parts))
     core.memory.found.finish(settled)
+    core.refuse_absent()
     audit.check_totals(verdict.kinds + Counter({Kind.DEAD_LETTER: len(refused)}), settled, verdict.records)
     audit.trials.check_totals(verdict.trials)
     audit.check_breaches(
@@ -177,10 +190,11 @@ def verify(
     return verdict
 
 
-def committed_by(log: Log, settings: JobSettings) -> dict[PartitionId, int]:
-    """Return the offsets that the job's key groups have committed, by input partition."""
+def reached_by(log: Log, settings: JobSettings) -> Reached:
+    """Return how far a job is."""
     topics = settings.topics
-    return log.committed(settings.job_id, (topics.transactions, *settings.tables))
+    recorded = log.ends(topics.job_progress)
+    return Reached(log.committed(settings.job_id, (topics.transactions, *settings.tables)), recorded)
 
 
 def _read(core: AuditCore, audit: ProgressAudit, progress: Progress) -> None:

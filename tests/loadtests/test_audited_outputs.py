@@ -79,3 +79,26 @@ def test_a_changed_record_is_found(log: GrowingLog, output: str) -> None:
     assert findings(log, output) == [(1, 0, 1, 1)] * 2
     if output != TOPICS.dead_letters:
         assert any("another digest" in problem for problem in audit(log).problems)
+
+
+def test_a_record_of_a_transaction_that_does_not_exist_is_found(log: GrowingLog, output: str) -> None:
+    record = log.planned[output][1]
+    source = json.loads(record.value or b"").get("source", {})
+    end = len(log.topics[TOPICS.transactions])
+    absent = changed(record, **({"source": {**source, "offset": end}} if source else {"offset": end}))
+    log.commit()
+    log.write(output, absent)
+    followed = Audited(log)
+    followed.settle()
+    for found in (audit(log).findings, followed.follower.findings):
+        assert tuple(found.of(output).values()) == (0, 0, 1, 0)
+
+
+def test_committed_offsets_that_were_moved_back_do_not_make_an_audit_clean() -> None:
+    world = everything()
+    log = GrowingLog(world, [10, 20, len(world.transactions)])
+    while not log.is_over:
+        log.commit()
+    assert audit(log).events == len(world.transactions)
+    log.group["transactions", 0] = 0
+    assert any("commit 1 and later ones are beyond the committed" in text for text in audit(log).problems)

@@ -62,8 +62,10 @@ def progress(
     return Record("job-progress", 0, commit_id, START, b"job", json.dumps(value).encode(), HEADERS)
 
 
-def problems(*records: Record, ends: Mapping[tuple[str, int], int] | None = None) -> list[str]:
-    audit = ProgressAudit(T, ends or {})
+def problems(
+    *records: Record, ends: Mapping[tuple[str, int], int] | None = None, recorded: int = 0
+) -> list[str]:
+    audit = ProgressAudit(T, ends or {}, {0: recorded})
     for record in records:
         audit.add_progress(record)
     audit.check()
@@ -127,6 +129,34 @@ def test_faults_of_progress_are_found(second: Record, words: str) -> None:
 def test_commits_beyond_the_audited_offsets_are_ignored() -> None:
     first, second = progress(1, spans=[("t", 0, 0, 5)]), progress(2, spans=[("t", 0, 6, 9)])
     assert problems(first, second, ends={("t", 0): 8}) == []
+
+
+@pytest.mark.parametrize(
+    ("offsets", "recorded", "hidden"),
+    [
+        ({("t", 0): 12, ("t", 1): 4}, 9, None),
+        ({("t", 0): 9, ("t", 1): 4}, 9, None),  # the newest commit may be visible before its offsets
+        ({("t", 0): 5, ("t", 1): 4}, 9, 2),
+        (
+            {("t", 0): 5, ("t", 1): 4},
+            3,
+            None,
+        ),  # later ones may have been written after the look at the offsets
+        ({("t", 1): 4}, 9, 1),
+    ],
+)
+def test_committed_offsets_that_a_tool_has_moved_or_deleted_hide_no_commit(
+    offsets: Mapping[tuple[str, int], int], recorded: int, hidden: int | None
+) -> None:
+    records = [
+        progress(1, spans=[("t", 0, 0, 5)]),
+        progress(2, spans=[("t", 0, 5, 9)]),
+        progress(3, spans=[("t", 0, 9, 12)]),
+        progress(8, group=1, spans=[("t", 1, 0, 4)]),
+    ]
+    found = problems(*records, ends=offsets, recorded=recorded)
+    assert len(found) == (hidden is not None)
+    assert all(text.startswith(f"key group 0: commit {hidden} and later ones are beyond") for text in found)
 
 
 @pytest.fixture
