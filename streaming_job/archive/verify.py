@@ -1,13 +1,14 @@
 """The proof of an archive: against its manifests, and against the topics as far as they still reach.
 
 1. Each file has the size and the SHA-256 of the manifest, and as many records, with ascending offsets between
-   the manifest's. The manifests themselves leave no offset out (`Manifest.of_json`).
+   the manifest's. The manifests themselves leave no offset out (`Manifest.of_json`). An archiver may replace
+   a tail meanwhile, and files may expire: then those count that the manifest lists instead.
 2. Each record that a topic still has is in the archive, equal in offset, timestamp, key, value and headers;
    and the archive has no other record in these offsets, except versions that compaction has removed since.
 """
 
 import hashlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -54,33 +55,49 @@ def _verify_files(archive: Archive, proof: Proof) -> None:
     for name in archive.topics:
         for partition in archive.partitions(name):
             try:
-                manifest = archive.manifest(name, partition)
+                _verify_partition(archive, name, partition, proof)
             except ArchiveError as fault:
                 proof.problems.append(str(fault))
-                continue
-            for span in manifest.spans:
-                proof.records += span.rows
-                proof.bytes += span.bytes
-                proof.holes[_reason(manifest, span)] += span.holes
-                if span.name:
-                    proof.problems += _faults(archive, name, manifest, span)
+
+
+def _verify_partition(archive: Archive, name: str, partition: int, proof: Proof) -> None:
+    """Prove the files of a partition; raises ArchiveError if its manifest is damaged."""
+    manifest = archive.manifest(name, partition)
+    left = deque(manifest.spans)
+    while left:
+        span = left.popleft()
+        faults = _faults(archive, name, manifest, span) if span.name else []
+        if faults and span not in (renewed := archive.manifest(name, partition)).spans:
+            manifest = renewed
+            left = deque(other for other in manifest.spans if other.end > span.first)
+            continue
+        proof.records += span.rows
+        proof.bytes += span.bytes
+        proof.holes[_reason(manifest, span)] += span.holes
+        proof.problems += faults
 
 
 def verify_topics(archive: Archive, settings: LetterSettings, proof: Proof) -> None:
     """Prove an archive against the topics, as far as they still reach."""
     topics = {topic.name: topic for topic in look_up(settings, settings.topics)}
+    # before the ends of the topics: an archiver may list more meanwhile
+    manifests = {
+        (topic.name, partition): archive.manifest(topic.field, partition)
+        for topic in topics.values()
+        if archive.topics.get(topic.field) == topic.name
+        for partition in archive.partitions(topic.field)
+    }
     client = {**TUNING, **settings.kafka, "bootstrap.servers": settings.bootstrap_servers}
     with EndOffsets(client, tuple(topics)) as bounds:
         firsts, lasts = with_retries(bounds.first), with_retries(bounds.last)
     starts: dict[PartitionId, int] = {}
     ends: dict[PartitionId, int] = {}
     for (name, partition), first in firsts.items():
-        topic = topics[name]
-        if archive.topics.get(topic.field) != name or partition not in archive.partitions(topic.field):
+        topic, manifest = topics[name], manifests.get((name, partition))
+        if manifest is None:
             if lasts[name, partition] > first:
                 proof.problems.append(f"{name}-{partition} is not archived")
             continue
-        manifest = archive.manifest(topic.field, partition)
         if manifest.topic_id != topic.topic_id:
             proof.problems.append(f"{name} was deleted and created again since the archive began")
             continue
@@ -124,8 +141,20 @@ def _reason(manifest: Manifest, span: Span) -> str:
     return "compacted, or transaction markers" if manifest.is_compacted else "transaction markers and aborted"
 
 
-def _faults(archive: Archive, name: str, manifest: Manifest, span: Span) -> Iterator[str]:
-    """Yield what is wrong with a file."""
+def _faults(archive: Archive, name: str, manifest: Manifest, span: Span) -> list[str]:
+    """Return what is wrong with a file."""
+    try:
+        return [*_differing(archive, name, manifest, span)]
+    except ArchiveError as fault:
+        return [str(fault)]
+
+
+def _differing(archive: Archive, name: str, manifest: Manifest, span: Span) -> Iterator[str]:
+    """Yield how a file differs from the manifest.
+
+    Raises:
+        ArchiveError: it cannot be read.
+    """
     where = f"{partition_path(manifest.topic, manifest.partition)}/{span.name}"
     digest, size = hashlib.sha256(), 0
     try:

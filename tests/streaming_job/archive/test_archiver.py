@@ -43,6 +43,7 @@ from feature_store.catalogue import DAY_MS
 from loadtests.audit.archived_log import open_log
 from loadtests.audit.topic_log import TopicLog, TopicReadError
 from loadtests.faults.installation import Installation
+from streaming_job.archive import verify
 from streaming_job.archive.archiver import Archiver, Report, Timing, archive
 from streaming_job.archive.commands import app
 from streaming_job.archive.metrics import FAMILIES
@@ -55,6 +56,7 @@ from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.decode import strict
 from streaming_job.log import clients, end_offsets, follow
 from streaming_job.log.clients import Address, Consumer
+from streaming_job.log.end_offsets import with_retries
 from streaming_job.log.errors import LogError
 from streaming_job.log.topic_reader import topic_ids
 from streaming_job.schemas import ledger
@@ -549,6 +551,25 @@ def test_verify_finds_damaged_files(
     done = CliRunner().invoke(app, ["verify", str(tmp_path), "--files-only"])
     assert done.exit_code == 1
     assert message in done.output
+
+
+def test_what_is_archived_while_the_topics_are_compared_is_no_loss(
+    settings: LetterSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send(settings, range(FIRST_DAY, TODAY))
+    run(settings, tmp_path)
+
+    def asked_before_more_is_archived(ask: Callable[[], Any]) -> Any:
+        answer = with_retries(ask)
+        send(settings, range(FIRST_DAY, TODAY))
+        run(settings, tmp_path)
+        return answer
+
+    monkeypatch.setattr(verify, "with_retries", asked_before_more_is_archived)
+    result = Proof()
+    verify_topics(Archive(str(tmp_path)), settings, result)
+    assert not result.problems
+    assert result.compared == 36
 
 
 def test_verify_finds_what_differs_from_the_topics(settings: LetterSettings, tmp_path: Path) -> None:
