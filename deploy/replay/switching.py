@@ -55,7 +55,7 @@ def require_switchable(live: JobSettings, replay: Replay, *, takes_partial: bool
         )
     settings = replay.settings(live)
     if settings.merchant_facts:
-        if replay.is_spent and writers(live)[0] == replay.live_query:
+        if replay.is_spent and not _is_successors(live, replay, writers(live)[0]):
             raise _spent(replay)
         # an idle one may write nothing while the successor looks at its output, and go on afterwards
         if is_running(replay.server):
@@ -90,7 +90,10 @@ def begin_switch(live: JobSettings, replay: Replay, demands: Demands, *, takes_p
         )
     if not replay.is_switched:
         require_switchable(live, replay, takes_partial=takes_partial)
-        replay = replay.saved(live_query=replay.live_query or writers(live)[0], is_switched=True)
+        former, _ = writers(live)
+        if replay.live_query and _is_successors(live, replay, former):  # the way back was not finished
+            former = replay.live_query
+        replay = replay.saved(live_query=former, is_switched=True)
     if not is_live and replay.has_own_rollouts:
         carry_demands_over(live, replay)
     return replay.successor(live)
@@ -119,11 +122,21 @@ def _spent(replay: Replay) -> ReplayError:
     return ReplayError(f"another job has continued the facts of {replay.name}; begin another replay")
 
 
+def _is_successors(live: JobSettings, replay: Replay, query: str) -> bool:
+    """Return whether a query that writes the live output is that of the replay's successor.
+
+    Without the successor's checkpoint that cannot be told: then any but the former live job's may be.
+    """
+    with checkpoints.opened(replay.settings(live)) as opened:
+        own = opened.query_id(replay.successor(live).checkpoint)
+    return query == own if own is not None else query != replay.live_query
+
+
 def begin_back(live: JobSettings, replay: Replay) -> JobSettings:
     """Note the way back in the record; return the settings of the job to run.
 
     Raises:
-        ReplayError: there was no switch.
+        ReplayError: there was no switch, or another job has taken the live output over since.
     """
     if not replay.live_query:
         raise ReplayError(f"there was no switch to {replay.name}, so there is no way back")
@@ -134,6 +147,11 @@ def begin_back(live: JobSettings, replay: Replay) -> JobSettings:
     query, successor = writers(live)
     # the switch may have been killed after its claims, and before its seam
     other = query if query != replay.live_query else successor
+    if other and not _is_successors(live, replay, other):
+        raise ReplayError(
+            f"the live output is of query {other}, which is that of another job than {replay.name}'s: the "
+            "former live job would take it over with an old state; drop the replay with --end-way-back"
+        )
     replay.saved(is_switched=False, is_spent=replay.is_spent or query != replay.live_query)
     return live.model_copy(update={"predecessor": other})
 

@@ -393,6 +393,26 @@ def test_a_replay_whose_facts_a_successor_has_continued_neither_goes_on_nor_is_s
         switching.begin_switch(live, spent, NO_DEMANDS, takes_partial=False)
 
 
+@pytest.mark.parametrize("writer", ["successor", "resized"])
+def test_a_job_that_has_taken_over_since_is_not_replaced_by_the_former_live_job(
+    live: JobSettings, monkeypatch: pytest.MonkeyPatch, writer: str
+) -> None:
+    monkeypatch.setattr(switching, "writers", lambda _: (writer, ""))
+    monkeypatch.setattr(switching, "newest_records", lambda _: {0: {"partitions": []}})
+    live = live.model_copy(update={"checkpoint": str(live.work_dir / "checkpoint")})
+    replay = replay_of(live, live_query="live", is_switched=True).saved()
+    checkpoint = Path(replay.successor(live).checkpoint)
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "metadata").write_text('{"id": "successor"}')
+    is_away = writer == "successor"
+    with nullcontext() if is_away else pytest.raises(ReplayError, match="is of query resized, which is that"):
+        assert switching.begin_back(live, replay).predecessor == "successor"
+    # after a way back, another switch is one from whatever is live now
+    returned = replay.saved(is_switched=False)
+    again = switching.begin_switch(live, returned, NO_DEMANDS, takes_partial=False)
+    assert again.predecessor == ("live" if is_away else "resized")
+
+
 def test_a_replay_that_writes_facts_is_stopped_before_a_switch_to_it(live: JobSettings) -> None:
     me = psutil.Process()
     replay = replay_of(live, label_delay_ms=5, process=(me.pid, me.create_time()))
