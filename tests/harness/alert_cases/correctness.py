@@ -1,6 +1,6 @@
 """Cases of the alerts from the continuous audit."""
 
-from harness.promtool import Case, Clock, Slope
+from harness.promtool import Case, Clock, Gone, Slope
 
 HERE = {"job": "card-fraud-audit", "instance": "audit:8001"}
 OF = "{" + ",".join(f'{key}="{value}"' for key, value in HERE.items()) + "}"
@@ -47,5 +47,16 @@ CASES = (
         quiet_after=0,
         labels=HERE,
         almost=[{f"fraud_audit_timestamp_seconds{OF}": Clock(-590)}],
+        quiet_without=False,
+    ),
+    Case(  # an audit that does not answer any more
+        "FraudAuditOld",
+        {f"fraud_audit_timestamp_seconds{OF}": Clock(-120)},
+        {f"fraud_audit_timestamp_seconds{OF}": Gone()},
+        fires_after=9,
+        quiet_after=0,
+        labels=HERE,
+        quiet_without=False,
+        during=25,
     ),
 )
