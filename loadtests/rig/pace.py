@@ -1,7 +1,7 @@
 """When records are due: a tape's times mapped to a clock that never jumps. Pure, but for that clock."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -16,18 +16,6 @@ IDLE_S = 0.05
 """Longest wait at once, so that a stop is noticed."""
 CHUNK = 256
 """Maximal number of records between two readings of the clock; reached when the sender is late."""
-
-
-class Clock(Protocol):
-    """A clock that can also wait."""
-
-    def now_ms(self) -> float:
-        """Return the time, ms since 1970-01-01 UTC."""
-        ...
-
-    def wait(self, seconds: float) -> None:
-        """Wait."""
-        ...
 
 
 class SteadyClock:
@@ -100,8 +88,13 @@ class Pace:
         return max(0.0, (at_ms - self.reached_ms(now_ms)) / self.speed / 1_000)
 
 
-class Timed(Protocol):
-    """Records in the order of their times."""
+class TimedRecords(Protocol):
+    """Records of one topic in the order of their times."""
+
+    @property
+    def topic(self) -> str:
+        """Name of the topic."""
+        ...
 
     @property
     def at(self) -> npt.NDArray[Any]:
@@ -110,12 +103,16 @@ class Timed(Protocol):
 
     def __len__(self) -> int: ...
 
+    def columns(self, start: int, end: int) -> tuple[Sequence[bytes | None], Sequence[bytes]]:
+        """Return the values and the keys of the records from `start` to before `end`."""
+        ...
 
-Batch = TypeVar("Batch", bound=Timed)
+
+Batch = TypeVar("Batch", bound=TimedRecords)
 
 
 def paced(
-    parts: Iterable[Batch], pace: Pace, clock: Clock, may_go_on: Callable[[], bool]
+    parts: Iterable[Batch], pace: Pace, clock: SteadyClock, may_go_on: Callable[[], bool]
 ) -> Iterator[tuple[Batch, int, int]]:
     """Yield (part, start, end) once the part's records from `start` to before `end` are due.
 

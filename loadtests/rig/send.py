@@ -7,18 +7,18 @@ replayed file, or the encoded transactions of a load test.
 
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import repeat
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from feature_store.errors import FraudError
-from loadtests.rig.pace import TICK_S, Clock, Pace, SteadyClock, Timed, paced
+from loadtests.rig.pace import TICK_S, Pace, SteadyClock, TimedRecords, paced
 from streaming_job.log import clients
 from streaming_job.log.clients import Brokers
 
@@ -54,19 +54,6 @@ class SendError(FraudError):
     """
 
 
-class TimedRecords(Timed, Protocol):
-    """Records of one topic in the order of their times."""
-
-    @property
-    def topic(self) -> str:
-        """Name of the topic."""
-        ...
-
-    def columns(self, start: int, end: int) -> tuple[Sequence[bytes | None], Sequence[bytes]]:
-        """Return the values and the keys of the records from `start` to before `end`."""
-        ...
-
-
 Made = TypeVar("Made")
 
 
@@ -89,7 +76,7 @@ class Sender:
         *,
         tuning: clients.Settings | None = None,
         fixed: clients.Settings | None = None,
-        clock: Clock | None = None,
+        clock: SteadyClock | None = None,
         stamped: bool = False,
         headed: bool = False,
         strict: bool = True,

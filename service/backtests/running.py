@@ -12,7 +12,7 @@ from typing import Any
 from feature_store.errors import FraudError
 from models import registry
 from streaming_job import environment
-from streaming_job.backtest.archive_log import ArchiveLog
+from streaming_job.backtest.log import ArchiveLog
 from streaming_job.backtest.request import Request, backtest
 from streaming_job.backtest.run import Progress
 from streaming_job.backtest.settings import BacktestSettings, decided_by_the_job

@@ -27,7 +27,7 @@ from service.rollouts.history import History
 from service.rollouts.model_registry import ModelRegistry
 from service.rollouts.reading import Job
 from service.rollouts.requests import GUARD, Actor, Proposal, Receipt, Refs, Step, Stop
-from service.rollouts.topic import KafkaRollouts, Rollouts
+from service.rollouts.topic import Rollouts
 from service.settings import ServiceSettings
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ class Desk:
             labels: returns the labelled cards of a rollout; default: reads the topics if a guard needs them.
         """
         self.settings, self._clock = settings, clock
-        self._rollouts = rollouts or KafkaRollouts(settings, clock)
+        self._rollouts = rollouts or Rollouts(settings, clock)
         self._job = job or (lambda: reading.job(settings))
         self._registry = registry or ModelRegistry(settings.mlflow_tracking_uri)
         self._labels = labels

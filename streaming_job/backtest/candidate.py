@@ -9,7 +9,7 @@ from models.policy import Policy
 from models.registry import ModelRef
 from models.rollouts.events import installation
 from models.rollouts.state import Plan
-from streaming_job.backtest.log import ArchivedLog, BacktestError
+from streaming_job.backtest.log import ArchiveLog, BacktestError
 from streaming_job.contracts.topics import Topics
 from streaming_job.decide.rollout_history import EventVerdict, RolloutHistory, RolloutRecord
 
@@ -17,7 +17,7 @@ ROLLOUT = "backtest"
 """rollout_id of the candidate, in its alerts."""
 
 
-def live_plans(log: ArchivedLog, topics: Topics, computed: Sequence[str]) -> RolloutHistory:
+def live_plans(log: ArchiveLog, topics: Topics, computed: Sequence[str]) -> RolloutHistory:
     """Return the archived rollouts, with the verdicts of the live job on their models.
 
     Raises:
@@ -37,7 +37,7 @@ def live_plans(log: ArchivedLog, topics: Topics, computed: Sequence[str]) -> Rol
     return history
 
 
-def _refused(log: ArchivedLog, topics: Topics) -> dict[int, str]:
+def _refused(log: ArchiveLog, topics: Topics) -> dict[int, str]:
     """Return offset -> reason of the rollout events that became dead letters."""
     refused = {}
     for partition in log.partitions(topics.dead_letters):

@@ -13,7 +13,7 @@ import numpy as np
 from feature_store.state.arena import MemoryArena
 from feature_store.state.group_state import GroupState
 from streaming_job.backtest.alerts import Before
-from streaming_job.backtest.log import ArchivedLog
+from streaming_job.backtest.log import ArchiveLog
 from streaming_job.backtest.tally import Tally
 from streaming_job.decide.decider import Decider, Deciders, Lookup, Stopwatch
 from streaming_job.decide.feature_counts import FeatureCounts
@@ -60,7 +60,7 @@ class BacktestGroup:
             rules.release, merchants,
         )  # fmt: skip
 
-    def fold_profiles(self, log: ArchivedLog, until: int) -> None:
+    def fold_profiles(self, log: ArchiveLog, until: int) -> None:
         """Fold the profile changes that arrived before `until`, ms, before any transaction."""
         topic = self._rules.topics.profiles
         before = log.compacted_before(topic)

@@ -13,7 +13,7 @@ from models.registry import ModelRef
 from models.rollouts.events import Type
 from streaming_job.backtest import run, window
 from streaming_job.backtest.candidate import live_plans, newest_plan
-from streaming_job.backtest.log import ArchivedLog, BacktestError
+from streaming_job.backtest.log import ArchiveLog, BacktestError
 from streaming_job.backtest.report import Inputs, report_of
 from streaming_job.backtest.run import Job, Progress, Task
 from streaming_job.contracts.topics import Topics
@@ -46,7 +46,7 @@ FindModel = Callable[[str, str], ModelRef]
 
 
 def backtest(
-    log: ArchivedLog,
+    log: ArchiveLog,
     job: Job,
     request: Request,
     decided: Offsets,
@@ -96,7 +96,7 @@ def backtest(
     return report_of(Inputs(model, policy, history, tally, live, labels, request.budget))
 
 
-def _require_archived(log: ArchivedLog, topics: Topics) -> None:
+def _require_archived(log: ArchiveLog, topics: Topics) -> None:
     """Check that the archive has the topics without which a backtest would decide or compare otherwise."""
     for name in ("transactions", "profiles", "fraud_alerts", "suppressed_alerts", "dead_letters"):
         if not log.partitions(topic := getattr(topics, name)):
@@ -105,7 +105,7 @@ def _require_archived(log: ArchivedLog, topics: Topics) -> None:
             )
 
 
-def _undecided(log: ArchivedLog, topic: str, decided: Offsets) -> Iterator[int]:
+def _undecided(log: ArchiveLog, topic: str, decided: Offsets) -> Iterator[int]:
     """Yield the arrival from which on the job has not decided a partition's transactions."""
     for partition in log.extents(topic):
         arrival = log.arrival(topic, partition, decided.get((topic, partition), 0))
@@ -117,9 +117,7 @@ def _history_from(request: Request, since: int, begins: int) -> int:
     return begins if request.history_days is None else max(begins, since - request.history_days * DAY_MS)
 
 
-def _candidate(
-    log: ArchivedLog, job: Job, request: Request, find_model: FindModel
-) -> tuple[ModelRef, Policy]:
+def _candidate(log: ArchiveLog, job: Job, request: Request, find_model: FindModel) -> tuple[ModelRef, Policy]:
     """Return the model and the policy: those asked for, else the live ones."""
     name, _, version = request.model.rpartition("/")
     if request.model and not (name and version):

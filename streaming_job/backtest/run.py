@@ -18,7 +18,7 @@ from streaming_job.backtest.alerts import Before, LiveAlerts
 from streaming_job.backtest.candidate import promoted
 from streaming_job.backtest.group import BacktestGroup
 from streaming_job.backtest.labels import HashedLabels, Labels
-from streaming_job.backtest.log import ArchivedLog, BacktestError
+from streaming_job.backtest.log import ArchiveLog, BacktestError
 from streaming_job.backtest.tally import Tally
 from streaming_job.backtest.window import History, Window, time_of
 from streaming_job.contracts.topics import Topics
@@ -69,7 +69,7 @@ class Job:
 class Task:
     """A backtest, as its processes get it."""
 
-    log: ArchivedLog
+    log: ArchiveLog
     job: Job
     model: ModelRef
     policy: Policy
@@ -119,7 +119,7 @@ def run(task: Task, processes: int, progress: Progress = lambda rows: None) -> T
     return whole
 
 
-def merchant_facts(log: ArchivedLog, job: Job) -> tuple[Lookup, int]:
+def merchant_facts(log: ArchiveLog, job: Job) -> tuple[Lookup, int]:
     """Return the lookup of merchant label features, and the time up to which it has all facts, ms."""
     assert job.merchants is not None
     topic, promises = job.topics.merchant_facts, dict[int, int]()
@@ -135,7 +135,7 @@ def merchant_facts(log: ArchivedLog, job: Job) -> tuple[Lookup, int]:
     return table.features, horizon
 
 
-def record_schemas(log: ArchivedLog, topics: Topics) -> RecordSchemas | None:
+def record_schemas(log: ArchiveLog, topics: Topics) -> RecordSchemas | None:
     """Return the archived schemas of framed transactions; None: the job does not read such."""
     if not topics.record_schemas:
         return None
@@ -146,7 +146,7 @@ def record_schemas(log: ArchivedLog, topics: Topics) -> RecordSchemas | None:
     return schemas
 
 
-def read_labels(log: ArchivedLog, topics: Topics, window: Window) -> Labels:
+def read_labels(log: ArchiveLog, topics: Topics, window: Window) -> Labels:
     """Read the labels that arrived since the beginning of a window."""
     labels = Labels(topics)
     for topic in labels.contracts:
@@ -156,7 +156,7 @@ def read_labels(log: ArchivedLog, topics: Topics, window: Window) -> Labels:
     return labels
 
 
-def read_alerts(log: ArchivedLog, topics: Topics, window: Window, history_from: int) -> LiveAlerts:
+def read_alerts(log: ArchiveLog, topics: Topics, window: Window, history_from: int) -> LiveAlerts:
     """Read the live job's alerts of a window, and those of the history before it.
 
     Raises:

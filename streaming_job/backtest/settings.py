@@ -8,7 +8,7 @@ import orjson
 from pydantic_settings import SettingsConfigDict
 
 from feature_store.catalogue import HOUR_MS
-from streaming_job.backtest.log import ArchivedLog, BacktestError
+from streaming_job.backtest.log import ArchiveLog, BacktestError
 from streaming_job.backtest.run import Job
 from streaming_job.group.rules import limits_of, merchants_of
 from streaming_job.log.records import Offsets
@@ -37,7 +37,7 @@ class BacktestSettings(JobSettings):
         )  # fmt: skip
 
 
-def decided_by_the_job(log: ArchivedLog, settings: JobSettings) -> Offsets:
+def decided_by_the_job(log: ArchiveLog, settings: JobSettings) -> Offsets:
     """Return the positions of the job's newest archived progress, whose settings have to be those here.
 
     Raises:

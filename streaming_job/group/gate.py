@@ -7,7 +7,7 @@ clock (`facts.clock`), so that other groups do not wait for it.
 """
 
 from collections.abc import Callable, Collection, Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,25 +15,17 @@ from streaming_job.facts.clock import LogClock
 from streaming_job.group.core import GroupCore
 from streaming_job.log.records import Offsets, PartitionId, Records
 
+if TYPE_CHECKING:
+    from streaming_job.group.loop import Transactions
+
 IDLE_AFTER_S = 1.0
 """Seconds without records after which the brokers are asked whether a partition has been read to its end."""
-
-
-class Ends(Protocol):
-    """The group's own partitions of the transactions."""
-
-    @property
-    def positions(self) -> Offsets:
-        """Offset after the last record returned, by partition."""
-
-    def ends(self) -> Offsets:
-        """Return the current end offsets by partition."""
 
 
 class Gate:
     """The gate of a key group: holds transactions back, and has the group's facts written."""
 
-    def __init__(self, core: GroupCore, transactions: Ends, clock: Callable[[], float]) -> None:
+    def __init__(self, core: GroupCore, transactions: "Transactions", clock: Callable[[], float]) -> None:
         """Create a gate at which no transaction waits.
 
         Args:

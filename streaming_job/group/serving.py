@@ -34,14 +34,12 @@ What may go wrong, and what follows:
 import logging
 import sys
 import threading
-from typing import Protocol
 
 from feature_store.state.journal import Meta, PieceSink
-from streaming_job.group.loop import Follower
-from streaming_job.group.opening import EpochCommitter
+from streaming_job.group.opening import OpenGroup
 from streaming_job.group.staging import Cut, Staging
 from streaming_job.runtime import pauses
-from streaming_job.runtime.epochs import EpochError
+from streaming_job.runtime.epochs import DriverWatch, Epoch, EpochError
 from streaming_job.runtime.failpoints import Failpoint, reach
 
 log = logging.getLogger(__name__)
@@ -56,50 +54,12 @@ SWITCH_S = 0.0005
 for 5 ms whenever the task has work."""
 
 
-class Driver(Protocol):
-    """A loop's connection to the driver: `epochs.DriverWatch`."""
-
-    def must_stop(self) -> bool:
-        """Return whether the job is to stop."""
-
-    def is_gone(self) -> bool:
-        """Return whether the driver has ended."""
-
-    def close(self) -> None:
-        """Close the connection."""
-
-
-class Epoch(Protocol):
-    """A task's connection to the driver: `epochs.Epoch`."""
-
-    number: int
-
-    @property
-    def is_last(self) -> bool:
-        """Whether the epoch was ended because the job stops."""
-
-    def is_over(self) -> bool:
-        """Return whether the driver has ended the epoch."""
-
-    def ask_for_end(self) -> None:
-        """Ask the driver to end the epoch."""
-
-
-class Opened(Protocol):
-    """What an opened group consists of: `opening.OpenGroup`."""
-
-    follower: Follower
-    committer: EpochCommitter
-    meta: Meta
-
-    def close(self) -> None:
-        """Close all clients."""
-
-
 class Serving:
     """The loop of an opened key group, in a thread of its own; the task's thread calls the methods."""
 
-    def __init__(self, group: int, opened: Opened, driver: Driver, epoch: int, most_bytes: int) -> None:
+    def __init__(
+        self, group: int, opened: OpenGroup, driver: DriverWatch, epoch: int, most_bytes: int
+    ) -> None:
         """Start the loop.
 
         Args:

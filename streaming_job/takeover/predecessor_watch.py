@@ -14,7 +14,7 @@ BACK = 2_000
 
 
 class PredecessorWatch:
-    """See `warm.Watch`."""
+    """A follower of the predecessor's progress records, which raise the level."""
 
     def __init__(self, settings: JobSettings) -> None:
         """Read the newest progress record of each group.
@@ -44,7 +44,7 @@ class PredecessorWatch:
         )
 
     def look(self) -> None:
-        """See `warm.Watch.look`.
+        """Add new records to the level.
 
         Raises:
             KafkaException: the topic is gone, or the client has failed for good.

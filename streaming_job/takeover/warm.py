@@ -5,7 +5,7 @@ and saves the state; so a job that is killed meanwhile continues from its last e
 """
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import Meta, PieceStore
@@ -16,21 +16,14 @@ from streaming_job.group.opening import Connections, Opening, require_log
 from streaming_job.group.silence import Silence
 from streaming_job.log.records import Offsets
 from streaming_job.progress.outcome import Outcome
-from streaming_job.takeover.level import Level
+
+if TYPE_CHECKING:
+    from streaming_job.takeover.predecessor_watch import PredecessorWatch
 
 EVERYTHING = 1 << 62
 """An offset after all records."""
 LOOK_S = 0.2
 """Interval at which the level is looked up."""
-
-
-class Watch(Protocol):
-    """A follower of the predecessor's progress records: `predecessor_watch`, and in tests one in memory."""
-
-    level: Level
-
-    def look(self) -> None:
-        """Add new records to the level."""
 
 
 class Mute:
@@ -51,7 +44,7 @@ class WarmGroup:
         state: GroupState,
         meta: Meta,
         store: PieceStore,
-        watch: Watch,
+        watch: "PredecessorWatch",
     ) -> None:
         """Open the group.
 

@@ -13,7 +13,7 @@ from streaming_job.progress.outcome import Outcome
 
 
 class MemoryArchive:
-    """See `backtest.log.ArchivedLog`; batches have random sizes."""
+    """See `backtest.log.ArchiveLog`; batches have random sizes."""
 
     def __init__(self, records: Iterable[Record], chance: Random, partitions: int = 1) -> None:
         """Archive records.
@@ -34,11 +34,11 @@ class MemoryArchive:
             self._logs.setdefault(record.topic, {}).setdefault(record.partition, []).append(record)
 
     def partitions(self, topic: str) -> Sequence[int]:
-        """See `ArchivedLog`."""
+        """See `ArchiveLog`."""
         return sorted(self._logs.get(topic, ()))
 
     def extents(self, topic: str) -> dict[int, Extent]:
-        """See `ArchivedLog`."""
+        """See `ArchiveLog`."""
         return {
             partition: Extent(records[0].offset, min(times), max(times))
             for partition, records in self._logs.get(topic, {}).items()
@@ -46,16 +46,16 @@ class MemoryArchive:
         }
 
     def arrival(self, topic: str, partition: int, offset: int) -> int | None:
-        """See `ArchivedLog`."""
+        """See `ArchiveLog`."""
         left = [record.timestamp for record in self._logs[topic][partition] if record.offset >= offset]
         return min(left, default=None)
 
     def compacted_before(self, topic: str) -> int | None:
-        """See `ArchivedLog`."""
+        """See `ArchiveLog`."""
         return self.profiles_before if topic == TOPICS.profiles else None
 
     def has_lost(self, topic: str, since_ms: int) -> bool:
-        """See `ArchivedLog`; nothing is lost."""
+        """See `ArchiveLog`; nothing is lost."""
         return False
 
     def records(
@@ -67,7 +67,7 @@ class MemoryArchive:
         *,
         keys: bool = True,
     ) -> Iterator[Records]:
-        """See `ArchivedLog`; leaves out what may be left out."""
+        """See `ArchiveLog`; leaves out what may be left out."""
         left = self._logs[topic][partition]
         if since_ms is not None:
             left = [record for record in left if record.timestamp >= since_ms]

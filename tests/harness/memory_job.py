@@ -35,7 +35,7 @@ from streaming_job.progress.outcome import Outcome
 from streaming_job.progress.trials import Trials
 from streaming_job.settings import JobSettings
 from streaming_job.takeover.inheritance import Former, inherit
-from streaming_job.takeover.warm import WarmGroup, Watch
+from streaming_job.takeover.warm import WarmGroup
 from streaming_job.transaction.written import GroupOutput
 
 DELTA_ROWS, CARDS_PER_PIECE = 9, 3
@@ -419,7 +419,7 @@ class MemoryJob:
         self.pieces = MemoryPieces(store)
         self.checkpoints.append(self.pieces)
 
-    def warm_epoch(self, looks: int, watch: Watch) -> None:
+    def warm_epoch(self, looks: int, watch: Any) -> None:
         """Run one epoch in silence, up to the output that is watched; see `takeover.warm`.
 
         Raises:

@@ -29,9 +29,9 @@ from models.rollouts.events import installation
 from service.app import create_app
 from service.settings import ServiceSettings
 from streaming_job import environment
-from streaming_job.backtest.archive_log import ArchiveLog
 from streaming_job.backtest.candidate import ROLLOUT
 from streaming_job.backtest.labels import Labels
+from streaming_job.backtest.log import ArchiveLog
 from streaming_job.backtest.run import Task, merchant_facts, read_alerts
 from streaming_job.backtest.settings import BacktestSettings
 from streaming_job.backtest.tally import Tally

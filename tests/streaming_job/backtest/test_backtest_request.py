@@ -18,8 +18,7 @@ from feature_store.archive.manifest import Kind, Manifest, Span
 from feature_store.archive.storage import Storage
 from loadtests.oracle import Record
 from models.policy import Policy
-from streaming_job.backtest.archive_log import ArchiveLog
-from streaming_job.backtest.log import BacktestError
+from streaming_job.backtest.log import ArchiveLog, BacktestError
 from streaming_job.backtest.request import Request, backtest
 from streaming_job.backtest.run import Job
 from streaming_job.backtest.window import choose
