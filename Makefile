@@ -80,13 +80,7 @@ loadtest: setup ## open-loop load with locust and an audit of it: make loadtest 
 	@$(BIN)/fraud loadtest $(ARGS)
 
 docs: setup ## make the pages, dashboards and alert rules that are generated anew
-	@$(BIN)/python -m feature_store.reference docs/features.md
-	@$(BIN)/python -m deploy.settings_page docs/settings.md
-	@$(BIN)/python -m deploy.topics_page docs/topics.md
-	@$(BIN)/python -m deploy.errors_page docs/errors.md
-	@$(BIN)/python -m deploy.metrics_page docs/metrics.md
-	@$(BIN)/python -m deploy.policy_page docs/rollouts.md
-	@$(BIN)/python -m deploy.capacity_page docs/capacity.md
+	@$(BIN)/python -m deploy.pages docs
 	@$(BIN)/python -m deploy.grafana
 	@$(BIN)/python -m deploy.prometheus.absence
 	@$(BIN)/python -m deploy.prometheus.operator

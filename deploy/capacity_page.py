@@ -1,11 +1,11 @@
-"""`fraud capacity`, and the generator of docs/capacity.md's tables: `python -m deploy.capacity_page FILE`."""
+"""`fraud capacity`, and the tables of docs/capacity.md."""
 
 from typing import Annotated
 
 import typer
 
 from deploy.capacity import Need, need, walls
-from deploy.page_tables import update, with_table
+from deploy.page_tables import table, with_table
 
 SIZES = ((10_000, 1e6), (100_000, 1e7), (1_000_000, 1e8), (50_000_000, 1e9))
 """Peak rate and cards of the page's examples."""
@@ -56,19 +56,13 @@ def page(text: str) -> str:
     lines = [
         [name, *(column[number][1] for column in columns)] for number, (name, _) in enumerate(columns[0])
     ]
-    text = with_table(text, "What is needed", _table([["", *head], *lines]))
+    text = with_table(text, "What is needed", table(["", *head], lines))
     shares = [{wall.name: wall.reached for wall in walls(size)} for size in sizes]
     limits = [
         [wall.name, *(f"{share[wall.name]:.2g}" for share in shares), wall.remedy]
         for wall in walls(sizes[-1])
     ]
-    return with_table(text, "Limits", _table([["share used of", *head, "what removes it"], *limits]))
-
-
-def _table(lines: list[list[str]]) -> str:
-    """Return a table whose first line is the head."""
-    head, *rest = (f"| {' | '.join(line)} |\n" for line in lines)
-    return f"{head}|{'---|' * len(lines[0])}\n{''.join(rest)}"
+    return with_table(text, "Limits", table(["share used of", *head, "what removes it"], limits))
 
 
 def _amount(value: float, unit: str) -> str:
@@ -77,7 +71,3 @@ def _amount(value: float, unit: str) -> str:
     while value >= 999.5 and step < len(UNITS) - 1:
         value, step = value / 1_000, step + 1
     return f"{value:.3g} {UNITS[step]}{unit}".strip()
-
-
-if __name__ == "__main__":
-    update(page)

@@ -1,4 +1,4 @@
-"""Generator of the tables of docs/errors.md: `python -m deploy.errors_page FILE`.
+"""The tables of docs/errors.md.
 
 The docstring of an error, and the string below a reason, says what happened; its last paragraph, if it has
 more than one, says what to do.
@@ -10,7 +10,7 @@ import os
 import pkgutil
 from collections.abc import Iterable
 
-from deploy.page_tables import docstrings, update, with_table
+from deploy.page_tables import docstrings, table, with_table
 from feature_store.errors import ExitCode, FraudError
 from service import problem_codes
 from streaming_job.contracts import Reason
@@ -34,8 +34,8 @@ def page(text: str) -> str:
 
 def _exit_codes() -> str:
     texts, answers = docstrings(ExitCode), {False: "no", True: "yes"}
-    rows = (f"| {code} | {texts[code.name]} | {answers[code.may_restart]} |\n" for code in ExitCode)
-    return "| exit code | meaning | restart |\n|---|---|---|\n" + "".join(rows)
+    rows = ((code, texts[code.name], answers[code.may_restart]) for code in ExitCode)
+    return table(("exit code", "meaning", "restart"), rows)
 
 
 def _errors() -> list[type[FraudError]]:
@@ -59,14 +59,10 @@ def _line(error: type[FraudError]) -> tuple[str, int]:
 
 
 def _table(name: str, rows: Iterable[tuple[str, str]]) -> str:
-    head = f"| {name} | what happened | what to do |\n|---|---|---|\n"
-    return head + "".join(_row(name, text) for name, text in rows)
+    return table((name, "what happened", "what to do"), ((name, *_told(text)) for name, text in rows))
 
 
-def _row(name: str, text: str) -> str:
+def _told(text: str) -> tuple[str, str]:
+    """Return what happened, and what to do."""
     happened, _, remedy = text.rpartition("\n\n") if "\n\n" in text else (text, "", "")
-    return f"| {name} | {' '.join(happened.split())} | {' '.join(remedy.split())} |\n"
-
-
-if __name__ == "__main__":
-    update(page)
+    return " ".join(happened.split()), " ".join(remedy.split())

@@ -2,16 +2,14 @@
 
 import ast
 import inspect
-import sys
 import textwrap
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 
 
-def update(page: Callable[[str], str]) -> None:
-    """Replace the file that the program's argument names by the page made of its text."""
-    path = Path(sys.argv[1])
-    path.write_text(page(path.read_text()))
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table."""
+    lines = [f"| {' | '.join(map(str, cells))} |\n" for cells in (head, *rows)]
+    return f"{lines[0]}|{'---|' * len(head)}\n{''.join(lines[1:])}"
 
 
 def with_table(page: str, heading: str, table: str) -> str:
