@@ -19,36 +19,7 @@ SNAPSHOT_S = 600.0
 """Longest wait for the first snapshot of a table that is already large, seconds."""
 SLOT = "card_fraud"
 
-PROPERTIES = """\
-bootstrap.servers={bootstrap_servers}
-listeners=http://{host}:{connect}
-rest.advertised.host.name={host}
-group.id=card-fraud-connect
-# Connect finds its plugins through Java's ServiceLoader, and does not scan every class
-plugin.discovery=service_load
-key.converter=org.apache.kafka.connect.json.JsonConverter
-key.converter.schemas.enable=false
-value.converter=org.apache.kafka.connect.json.JsonConverter
-value.converter.schemas.enable=false
-config.storage.topic=connect-configs
-offset.storage.topic=connect-offsets
-status.storage.topic=connect-status
-# -1: as many as the brokers give a topic by default
-config.storage.replication.factor=-1
-offset.storage.replication.factor=-1
-status.storage.replication.factor=-1
-offset.storage.partitions=1
-status.storage.partitions=1
-# a killed worker sends again what it sent since its last flush
-offset.flush.interval.ms=1000
-# the only worker need not wait for others; if it is killed, its session ends soon, and a new one can join
-scheduled.rebalance.max.delay.ms=0
-session.timeout.ms=6000
-heartbeat.interval.ms=1000
-task.shutdown.graceful.timeout.ms=5000
-config.providers=file
-config.providers.file.class=org.apache.kafka.common.config.provider.FileConfigProvider
-"""
+PROPERTIES_FILE = Path(__file__).with_name("worker.properties")
 
 HEAP = ("-Xms96m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
@@ -59,7 +30,7 @@ def start(data_dir: Path, ports: Mapping[str, int], progress: Progress) -> Serve
     home.mkdir(parents=True, exist_ok=True)
     properties = home / "worker.properties"
     properties.write_text(
-        PROPERTIES.format(
+        PROPERTIES_FILE.read_text().format(
             host=HOST, connect=ports["connect"], bootstrap_servers=kafka.bootstrap_servers(ports)
         )
     )

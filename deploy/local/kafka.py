@@ -21,55 +21,14 @@ from streaming_job.contracts.topic import Component
 PATIENCE_S = 120.0
 LOGGING_FILE = Path(__file__).with_name("log4j2.properties")
 
-PROPERTIES = """\
-process.roles=broker,controller
-node.id={node}
-controller.quorum.voters={voters}
-listeners={listeners},CONTROLLER://{host}:{controller}
-advertised.listeners={advertised}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,GUARDED:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT
-sasl.enabled.mechanisms=PLAIN
-listener.name.guarded.plain.sasl.jaas.config={login} required {users};
-controller.listener.names=CONTROLLER
-inter.broker.listener.name=PLAINTEXT
-log.dirs={data}
-auto.create.topics.enable=false
-# every broker holds every internal topic; few partitions make starts and recoveries short
-default.replication.factor={replicas}
-offsets.topic.replication.factor={replicas}
-offsets.topic.num.partitions=4
-transaction.state.log.replication.factor={replicas}
-transaction.state.log.min.isr={in_sync}
-transaction.state.log.num.partitions=4
-share.coordinator.state.topic.replication.factor={replicas}
-share.coordinator.state.topic.min.isr={in_sync}
-min.insync.replicas={in_sync}
-unclean.leader.election.enable=false
-# a single consumer need not wait for others
-group.initial.rebalance.delay.ms=0
-# how long the session of a killed broker blocks its restart (9 s by default)
-broker.session.timeout.ms=4000
-broker.heartbeat.interval.ms=1000
-# lets clients choose short session timeouts: a killed one is noticed after seconds
-group.min.session.timeout.ms=1000
-message.max.bytes=5242880
-# records of a replayed archive are years old by their timestamps: bound the disk by size, not by age
-log.retention.ms=-1
-log.retention.bytes=4294967296
-log.segment.bytes=268435456
-log.cleaner.dedupe.buffer.size=16777216
-num.network.threads=2
-num.io.threads=4
-background.threads=2
-num.recovery.threads.per.data.dir=2
-"""
+PROPERTIES_FILE = Path(__file__).with_name("server.properties")
 
 AUTHORISER = """\
 authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer
 # the broker, the controller and clients of unguarded listeners do not log in: each is User:ANONYMOUS
 super.users=User:ANONYMOUS
 """
-"""Added to PROPERTIES if there is a guarded listener; its users may do only what ACLs allow."""
+"""Added to the properties if there is a guarded listener; its users may do only what ACLs allow."""
 
 LOGIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 PASSWORD = "of-the-embedded-stack"
@@ -97,7 +56,7 @@ def start(data_dir: Path, ports: Mapping[str, int], progress: Progress, name: Se
     properties = home / "server.properties"
     listeners, advertised = _listeners(ports, name)
     properties.write_text(
-        (PROPERTIES + AUTHORISER if "guarded" in ports else PROPERTIES).format(
+        (PROPERTIES_FILE.read_text() + (AUTHORISER if "guarded" in ports else "")).format(
             host=HOST,
             data=home / "data",
             listeners=listeners,

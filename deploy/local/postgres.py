@@ -29,27 +29,7 @@ TABLE_FILE = Path(__file__).with_name("card_profiles.sql")
 
 OURS = f"hostaddr={HOST}&sslmode=disable"
 """Parameters of connections; without them libpq would take PGHOSTADDR and PGSSLMODE of the surroundings."""
-SETTINGS = """\
-listen_addresses = '{host}'
-port = {postgres}
-# TCP only: a socket path would be too long in a deep data directory
-unix_socket_directories = ''
-wal_level = logical
-max_wal_senders = 4
-max_replication_slots = 4
-# if Connect is away for long, invalidate its slot rather than fill the disk
-max_slot_wal_keep_size = 4GB
-max_connections = 24
-shared_buffers = 32MB
-max_wal_size = 512MB
-# no worker processes for read-ahead: the table fits into memory
-io_method = sync
-jit = off
-password_encryption = scram-sha-256
-timezone = 'UTC'
-log_timezone = 'UTC'
-log_line_prefix = '%m %p '
-"""
+SETTINGS_FILE = Path(__file__).with_name("postgresql.conf")
 
 
 def start(data_dir: Path, ports: Mapping[str, int]) -> Server:
@@ -63,7 +43,7 @@ def start(data_dir: Path, ports: Mapping[str, int]) -> Server:
     home.mkdir(parents=True, exist_ok=True)
     if not cluster.exists():
         _initialise(data_dir)
-    (cluster / "postgresql.conf").write_text(SETTINGS.format(host=HOST, **ports))
+    (cluster / "postgresql.conf").write_text(SETTINGS_FILE.read_text().format(host=HOST, **ports))
     # a killed Postgres leaves postmaster.pid behind; if the process id in it now belonged to another program,
     # Postgres would refuse to start. The caller has made sure that this stack's Postgres does not run.
     (cluster / "postmaster.pid").unlink(missing_ok=True)

@@ -117,7 +117,7 @@ class Surroundings:
         listeners = "PLAINTEXT://{host}:9092,TLS://{host}:9093"
         settings = self._files / "server.properties"
         settings.write_text(
-            (kafka.PROPERTIES + kafka.AUTHORISER).format(
+            (kafka.PROPERTIES_FILE.read_text() + kafka.AUTHORISER).format(
                 host="", data="/data/kafka", node="@NODE@", controller=9094, replicas=3, in_sync=2,
                 listeners=listeners.format(host=""), advertised=listeners.format(host="@HOST@"),
                 voters=",".join(f"{number}@{host}:9094" for number, host in enumerate(BROKERS, 1)),
