@@ -15,7 +15,7 @@ from deploy.demo.replay_tour import job_to_run
 from deploy.demo.state import Run
 from deploy.demo.steps import Steps
 from deploy.demo.waiting import wait, wait_until_caught_up
-from deploy.local import stack
+from deploy.local import health, stack
 from deploy.local.ports import HOST, free_port
 from deploy.local.stack import Endpoints
 from deploy.local.state import ALL, Service
@@ -161,7 +161,7 @@ def _profiles(options: Options, run: Run, steps: Steps, lag: LagWatch, settings:
             lambda: arrived() >= rows,
             "the profiles do not arrive on their topic",
             arrived,
-            lambda: stack.check(options.data_dir),
+            lambda: health.check(options.data_dir),
         )
     return world
 

@@ -1,41 +1,11 @@
-"""Memory of the whole demo: all its processes with their children; on Linux, shared pages count once."""
+"""Memory of the whole demo: all its processes with their children."""
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 
-import psutil
-
+from deploy.local.processes import memory
 from service.background import Background
 
 INTERVAL_S = 2.0
-
-
-def proportional(process: psutil.Process) -> int:
-    """Measure the proportional set size of a process, bytes; outside Linux its resident set size.
-
-    Returns:
-        The size; 0 if the process has ended.
-    """
-    try:
-        with open(f"/proc/{process.pid}/smaps_rollup", "rb") as file:
-            for line in file:
-                if line.startswith(b"Pss:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    with suppress(psutil.Error):
-        return int(process.memory_info().rss)
-    return 0
-
-
-def total(pids: Iterable[int]) -> int:
-    """Measure the memory of processes and all their descendants, bytes."""
-    family: dict[int, psutil.Process] = {}
-    for pid in pids:
-        with suppress(psutil.Error):
-            process = psutil.Process(pid)
-            family |= {member.pid: member for member in (process, *process.children(recursive=True))}
-    return sum(proportional(member) for member in family.values())
 
 
 class MemorySampler(Background):
@@ -51,6 +21,6 @@ class MemorySampler(Background):
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            self.now = total(self._pids())
+            self.now = memory(self._pids())
             self.peak = max(self.peak, self.now)
             self._stop.wait(INTERVAL_S)

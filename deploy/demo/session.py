@@ -25,7 +25,7 @@ from deploy.demo.tour import Tour
 from deploy.demo.view import Moment
 from deploy.demo.waiting import wait
 from deploy.demo.watch import DemoAlerts, Percentiles
-from deploy.local import stack
+from deploy.local import health
 from service.health.groups import partitions
 
 TICK_S = 0.25
@@ -134,7 +134,7 @@ class Session:
             raise self._tour.fault
         if now - self._checked >= CHECK_S:
             self._checked = now
-            stack.check(self._options.data_dir)
+            health.check(self._options.data_dir)
 
     def _show(self, live: Live | None, title: str) -> None:
         now = time.monotonic()

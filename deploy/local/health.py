@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import psutil
-
 from deploy.local import connect, launch, processes, state
 from deploy.local.errors import StackError
 from deploy.local.state import ALL, Service
@@ -36,7 +34,8 @@ def status(data_dir: Path) -> list[Status]:
         if process:
             condition = "running"
         pid = process.pid if process else None
-        statuses.append(Status(service, condition, pid, current.ports.get(service), _memory(process)))
+        memory = processes.memory([process.pid] if process else ())
+        statuses.append(Status(service, condition, pid, current.ports.get(service), memory))
     return statuses
 
 
@@ -69,16 +68,3 @@ def logs(data_dir: Path, service: Service, lines: int = 100) -> str:
 def log_file(data_dir: Path, service: Service) -> Path:
     """Return the path of a service's log."""
     return data_dir / "logs" / f"{service}.log"
-
-
-def _memory(process: psutil.Process | None) -> int:
-    if process is None:
-        return 0
-    total = 0
-    try:
-        for member in [process, *process.children(recursive=True)]:
-            # Postgres's processes share memory; the sum of their PSS contains it once
-            total += member.memory_full_info().pss if psutil.LINUX else member.memory_info().rss
-    except psutil.Error:
-        return total
-    return total

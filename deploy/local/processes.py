@@ -5,7 +5,7 @@ They may outlive the process that started them; a `Child` (deploy/local/child.py
 
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -129,6 +129,30 @@ def descendants(process: psutil.Process) -> list[psutil.Process]:
         return list(process.children(recursive=True))
     except psutil.NoSuchProcess:
         return []
+
+
+def memory(pids: Iterable[int]) -> int:
+    """Measure the memory of processes and all their descendants, bytes; on Linux, shared pages count once."""
+    family: dict[int, psutil.Process] = {}
+    for pid in pids:
+        with suppress(psutil.Error):
+            process = psutil.Process(pid)
+            family |= {member.pid: member for member in (process, *process.children(recursive=True))}
+    return sum(_proportional(member) for member in family.values())
+
+
+def _proportional(process: psutil.Process) -> int:
+    """Measure the proportional set size of a process; outside Linux its resident set size; 0 if it ended."""
+    try:
+        with open(f"/proc/{process.pid}/smaps_rollup", "rb") as file:
+            for line in file:
+                if line.startswith(b"Pss:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    with suppress(psutil.Error):
+        return int(process.memory_info().rss)
+    return 0
 
 
 def kill_all(family: Sequence[psutil.Process]) -> None:

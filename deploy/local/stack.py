@@ -10,27 +10,11 @@ from pathlib import Path
 from deploy.local import connect, jars, kafka, postgres, processes, startup, state
 from deploy.local.console import Progress, silent
 from deploy.local.errors import StackError
-from deploy.local.health import Status, check, logs, status
 from deploy.local.ports import HOST, Ports, choose, is_free
 from deploy.local.startup import BringUp
 from deploy.local.state import ALL, BROKERS, Service
 from feature_store.errors import FraudError
 from streaming_job.contracts.topics import Topics
-
-__all__ = [
-    "ALL",
-    "Endpoints",
-    "Service",
-    "Status",
-    "check",
-    "down",
-    "endpoints",
-    "kill",
-    "logs",
-    "status",
-    "stop",
-    "up",
-]
 
 PORT_NAMES: dict[Service, tuple[str, ...]] = {
     "postgres": ("postgres",),

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import psutil
 
-from deploy.demo import memory
+from deploy.local import processes
 
 
 class JobUsage:
@@ -39,7 +39,7 @@ class JobUsage:
 
     def measure_memory(self) -> None:
         """Measure the memory of every process, which pauses each for a few milliseconds."""
-        self.peak_memory = max(self.peak_memory, memory.total([self._pid]))
+        self.peak_memory = max(self.peak_memory, processes.memory([self._pid]))
 
     def seconds(self) -> float:
         """Return the CPU time between the first and the last sample, seconds."""

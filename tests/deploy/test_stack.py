@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 from thoroughness import only_thorough
 
-from deploy.local import processes, topics
+from deploy.local import health, processes, topics
 from deploy.local import stack as embedded
 from deploy.local.errors import StackError
 from deploy.local.ports import HOST, Ports
@@ -286,8 +286,8 @@ def test_a_second_up_keeps_running_servers(stack: Endpoints, stack_dir: Path) ->
     before = load(stack_dir)
     assert embedded.up(stack_dir) == stack
     assert load(stack_dir) == before
-    assert {each.state for each in embedded.status(stack_dir)} == {"running"}
-    embedded.check(stack_dir)
+    assert {each.state for each in health.status(stack_dir)} == {"running"}
+    health.check(stack_dir)
 
 
 def test_variables_of_another_postgres_are_ignored(stack: Endpoints, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,7 +298,7 @@ def test_variables_of_another_postgres_are_ignored(stack: Endpoints, monkeypatch
 
 
 def test_status_shows_memory_within_the_budget(stack: Endpoints, stack_dir: Path) -> None:
-    memory = {each.service: each.memory_bytes >> 20 for each in embedded.status(stack_dir)}
+    memory = {each.service: each.memory_bytes >> 20 for each in health.status(stack_dir)}
     assert 0 < memory["postgres"] < 200
     assert 0 < memory["kafka"] < 900
     assert 0 < memory["connect"] < 600
@@ -310,7 +310,7 @@ def test_a_stack_on_another_directory_is_another_stack(
     with pytest.raises(StackError, match=r"port .* for kafka is in use"):
         embedded.up(tmp_path, ports=Ports(kafka=load(stack_dir).ports["kafka"]), services=["kafka"])
     assert embedded.down(tmp_path) == []
-    embedded.check(stack_dir)
+    health.check(stack_dir)
 
 
 def heed_ctrl_c() -> None:
@@ -374,9 +374,9 @@ def test_everything_killed_is_recovered_with_its_data(own_dir: Path, wait_for: C
     wait_for(lambda: reader.has_read(arrival_of("c", "before")))
     for service in embedded.ALL:
         assert embedded.kill(own_dir, service)
-    assert {each.state for each in embedded.status(own_dir)} == {"died"}
+    assert {each.state for each in health.status(own_dir)} == {"died"}
     with pytest.raises(StackError, match="ended unexpectedly"):
-        embedded.check(own_dir)
+        health.check(own_dir)
     assert embedded.up(own_dir) == first
     insert_card(first, "after")
     again = Reader(first.bootstrap_servers, PROFILES)
@@ -424,7 +424,7 @@ def test_down_stops_all_servers_and_keeps_the_data(own_dir: Path) -> None:
     servers = load(own_dir).servers
     assert embedded.down(own_dir) == ["connect", "postgres", "kafka"]
     assert not any(running(server) for server in servers.values())
-    assert {each.state for each in embedded.status(own_dir)} == {"stopped"}
+    assert {each.state for each in health.status(own_dir)} == {"stopped"}
     with pytest.raises(StackError, match="no stack runs"):
         embedded.endpoints(own_dir)
     again = embedded.up(own_dir, services=["postgres"])
