@@ -5,6 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from models import html_pages
+
 POINTS = 200
 """Greatest number of points of a curve."""
 _TICKS = [(step / 4, f"{step / 4:g}") for step in range(5)]
@@ -34,10 +36,7 @@ def page(content: dict[str, dict[str, list[float]]]) -> str:
         _drawn("True positive rate by false positive rate", *roc.values()),
         _drawn("Precision by recall", *by_recall.values()),
     )
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Curves of the hold-out</title>'
-        f"</head><body>\n{''.join(plots)}</body></html>\n"
-    )
+    return html_pages.page("Curves of the hold-out", "".join(plots))
 
 
 def _points(**columns: NDArray[np.float64]) -> dict[str, list[float]]:

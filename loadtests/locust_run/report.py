@@ -1,7 +1,6 @@
 """The report of a load test, as JSON and as one HTML file with plots."""
 
 import html
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,14 +9,7 @@ from loadtests.locust_run.peak import Peak
 from loadtests.locust_run.result import Result
 from loadtests.locust_run.verdict import Audit, Bounds
 from loadtests.rig import report as reporting
-
-STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 60em; margin: 2em auto; padding: 0 1em; color: #222; }
-h1 span.passed { color: #1d7a3a; } h1 span.failed { color: #c0392b; }
-table { border-collapse: collapse; } td, th { padding: .2em 1.2em .2em 0; text-align: left; }
-td.number { text-align: right; font-variant-numeric: tabular-nums; } svg { max-width: 100%; height: auto; }
-li { color: #c0392b; } footer { color: #777; margin-top: 2em; }
-"""
+from models import html_pages
 
 
 @dataclass(frozen=True)
@@ -59,13 +51,10 @@ class LoadTestReport:
         if self.peak is not None:
             bound = self.bounds.p99_ms or 0.0
             sections = f"<h2>p99 by rate</h2>{plots.peak_plot(self.peak.probes, bound)}" + sections
-        reasons = "".join(f"<li>{html.escape(line)}</li>" for line in self.failures)
-        return (
-            '<!doctype html><html lang="en"><meta charset="utf-8"><title>Load test</title>'
-            f"<style>{STYLE}</style>"
-            f'<h1>Load test: <span class="{self.verdict}">{self.verdict}</span></h1><ul>{reasons}</ul>'
-            f"{_table(self.rows())}{sections}<footer>{html.escape(self.begun.command)}</footer></html>\n"
-        )
+        reasons = "".join(f'<li class="failed">{html.escape(line)}</li>' for line in self.failures)
+        verdict = f'<p><span class="{self.verdict}">{self.verdict}</span></p><ul>{reasons}</ul>'
+        table, command = html_pages.table(("", ""), self.rows()), html.escape(self.begun.command)
+        return html_pages.page("Load test", f"{verdict}{table}{sections}<footer>{command}</footer>")
 
     def rows(self) -> list[tuple[str, str]]:
         """Return names and values of the most important figures."""
@@ -103,11 +92,3 @@ class LoadTestReport:
 
 def _or(otherwise: str, value: float | None, form: str) -> str:
     return otherwise if value is None else form.format(value)
-
-
-def _table(rows: Sequence[tuple[str, str]]) -> str:
-    cells = "".join(
-        f'<tr><th>{html.escape(name)}</th><td class="number">{html.escape(value)}</td></tr>'
-        for name, value in rows
-    )
-    return f"<table>{cells}</table>"

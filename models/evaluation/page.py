@@ -1,9 +1,10 @@
 """The evaluation report as a self-contained HTML page, with plots as inline SVG."""
 
-from html import escape
 from typing import Any
 
+from models import html_pages
 from models.evaluation.report import HEADLINES
+from models.html_pages import table
 from models.plots import plot
 
 TITLES = {
@@ -11,12 +12,6 @@ TITLES = {
     "average_precision": "Average precision",
     "card_precision_100": "Card precision at 100",
 }
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
-table { border-collapse: collapse; margin: 1rem 0 } th, td { padding: .2rem .8rem; text-align: right }
-th { border-bottom: 1px solid #999 } td:first-child, th:first-child { text-align: left }
-svg { display: block; margin: 1rem 0; max-width: 100% }
-"""
 
 
 def page(report: dict[str, Any]) -> str:
@@ -38,11 +33,8 @@ def page(report: dict[str, Any]) -> str:
     plots.append(
         _by_time("Card precision at 100 by test day", ticks, days, report["mean"]["card_precision_100"])
     )
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Model evaluation</title>'
-        f"<style>{_STYLE}</style></head><body>\n<h1>Model evaluation</h1>\n{_about(report)}\n"
-        f"{_folds(report)}\n{''.join(plots)}\n{_scenarios(report['scenarios'])}\n</body></html>\n"
-    )
+    parts = [_about(report), _folds(report), *plots, _scenarios(report["scenarios"])]
+    return html_pages.page("Model evaluation", "\n".join(parts))
 
 
 def _by_time(title: str, labels: list[str], values: list[float | None], mean: float | None) -> str:
@@ -50,12 +42,6 @@ def _by_time(title: str, labels: list[str], values: list[float | None], mean: fl
     last = len(values) - 1
     x = [number / last if last else 0.5 for number in range(len(values))]
     return plot(title, x, values, zip(x, labels, strict=True), mean=mean)
-
-
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    titles = "".join(f"<th>{escape(title)}</th>" for title in head)
-    lines = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><tr>{titles}</tr>{lines}</table>"
 
 
 def _number(value: float | None, form: str = ".3f") -> str:
@@ -76,7 +62,7 @@ def _folds(report: dict[str, Any]) -> str:
     ]
     for name in ("mean", "std"):
         rows.append([name, "", "", *(_number(report[name][key]) for key in metrics)])
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def _scenarios(scenarios: list[dict[str, Any]]) -> str:
@@ -86,9 +72,7 @@ def _scenarios(scenarios: list[dict[str, Any]]) -> str:
         [row["scenario"], f"{row['frauds']:,}", f"{row['alerted']:,}", _number(row["recall"])]
         for row in scenarios
     ]
-    return "<h2>By scenario, all test windows</h2>" + _table(
-        ["scenario", "frauds", "alerted", "recall"], rows
-    )
+    return "<h2>By scenario, all test windows</h2>" + table(["scenario", "frauds", "alerted", "recall"], rows)
 
 
 def _about(report: dict[str, Any]) -> str:
@@ -99,4 +83,4 @@ def _about(report: dict[str, Any]) -> str:
         in ("algorithm", "train_days", "delay_days", "label_delay_days", "test_days", "alert_budget", "seed")
     ]
     options.append(["features", str(len(report.get("features", [])))])
-    return _table(["option", ""], options)
+    return table(["option", ""], options)
