@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deploy.replay.errors import ReplayError
+from deploy.replay.record import ReplayError
 from feature_store.catalogue import DAY_MS
 from feature_store.option_groups import takes
 from service.rollouts.options import PolicyFile, SimplePolicy, takes_simple_policy

@@ -8,8 +8,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from deploy.local import topics as broker
 from deploy.replay import checkpoints, record
-from deploy.replay.errors import ReplayError
-from deploy.replay.record import Replay
+from deploy.replay.record import Replay, ReplayError
 from deploy.replay.running import end_leftover
 from deploy.replay.switching import writers
 from streaming_job.log.clients import describe

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from confluent_kafka import KafkaException
 
 from deploy.local import topics as broker
-from deploy.replay.errors import ReplayError
-from deploy.replay.record import Replay
+from deploy.replay.record import Replay, ReplayError
 from loadtests.audit.topic_log import TopicLog
 from loadtests.simulator.rollouts import publish
 from models.policy import Policy

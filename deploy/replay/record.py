@@ -13,10 +13,18 @@ from typing import Any
 
 from deploy.local.files import replace_json
 from deploy.local.processes import Server
-from deploy.replay.errors import ReplayError
+from feature_store.errors import FraudError
 from streaming_job.contracts.topic import Role
 from streaming_job.contracts.topics import TABLE, Topics
 from streaming_job.settings import JobSettings
+
+
+class ReplayError(FraudError):
+    """A replay cannot be planned, started, compared, switched or dropped.
+
+    The message says what to do; docs/replay.md describes the commands, each of which may be repeated.
+    """
+
 
 FILE = "replay.json"
 NAME = re.compile("(?!replay-)[a-z0-9][a-z0-9-]{0,39}")

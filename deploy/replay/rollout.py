@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from deploy.replay.errors import ReplayError
-from deploy.replay.record import Replay
+from deploy.replay.record import Replay, ReplayError
 from feature_store.merchants.catalogue import computed
 from loadtests.simulator.rollouts import publish
 from models.policy import Policy

@@ -19,8 +19,7 @@ from deploy.local import processes
 from deploy.local.child import Child
 from deploy.local.files import replace_json
 from deploy.replay import inputs
-from deploy.replay.errors import ReplayError
-from deploy.replay.record import Replay
+from deploy.replay.record import Replay, ReplayError
 from feature_store.errors import FraudError
 from loadtests.audit.topic_log import TopicLog
 from loadtests.rig.report import Say

@@ -13,8 +13,7 @@ from typing import Any
 from deploy.local.processes import running as is_running
 from deploy.local.waiting import Patience
 from deploy.replay import checkpoints, running
-from deploy.replay.errors import ReplayError
-from deploy.replay.record import Replay
+from deploy.replay.record import Replay, ReplayError
 from deploy.replay.rollout import carry_demands_over, live_line
 from models.rollouts.events import Demands
 from streaming_job.log.records import Offsets

@@ -1,15 +1,18 @@
 """The report of a load test, as JSON and as one HTML file with plots."""
 
 import html
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
-from loadtests.locust_run import plots
-from loadtests.locust_run.peak import Peak
+from loadtests.locust_run.peak import Peak, Probe
 from loadtests.locust_run.result import Result
 from loadtests.locust_run.verdict import Audit, Bounds
 from loadtests.rig import report as reporting
+from loadtests.rig.plot import Line, latency_plot, line_plot
 from models import html_pages
+from models.plots import BLUE, GREY, RED
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,11 @@ class LoadTestReport:
     def as_html(self) -> str:
         """Return the report as one self-contained HTML file."""
         sections = "".join(
-            f"<h2>{html.escape(title)}</h2>{svg}" for title, svg in plots.run_plots(self.result).items()
+            f"<h2>{html.escape(title)}</h2>{svg}" for title, svg in run_plots(self.result).items()
         )
         if self.peak is not None:
             bound = self.bounds.p99_ms or 0.0
-            sections = f"<h2>p99 by rate</h2>{plots.peak_plot(self.peak.probes, bound)}" + sections
+            sections = f"<h2>p99 by rate</h2>{peak_plot(self.peak.probes, bound)}" + sections
         reasons = "".join(f'<li class="failed">{html.escape(line)}</li>' for line in self.failures)
         verdict = f'<p><span class="{self.verdict}">{self.verdict}</span></p><ul>{reasons}</ul>'
         table, command = html_pages.table(("", ""), self.rows()), html.escape(self.begun.command)
@@ -92,3 +95,41 @@ class LoadTestReport:
 
 def _or(otherwise: str, value: float | None, form: str) -> str:
     return otherwise if value is None else form.format(value)
+
+
+def run_plots(result: Result) -> dict[str, str]:
+    """Return a run's plots as SVG by title; the warm-up is shaded."""
+    over_time = partial(line_plot, "s", shaded_to=result.plan.get("warm_up_s", 0))
+    latencies = [_line(result, *line) for line in (("p50", BLUE), ("p99", RED), ("max", GREY))]
+    return {
+        "Latency by percentile": latency_plot([(result.latency_curve, {"color": BLUE})], of="transactions"),
+        "Latency over time": over_time("ms", latencies, log="y"),
+        "Rate over time": over_time(
+            "transactions/s", [_line(result, "offered", GREY), _line(result, "sent", BLUE)]
+        ),
+        "Job's lag": over_time("transactions", [(result.lag, {"color": BLUE})]),
+        "Generator's slip": over_time(
+            "p99 in each second, ms", [(_line(result, "slip_p99", BLUE)[0], {"color": BLUE})]
+        ),
+    }
+
+
+def peak_plot(probes: Sequence[Probe], bound_ms: float) -> str:
+    """Plot p99 by rate: passed and failed probes, and the bound."""
+    lines: list[Line] = []
+    for passed, look in (
+        (True, {"color": BLUE, "label": "passed", "marker": "o"}),
+        (False, {"color": RED, "label": "failed", "marker": "x", "linestyle": ""}),
+    ):
+        chosen = [probe for probe in probes if probe.passed == passed]
+        lines.append(
+            (sorted((probe.rate, probe.p99_ms) for probe in chosen if probe.p99_ms is not None), look)
+        )
+    bound = [(0.0, bound_ms), (max((probe.rate for probe in probes), default=0.0), bound_ms)]
+    lines.append((bound, {"color": GREY, "linestyle": "--", "linewidth": 1, "label": "bound"}))
+    return line_plot("offered, transactions/s", "p99, ms", lines, log="y")
+
+
+def _line(result: Result, name: str, colour: str) -> Line:
+    points = [(row["at"], row[name]) for row in result.seconds if name in row]
+    return points, {"color": colour, "label": name}

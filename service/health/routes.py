@@ -1,10 +1,14 @@
 """Routes of health: `/livez`, `/healthz`, `/readyz`, `/metrics`, `/v1/progress`, `/v1/status`."""
 
+import asyncio
 import platform
+import time
+from collections.abc import Callable
 from typing import Any
 
 import orjson
 from fastapi import APIRouter, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
@@ -14,10 +18,42 @@ from service.health import examples
 from service.health.groups import key_groups
 from service.health.job_watch import JobWatch
 from service.health.readiness import reasons_of
-from service.health.shared import CachedAnswer
 from service.health.status import status_of
 from service.security.problems import Problem
 from service.security.roles import Anyone, Viewer
+
+KEPT_S = 0.5
+
+
+class CachedAnswer:
+    """An answer computed in a thread on request, at most once per KEPT_S.
+
+    Concurrent requests wait for the same computation, so fifty clients cost as much as one.
+    """
+
+    def __init__(self, compute: Callable[[], bytes], clock: Callable[[], float] = time.monotonic) -> None:
+        self._compute = compute
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._cached: tuple[float, bytes] | None = None
+
+    async def get(self) -> bytes:
+        """Return the answer, at most KEPT_S old."""
+        answer = self._fresh()
+        if answer is not None:
+            return answer
+        async with self._lock:
+            answer = self._fresh()
+            if answer is None:
+                answer = await run_in_threadpool(self._compute)
+                self._cached = (self._clock(), answer)
+            return answer
+
+    def _fresh(self) -> bytes | None:
+        if self._cached is None or self._clock() - self._cached[0] >= KEPT_S:
+            return None
+        return self._cached[1]
+
 
 OFF = ("0", "false", "no")
 

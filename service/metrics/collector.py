@@ -15,10 +15,10 @@ from prometheus_client.registry import Collector
 from service.health.event_time import event_times
 from service.health.job_watch import JobWatch, View
 from service.metrics.families import sample
-from service.metrics.of_features import of_features
 from service.metrics.of_groups import of_groups
 from service.metrics.of_health import of_assessment, of_diagnosis
 from service.metrics.of_inputs import of_event_time, of_lag
+from service.metrics.of_quality import of_features
 from service.metrics.of_rollouts import of_rollouts
 from service.metrics.of_totals import of_totals
 from service.settings import ServiceSettings

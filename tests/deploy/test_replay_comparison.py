@@ -17,7 +17,7 @@ from thoroughness import examples
 from deploy.replay.comparison import page, reading, report
 from deploy.replay.comparison.differences import Kind, Side, join, side
 from deploy.replay.comparison.labelled import weighed
-from deploy.replay.errors import ReplayError
+from deploy.replay.record import ReplayError
 from loadtests.oracle import Record
 
 pytestmark = pytest.mark.unit

@@ -14,9 +14,8 @@ from typer.testing import CliRunner
 
 from deploy.replay import commands, dropping, plan, record, rollout, switching
 from deploy.replay.checkpoints import Checkpoints, _LocalCheckpoint
-from deploy.replay.errors import ReplayError
 from deploy.replay.plan import Facts, made
-from deploy.replay.record import OWN, Replay
+from deploy.replay.record import OWN, Replay, ReplayError
 from deploy.replay.running import STOPPED_S, TURN_S, Limits, Shown, Speed, Yielding
 from feature_store.catalogue import DAY_MS
 from models.policy import Policy

@@ -7,7 +7,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute, json
 
-from deploy.replay.errors import ReplayError
+from deploy.replay.record import ReplayError
 from feature_store.merchants.catalogue import ALL_NAMES
 
 _SOURCE = pa.struct({"topic": pa.string(), "partition": pa.int64(), "offset": pa.int64()})

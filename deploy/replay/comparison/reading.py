@@ -12,7 +12,7 @@ import pyarrow as pa
 from confluent_kafka import TopicPartition
 
 from deploy.replay.comparison.columns import Ranges
-from deploy.replay.errors import ReplayError
+from deploy.replay.record import ReplayError
 from loadtests.audit.commits import source_of_value
 from loadtests.audit.topic_log import TopicLog
 from streaming_job.archive.followers import LogArchive, follow

@@ -17,7 +17,7 @@ from deploy.replay.comparison import causes
 from deploy.replay.comparison.causes import Deciding
 from deploy.replay.comparison.differences import SUPPRESSED, Joined, Kind, Side
 from deploy.replay.comparison.labelled import Labels, outcomes, weighed
-from deploy.replay.errors import ReplayError
+from deploy.replay.record import ReplayError
 
 SAMPLES = 3
 """Samples of each kind and cause; a whole report has SAMPLES_IN_ALL at most."""

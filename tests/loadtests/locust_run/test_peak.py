@@ -5,11 +5,10 @@ import pytest
 
 from loadtests.locust_run import peak
 from loadtests.locust_run.errors import LoadTestError
-from loadtests.locust_run.lag_trend import grows, trend
 from loadtests.locust_run.peak import Probe
 from loadtests.locust_run.plan import LoadTestPlan
 from loadtests.locust_run.result import Result
-from loadtests.locust_run.search import assess
+from loadtests.locust_run.search import assess, grows, trend
 from loadtests.locust_run.verdict import Bounds
 
 pytestmark = pytest.mark.unit

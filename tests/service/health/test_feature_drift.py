@@ -7,7 +7,7 @@ import pytest
 from harness.progress_records import progress
 
 from service.health.feature_drift import CALENDAR, CHAMPION, FEWEST, RECENT, feature_drift
-from service.metrics.of_features import of_features
+from service.metrics.of_quality import of_features
 
 pytestmark = pytest.mark.unit
 MODEL = {"name": "card-fraud", "version": "1", "digest": "cd" * 32}

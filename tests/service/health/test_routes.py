@@ -7,7 +7,7 @@ import pytest
 from harness.local_client import LocalClient
 
 from service.app import create_app
-from service.health.shared import KEPT_S, CachedAnswer
+from service.health.routes import KEPT_S, CachedAnswer
 from service.settings import ServiceSettings
 
 pytestmark = pytest.mark.unit

@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
-from streaming_job.backtest import comparison, thresholds
+from streaming_job.backtest import comparison
 from streaming_job.backtest.alerts import Alert, LiveAlerts
 from streaming_job.backtest.labels import Labels
 from streaming_job.backtest.log import BacktestError, Extent
+from streaming_job.backtest.report import budget_use, higher_thresholds
 from streaming_job.backtest.window import choose, date_of, day_of
 
 pytestmark = pytest.mark.unit
@@ -100,17 +101,17 @@ def test_the_threshold_of_a_budget_is_the_least_that_keeps_it(alerts: list[Alert
     def left(threshold: float) -> int:
         return sum(a.rules != ("score",) or (a.score or 0) >= threshold for a in alerts)
 
-    result = thresholds.budget(0.2, alerts, most or 0.5, 1.0)
+    result = budget_use(0.2, alerts, most or 0.5, 1.0)
     keeping = [t for t in (0.2, *(a.score or 0 for a in alerts if a.rules == ("score",))) if left(t) <= most]
     assert result["threshold"] == min(keeping, default=None)
-    for row in thresholds.table(0.2, alerts, NO_LABELS, 1.0):
+    for row in higher_thresholds(0.2, alerts, NO_LABELS, 1.0):
         assert row["alerts_a_day"] == left(row["threshold"]) == row["unknown"]
 
 
 def test_the_days_over_a_budget_are_named() -> None:
     alerts = [alert(n) for n in range(5)]
-    assert thresholds.budget(0.2, alerts, 4, 1.0)["days_over"] == [date_of(day_of(START))]
-    assert thresholds.budget(0.2, alerts, 5, 1.0)["days_over"] == []
+    assert budget_use(0.2, alerts, 4, 1.0)["days_over"] == [date_of(day_of(START))]
+    assert budget_use(0.2, alerts, 5, 1.0)["days_over"] == []
 
 
 def test_live_alerts_before_the_window_are_recalled_and_others_left_out() -> None:
