@@ -1,4 +1,7 @@
-"""Metrics of the alerts' outcomes, from labels."""
+"""Metrics of quality: the outcomes of alerts, from labels, and the drift of the features of the champion.
+
+The catalogue of features bounds the number of label values.
+"""
 
 from collections.abc import Sequence
 
