@@ -72,7 +72,7 @@ def train_command(
         name=name,
     )
     quality = trained.quality
-    typer.echo(f"registered {trained.ref.name}/{trained.ref.version}  digest {trained.ref.digest}")
+    typer.echo(f"registered {trained.ref}  digest {trained.ref.digest}")
     typer.echo(f"trained on {trained.rows:,} transactions, {trained.frauds:,} frauds; on the hold-out:")
     typer.echo(f"  AUC ROC {quality.auc_roc:.3f}  average precision {quality.average_precision:.3f}")
     typer.echo(
@@ -84,8 +84,7 @@ def train_command(
             f"the model needs a job with FRAUD_MERCHANT_FACTS=true and FRAUD_LABEL_DELAY_MS={label_delay_ms}"
         )
     typer.echo(
-        f"next: fraud rollouts promote {trained.ref.name}/{trained.ref.version} "
-        f"--threshold {quality.threshold:.6f} --max-count-5m 6"
+        f"next: fraud rollouts promote {trained.ref} --threshold {quality.threshold:.6f} --max-count-5m 6"
     )
 
 
@@ -108,5 +107,5 @@ def list_command(
         raise ModelError(f"no model {name} is registered at this tracking URI; train one: fraud models train")
     for ref, metrics in registered:
         scores = "  ".join(f"{metric} {value:.4f}" for metric, value in sorted(metrics.items()))
-        line = f"{ref.name}/{ref.version}  digest {ref.digest[:12]}  features {len(ref.features)}  {scores}"
+        line = f"{ref}  digest {ref.digest[:12]}  features {len(ref.features)}  {scores}"
         typer.echo(printable(line))

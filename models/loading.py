@@ -97,7 +97,7 @@ def _cached(ref: ModelRef, tracking_uri: str, cache_dir: Path, label: str) -> Pa
     try:
         cache_dir.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache_dir, prefix=".copy-") as scratch:
-            with tracking.registry(tracking_uri, f"model {ref.name}/{ref.version}") as client:
+            with tracking.registry(tracking_uri, f"model {ref}") as client:
                 copy = download(client, ref.name, ref.version, Path(scratch), tracking_uri)
             archives.check_size(copy)
             actual = artifact.digest(copy)

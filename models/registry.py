@@ -36,6 +36,10 @@ class ModelRef:
     features: tuple[str, ...]
     """The model's columns in order, each a feature's name:version."""
 
+    def __str__(self) -> str:
+        """NAME/VERSION, as commands take it."""
+        return f"{self.name}/{self.version}"
+
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> "ModelRef":
         """Read the object `model` of a rollout event; unknown fields are ignored."""
@@ -152,7 +156,7 @@ def point(alias: str, ref: ModelRef, tracking_uri: str) -> None:
     Raises:
         ModelError: the registry does not answer, or has no such version.
     """
-    with tracking.registry(tracking_uri, f"model {ref.name}/{ref.version}") as client:
+    with tracking.registry(tracking_uri, f"model {ref}") as client:
         client.set_registered_model_alias(ref.name, alias, ref.version)
 
 
@@ -165,7 +169,7 @@ def training_scores(ref: ModelRef, tracking_uri: str) -> dict[str, Any] | None:
     Raises:
         ModelError: the tag is damaged.
     """
-    with tracking.registry(tracking_uri, f"model {ref.name}/{ref.version}") as client:
+    with tracking.registry(tracking_uri, f"model {ref}") as client:
         tag = client.get_model_version(ref.name, ref.version).tags.get(SCORES_TAG)
     if tag is None:
         return None

@@ -6,7 +6,6 @@ switch and way back are started as the demo starts its job, because the demo has
 
 import json
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from shlex import join
@@ -71,14 +70,14 @@ class ReplayTour(Tour):
             return []
         model = training.trained(self._data_dir, BETTER)
         policy = ["--threshold", f"{model.threshold:.6f}", "--max-count-5m", str(model.max_count_5m)]
-        return ["--model", model.version, *policy]
+        return ["--model", str(model.ref), *policy]
 
     def _command(self, *arguments: str) -> None:
         """Run a command of `fraud replay`, and print its output but its progress."""
         self._say(f"$ fraud replay {join(arguments)}")
         log = children.log_file(self._data_dir, f"replay-{arguments[0]}")
         log.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "deploy.cli", "replay", *arguments]
+        command = [*launch.FRAUD, "replay", *arguments]
         variables = children.of_python(self._settings.variables())
         with Child(f"fraud replay {arguments[0]}", command, log, variables, cwd=self._data_dir) as child:
             self._until(lambda: not child.runs, f"end of {child.name}")

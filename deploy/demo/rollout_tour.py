@@ -106,7 +106,7 @@ class RolloutTour(Tour):
         )
         rollout = self._step(rollout_id, "shadow_started", "tour of the demo", 1)
         self._say(
-            f"{name} ({model.version}, AUC ROC {model.auc_roc:.3f}, alerts "
+            f"{name} ({model.ref}, AUC ROC {model.auc_roc:.3f}, alerts "
             f"from score {model.threshold:.3f} on) scores every transaction in shadow"
         )
         return rollout_id, rollout["seq"]
@@ -152,7 +152,7 @@ def _challenger(name: str, model: Champion) -> dict[str, Any]:
         "name": name,
         "role": "canary",
         "share_bp": SHARE_BP,
-        "model": model.version,
+        "model": str(model.ref),
         "policy": {"threshold": model.threshold, "max_count_5m": model.max_count_5m},
     }
 

@@ -52,11 +52,6 @@ class Champion:
     """AUC ROC on the newest quarter of the history, which the model was not fitted on."""
     learnt_from: str
 
-    @property
-    def version(self) -> str:
-        """NAME/VERSION, as commands and the sidecar take it."""
-        return f"{self.ref.name}/{self.ref.version}"
-
 
 def load(path: Path) -> Champion | None:
     """Load a champion from a file; None if there is no file yet."""

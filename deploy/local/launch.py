@@ -4,11 +4,14 @@ Standard library only: it is also used before any package is installed.
 """
 
 import subprocess
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from deploy.local.errors import ProcessError
 
+FRAUD = (sys.executable, "-m", "deploy.cli")
+"""The command `fraud` of this process's packages."""
 LOG_LIMIT = 16 * 1024 * 1024
 """Size in bytes from which a log is rotated (one generation) before the next start."""
 

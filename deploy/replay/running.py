@@ -6,7 +6,6 @@ brokers abort a Kafka transaction that stays open for too long.
 """
 
 import signal
-import sys
 import time
 from collections.abc import Mapping
 from contextlib import closing, suppress
@@ -18,6 +17,7 @@ import psutil
 from deploy.local import processes
 from deploy.local.child import Child
 from deploy.local.files import replace_json
+from deploy.local.launch import FRAUD
 from deploy.replay import inputs
 from deploy.replay.record import Replay, ReplayError
 from feature_store.errors import FraudError
@@ -127,7 +127,7 @@ class Speed:
 
 def command(release: str) -> list[str]:
     """Return the command of a release that runs the job."""
-    return [*([release] if release else [sys.executable, "-m", "deploy.cli"]), "job", "run"]
+    return [*([release] if release else FRAUD), "job", "run"]
 
 
 def run(

@@ -1,10 +1,10 @@
 """Replay benchmark: the speed of archive, replay, comparison and backtest, and what alerts wait for them."""
 
-import sys
 import time
 from collections.abc import Iterator
 
 from deploy.local.child import Child
+from deploy.local.launch import FRAUD
 from deploy.replay import record, switching
 from loadtests.bench.history import History
 from loadtests.bench.job_usage import JobUsage
@@ -110,7 +110,7 @@ def _run(rig: Rig, say: Say, *arguments: str) -> float:
 def _command(rig: Rig, *arguments: str) -> Child:
     return Child(
         f"fraud {arguments[0]}",
-        [sys.executable, "-m", "deploy.cli", *arguments],
+        [*FRAUD, *arguments],
         rig.options.data_dir / "logs" / f"{arguments[0]}.log",
         rig.installed.settings.variables(),
     )

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from deploy.demo.training import Champion
 from deploy.local import stack, state
 from deploy.local import topics as broker
 from deploy.local.child import Child, stop
+from deploy.local.launch import FRAUD
 from deploy.local.stack import Endpoints
 from deploy.local.state import ALL, Service
 from deploy.local.waiting import Patience
@@ -167,7 +167,7 @@ def simulator(
 ) -> tuple[list[str], dict[str, str]]:
     """Return the simulator's command line, and its secrets as variables, hidden from other users."""
     command = [
-        sys.executable, "-m", "deploy.cli", "simulate",
+        *FRAUD, "simulate",
         "--bootstrap-servers", servers.bootstrap_servers,
         "--rate", str(rate), "--cards", str(options.cards), "--seed", str(options.seed), "--for", f"{for_s}s",
     ]  # fmt: skip

@@ -9,6 +9,7 @@ from typing import Any
 
 from deploy.local import java, kafka
 from deploy.local.child import Child
+from deploy.local.launch import FRAUD
 from loadtests.compare.errors import CompareError
 from loadtests.compare.kafka_streams.build import build
 from loadtests.compare.quix import venv
@@ -128,7 +129,7 @@ def _ours(variant: Variant, deployment: Deployment, say: Say) -> tuple[list[str]
         arrival=Arrival.CREATE,  # as all engines, it reads the tape's timestamps
         **variant.settings,
     )
-    return [sys.executable, "-m", "deploy.cli", "job", "run"], settings.variables()
+    return [*FRAUD, "job", "run"], settings.variables()
 
 
 def _floor(variant: Variant, deployment: Deployment, say: Say) -> tuple[list[str], dict[str, str]]:

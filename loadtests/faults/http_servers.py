@@ -1,6 +1,5 @@
 """HTTP servers as child processes: the sidecar, and any other command that serves."""
 
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from deploy.local.child import Child, stop
+from deploy.local.launch import FRAUD
 from deploy.local.ports import HOST, free_port
 
 TIMEOUT_S = 10.0
@@ -53,8 +53,7 @@ def sidecar(log: Path, environment: Mapping[str, str]) -> Iterator[str]:
     """
     port = free_port()
     url = f"http://{HOST}:{port}/"
-    command = [sys.executable, "-m", "deploy.cli", "serve", "--port", str(port)]
-    with running(command, log, environment, f"{url}livez"):
+    with running([*FRAUD, "serve", "--port", str(port)], log, environment, f"{url}livez"):
         yield url
 
 

@@ -1,7 +1,6 @@
 """The job as an operator runs it: a child process with settings in its environment."""
 
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -9,6 +8,7 @@ from pathlib import Path
 import psutil
 
 from deploy.local.child import Child
+from deploy.local.launch import FRAUD
 from streaming_job.runtime.failpoints import VARIABLE, Failpoint
 
 DAEMON = "streaming_job.runtime.workers.daemon"
@@ -26,7 +26,7 @@ class JobProcess(Child):
         directory: Path,
         *,
         release: Path | None = None,
-        command: Sequence[str] = (sys.executable, "-m", "deploy.cli", "job", "run"),
+        command: Sequence[str] = (*FRAUD, "job", "run"),
     ) -> None:
         """Start the job.
 

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, TypeVar
 import psutil
 
 from deploy.local import stack
+from deploy.local.launch import FRAUD
 from deploy.local.stack import Endpoints
 from deploy.local.waiting import Patience
 from loadtests.faults.errors import FaultError
@@ -91,7 +91,7 @@ class Scene:
             FaultError: its exit status is not 0.
         """
         done = subprocess.run(
-            [sys.executable, "-m", "deploy.cli", *arguments],
+            [*FRAUD, *arguments],
             env={**os.environ, **self.installed.environment()},
             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
         )  # fmt: skip

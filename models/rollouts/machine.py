@@ -136,7 +136,7 @@ def _require_proposable(line: Line, event: Event, trial: Trial | None) -> None:
 
 
 def _label(model: ModelRef | None) -> str:
-    return f"{model.name}/{model.version} ({model.digest[:12]})" if model else "no model"
+    return f"{model} ({model.digest[:12]})" if model else "no model"
 
 
 def _require_next(trial: Trial, event: Event) -> None:

@@ -55,7 +55,7 @@ def require_features(ref: ModelRef, computed: list[str] | None, job_id: str) -> 
             instead = "start a job with FRAUD_MERCHANT_FACTS=true (docs/labels.md)"
         raise RefusedError(
             "features",
-            f"{release} does not compute {', '.join(missing)}, which {ref.name}/{ref.version} uses; "
+            f"{release} does not compute {', '.join(missing)}, which {ref} uses; "
             f"{instead}, then ask again, or train a model without them",
         )
 
@@ -68,7 +68,7 @@ def require_champion(line: Line, withdrawn: str, computed: list[str] | None, job
         raise StaleError(
             Reason.LAST_ROLLOUT.value,
             f"nothing could decide without {withdrawn}: the job {job_id} does not compute the features of "
-            f"{left[-1].name}/{left[-1].version}; promote another model first",
+            f"{left[-1]}; promote another model first",
         )
 
 

@@ -74,7 +74,7 @@ class RolloutAudit:
 def _detail(event: Event) -> dict[str, Any]:
     """Return the fields of an event that the audit copies; the event itself is on model-rollouts."""
     common: dict[str, Any] = {"seq": event.seq, "reason": event.reason, "key": event.idempotency_key}
-    models = {item.name: f"{item.model.name}/{item.model.version}" for item in event.challengers}
+    models = {item.name: str(item.model) for item in event.challengers}
     optional = {
         "approved_by": event.approved_by,
         "challenger": event.challenger,

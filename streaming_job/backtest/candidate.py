@@ -76,5 +76,5 @@ def promoted(
     events = installation(model, policy, ROLLOUT, "fraud backtest", at)
     records = [RolloutRecord(at, offset, event.to_json()) for offset, event in enumerate(events)]
     if refused := history.fold(records, topics, lambda *_: EventVerdict()):
-        raise BacktestError(f"{model.name}/{model.version} cannot decide: {refused[0].detail}")
+        raise BacktestError(f"{model} cannot decide: {refused[0].detail}")
     return history

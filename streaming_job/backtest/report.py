@@ -51,7 +51,7 @@ def report_of(inputs: Inputs) -> dict[str, Any]:
             "cut": {"transactions": tally.cut, "cards": len(tally.cut_cards)},
         },
         "candidate": {
-            "model": f"{inputs.model.name}/{inputs.model.version}",
+            "model": str(inputs.model),
             "digest": inputs.model.digest,
             "policy": asdict(inputs.policy),
             "policy_digest": inputs.policy.digest(),

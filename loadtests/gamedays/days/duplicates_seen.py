@@ -1,8 +1,8 @@
 """Game day: another producer duplicates a record of fraud-alerts; the continuous audit finds it."""
 
 import json
-import sys
 
+from deploy.local.launch import FRAUD
 from deploy.local.ports import HOST, free_port
 from loadtests.faults.http_servers import running
 from loadtests.gamedays.day import Gameday
@@ -18,8 +18,7 @@ def _provoke(scene: Scene) -> None:
     port, installed = free_port(), scene.installed
     url = f"http://{HOST}:{port}/metrics"
     command = [
-        sys.executable, "-m", "deploy.cli", "verify", "--follow", "--share", "1",
-        "--behind", str(BEHIND_S), "--metrics-port", str(port),
+        *FRAUD, "verify", "--follow", "--share", "1", "--behind", str(BEHIND_S), "--metrics-port", str(port),
     ]  # fmt: skip
     log = installed.directory / "audit.log"
     scene.cleanup.enter_context(running(command, log, installed.environment(), url))

@@ -50,7 +50,7 @@ def _send_strangers(scene: Scene) -> None:
 def _roll_out(scene: Scene, act: str, model: ModelRef, threshold: str, rollout_id: str, reason: str) -> None:
     """Propose or promote a model, with the traffic's limit of velocity."""
     scene.fraud(
-        "rollouts", act, f"{model.name}/{model.version}", "--threshold", threshold,
+        "rollouts", act, str(model), "--threshold", threshold,
         "--max-count-5m", str(VELOCITY), "--rollout-id", rollout_id, "--reason", reason,
     )  # fmt: skip
 
