@@ -8,12 +8,12 @@ import signal
 import threading
 import time
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from feature_store.errors import FraudError
+from feature_store.utc import moment_of
 from streaming_job import environment
 from streaming_job.contracts.topic import Component
 from streaming_job.log.partitioner import Partitioner
@@ -137,10 +137,10 @@ def status(
         last = {name: newest.get(name) for name in ("query_id", "written_at", "takeover")}
         typer.echo(json.dumps({**last, "choices": [asdict(choice) for choice in found]}))
         return
-    written = datetime.fromtimestamp(newest["written_at"] / 1000, UTC)
+    written = moment_of(newest["written_at"])
     typer.echo(f"job {settings.job_id}, query {newest['query_id']}, has last written at {written:%F %T} UTC")
     if (takeover := newest.get("takeover")) is not None:
-        at = datetime.fromtimestamp(takeover["at"] / 1000, UTC)
+        at = moment_of(takeover["at"])
         typer.echo(
             f"it took over from query {takeover['query_id']} (release {takeover['release']}, "
             f"{takeover['key_groups']} key groups) at {at:%F %T} UTC, asked by {takeover['asked_by']}"

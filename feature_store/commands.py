@@ -4,10 +4,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from feature_store.catalogue import DAY_MS
+from feature_store.progress_bar import progress_bar
 from feature_store.state.group_state import DEFAULT_LATENESS_MS
 from feature_store.training.archived import read_labels, read_profiles
 from feature_store.training.labels import Labels
@@ -86,13 +85,8 @@ def features(
         _print_matches(task.labels, summary, on_spark=on_spark)
 
 
-def _bar() -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=Console(stderr=True), transient=True)
-
-
 def _in_process(task: Task, output: Path) -> Summary:
-    with _bar() as bar:
+    with progress_bar() as bar:
         task_id = bar.add_task("transactions", total=task.transactions.rows * task.passes)
         return compute(task, output, lambda rows: bar.update(task_id, advance=rows))
 
@@ -103,7 +97,7 @@ def _on_spark(task: Task, output: Path, master: str) -> Summary:
     spark_surroundings.prepare(local=master.startswith("local"))
     from feature_store.training.spark_training_set import compute as compute_on_spark
 
-    with _bar() as bar:
+    with progress_bar() as bar:
         task_id = bar.add_task("Spark tasks", total=None)
         return compute_on_spark(
             task, output, master, lambda done, total: bar.update(task_id, completed=done, total=total or None)

@@ -10,15 +10,8 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
 
+from feature_store.progress_bar import progress_bar
 from feature_store.spark_surroundings import LOOPBACK
 from loadtests.audit import endless, one_alert
 from loadtests.audit import verify as audit
@@ -157,18 +150,10 @@ def run(
     Args:
         archive: archive in which the log begins; default: only the topics are read.
     """
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    console = console or Console(stderr=True)
     log = open_log(settings, archive)
     reached = audit.reached_by(log, settings)
     many = sum(partition_ends(reached.committed, settings.topics.transactions).values()) > MANY
-    with Progress(*columns, console=console, transient=True) as bar:
+    with progress_bar(console) as bar:
         task = bar.add_task("reading", total=None)
         return audit.verify(
             log,

@@ -5,12 +5,12 @@ Mitchell et al., Model Cards for Model Reporting (2019).
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from feature_store.utc import moment_of
 from models.train import Quality
 
 _HEAD = """\
@@ -61,7 +61,7 @@ class Period:
         return Period(int(arrival.min()), int(arrival.max()), arrival.size, int(fraud.sum()))
 
     def __str__(self) -> str:
-        first, last = (datetime.fromtimestamp(ms / 1_000, UTC) for ms in (self.first_ms, self.last_ms))
+        first, last = (moment_of(ms) for ms in (self.first_ms, self.last_ms))
         span = f"{first:%Y-%m-%d %H:%M} to {last:%Y-%m-%d %H:%M} UTC"
         return f"{span}, {self.rows:,} transactions, {self.frauds:,} frauds"
 

@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -26,6 +25,7 @@ from feature_store.kernels.hashing import hash_string
 from feature_store.printable import printable
 from feature_store.state.card_view import describe, find_card
 from feature_store.state.group_state import DEFAULT_LATENESS_MS
+from feature_store.utc import moment_of
 from streaming_job.masking import masked
 from streaming_job.runtime.checkpoint import Checkpoint
 from streaming_job.runtime.checkpoint_errors import CheckpointError
@@ -173,4 +173,4 @@ def _print(view: dict[str, Any]) -> None:
 
 
 def _time(ms: int | None) -> str:
-    return "-" if ms is None else f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return "-" if ms is None else f"{moment_of(ms):%Y-%m-%d %H:%M:%S} UTC"

@@ -5,7 +5,6 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 
 from feature_store.catalogue import HOUR_MS
 from feature_store.merchants.catalogue import NEVER, takes_effect
+from feature_store.utc import moment_of
 from loadtests.simulator.scenarios import COMPROMISED, SCENARIOS
 from loadtests.simulator.timeline import Records
 from streaming_job.contracts.topics import Topics
@@ -154,7 +154,7 @@ class MerchantWatch:
 
 
 def _clock(at: int) -> str:
-    return f"{datetime.fromtimestamp(at / 1_000, UTC):%Y-%m-%d %H:%M}"
+    return f"{moment_of(at):%Y-%m-%d %H:%M}"
 
 
 def _share(alerted: int, frauds: int) -> str:

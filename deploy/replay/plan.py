@@ -10,10 +10,10 @@ from confluent_kafka import TopicPartition
 
 from deploy.replay import inputs, record
 from deploy.replay.record import OWN, Replay
+from feature_store.utc import time_of
 from loadtests.audit.topic_log import TopicLog
 from models.policy import Policy
 from streaming_job.archive.followers import log_archive
-from streaming_job.backtest.window import time_of
 from streaming_job.log import clients, follow
 from streaming_job.runtime import lost_log
 from streaming_job.settings import JobSettings

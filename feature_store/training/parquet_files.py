@@ -6,7 +6,6 @@ may have (`columns`), and in which unit its times are.
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 from feature_store.catalogue import LEAST_TIME_MS
 from feature_store.training import columns
 from feature_store.training.columns import TIMES, TrainingSetError
+from feature_store.utc import moment_of
 
 MOST_TIME_MS = 99_999_999_999_999
 """Latest time of the contracts, in the year 5138; microseconds and nanoseconds are beyond it."""
@@ -115,7 +115,7 @@ def require_ms(times: pa.ChunkedArray, name: str, where: str, first_row: int = 0
     row = int(np.argmax(np.asarray(wrong)))
     value = times[row].as_py()
     if 0 <= value < LEAST_TIME_MS:
-        reason = f"is in {datetime.fromtimestamp(value / 1000, UTC):%B %Y}; perhaps it is in seconds"
+        reason = f"is in {moment_of(value):%B %Y}; perhaps it is in seconds"
     elif value > MOST_TIME_MS:
         reason = "is after the year 5000; perhaps it is in microseconds or nanoseconds"
     else:

@@ -5,11 +5,11 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event
 
 from feature_store.spark_surroundings import LOOPBACK
+from feature_store.utc import moment_of
 from loadtests.audit.comparison import output_topics
 from loadtests.audit.core import Load
 from loadtests.audit.exported import AuditMetrics
@@ -133,7 +133,7 @@ def _start_text(memory: Memory) -> str:
         cards = sum(len(history.cards) for history in memory.histories.values())
         return f"continues at {positions or 'the beginning of the log'} with {cards} saved cards"
     if memory.complete_from_ms:
-        moment = datetime.fromtimestamp(memory.complete_from_ms / 1000, UTC).isoformat(timespec="seconds")
+        moment = moment_of(memory.complete_from_ms).isoformat(timespec="seconds")
         return (
             f"reads the log from its beginning and audits arrivals since {moment}: older outputs were deleted"
         )

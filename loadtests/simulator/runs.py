@@ -9,9 +9,9 @@ from pathlib import Path
 
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from feature_store.errors import FraudError
+from feature_store.progress_bar import progress_bar
 from loadtests.rig import histograms
 from loadtests.rig.histograms import Slips
 from loadtests.rig.pace import Pace
@@ -84,7 +84,7 @@ def to_file(traffic: TrafficOptions, start_ms: int, path: Path, limits: Limits) 
     until_ms = start_ms + int(limits.seconds * 1_000) if limits.seconds is not None else None
     total = min(limits.events or float("inf"), (limits.seconds or float("inf")) * traffic.rate)
     tally = Tally()
-    with _progress() as bar:
+    with progress_bar(_err) as bar:
         task = bar.add_task(f"writing {path}", total=total)
         batches = tally.watch(stream.blocks(events=limits.events, until_ms=until_ms))
         rows, left_out = parquet.write(batches, path, lambda n: bar.advance(task, n))
@@ -193,14 +193,14 @@ def _send(
     try:
         if changing is not None:
             changing.start()
-        with _progress() as bar:
-            task = bar.add_task("sending", total=limits.events)
+        with progress_bar(_err) as bar:
+            task = bar.add_task("sending events", total=limits.events)
 
             def show() -> None:
                 slips.record_into(slip)
                 behind = f", {sender.slip_ms / 1_000:.1f} s behind" if sender.slip_ms > 1_000 else ""
                 sent = sender.sent[settings.topics.transactions]
-                bar.update(task, completed=sent, description=f"sending{behind}")
+                bar.update(task, completed=sent, description=f"sending events{behind}")
                 if changing is not None:
                     changing.check()
 
@@ -227,17 +227,6 @@ def _send(
 def _print_tally(tally: Tally) -> None:
     for line in tally.lines():
         _out.print(line)
-
-
-def _progress() -> Progress:
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:,} events"),
-        TimeElapsedColumn(),
-    )
-    return Progress(*columns, console=_err, transient=True)
 
 
 @contextmanager

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from feature_store.catalogue import DAY_MS
+from feature_store.progress_bar import progress_bar
 from feature_store.training.options import DELAY_HELP, LabelFile, MerchantLabelFeatures, Transactions
 from models.algorithms import Learner
 from models.options import USUAL, AlertBudget, takes_learner
@@ -66,7 +65,7 @@ def evaluate_command(
         merchants.delay_ms if merchant_labels else None,
     )
     windows = Windows(train_start.date(), train_days, delay_days, test_days)
-    with _progress_bar() as bar:
+    with progress_bar() as bar:
         task = bar.add_task("features", total=files.rows)
         history, results = run(
             source, windows, folds, learner, alert_budget, lambda rows: bar.update(task, advance=rows)
@@ -88,11 +87,6 @@ def evaluate_command(
     if html:
         write(page(content), html)
     _print_summary(content, report, html)
-
-
-def _progress_bar() -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=Console(stderr=True), transient=True)
 
 
 def _print_summary(content: dict[str, Any], report: Path, html: Path | None) -> None:

@@ -8,10 +8,8 @@ up by group.
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from feature_store.catalogue import DAY_MS
 from service.labels.records import Group, Kind
 
 FRAUD, GENUINE, OPEN = "fraud", "genuine", "open"
@@ -51,16 +49,6 @@ class Quality:
         """Return the fields of the API."""
         outcomes = {outcome: getattr(self, outcome) for outcome in OUTCOMES}
         return {"by": self.by, "name": self.name, **outcomes, "precision": self.precision}
-
-
-def day_of(at_ms: int) -> int:
-    """Return the day (UTC) of a time, days since 1970-01-01."""
-    return at_ms // DAY_MS
-
-
-def date_of(day: int) -> str:
-    """Return a day as YYYY-MM-DD."""
-    return datetime.fromtimestamp(day * DAY_MS / 1000, UTC).date().isoformat()
 
 
 def qualities(counts: Iterable[Count]) -> list[Quality]:

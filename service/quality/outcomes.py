@@ -24,9 +24,10 @@ from pathlib import Path
 
 import orjson
 
+from feature_store.utc import day_of
 from service.labels.errors import OutcomesError
 from service.labels.records import Alert, Kind, Label
-from service.quality.counts import FRAUD, GENUINE, OPEN, Count, day_of
+from service.quality.counts import FRAUD, GENUINE, OPEN, Count
 from streaming_job.log.records import PartitionId
 
 DAYS = 130

@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 
+from feature_store.utc import date_of
 from service import openapi
-from service.quality.counts import date_of
 from service.quality.parts import QualityParts
 from service.security.roles import Viewer
 

@@ -113,9 +113,7 @@ def plan_at(history: History, arrival: int) -> Plan | None:
     Before the first promotion it is the plan of the first champion.
     """
     line, latest, first = Line(), 0, None
-    for entry in history.entries:
-        if entry.refused or entry.repeats:
-            continue
+    for entry in history.all_accepted:
         # events take effect in log order, even if broker clocks make a later event look older
         latest = max(latest, entry.timestamp)
         if latest > arrival and first is not None:

@@ -42,10 +42,8 @@ def proposal(
     earlier = next(
         (
             entry
-            for entry in history.entries
-            if entry.event.type is Type.PROPOSED
-            and entry.event.idempotency_key == request.key
-            and not (entry.refused or entry.repeats)
+            for entry in history.all_accepted
+            if entry.event.type is Type.PROPOSED and entry.event.idempotency_key == request.key
         ),
         None,
     )

@@ -74,13 +74,18 @@ class History:
         line, folded = _folded(Line(), self.entries, set_aside)
         return replace(self, line=line, entries=tuple(folded))
 
+    @property
+    def all_accepted(self) -> tuple[Entry, ...]:
+        """The accepted events of all rollouts, without repetitions."""
+        return tuple(entry for entry in self.entries if not entry.refused and not entry.repeats)
+
     def of(self, rollout_id: str) -> tuple[Entry, ...]:
         """Return the events of a rollout, in log order."""
         return tuple(entry for entry in self.entries if entry.event.rollout_id == rollout_id)
 
     def accepted(self, rollout_id: str) -> tuple[Entry, ...]:
         """Return the accepted events of a rollout, without repetitions."""
-        return tuple(entry for entry in self.of(rollout_id) if not entry.refused and not entry.repeats)
+        return tuple(entry for entry in self.all_accepted if entry.event.rollout_id == rollout_id)
 
 
 def _folded(line: Line, entries: Iterable[Entry], set_aside: Mapping[int, str]) -> tuple[Line, list[Entry]]:

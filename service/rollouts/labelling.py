@@ -32,9 +32,7 @@ def labelled_trial(history: History, trial: Trial) -> LabelledTrial | None:
     except GuardError:  # guards of another release: the assessment reports them
         return None
     latest, since, until = 0, None, None
-    for entry in history.entries:
-        if entry.refused or entry.repeats:
-            continue
+    for entry in history.all_accepted:
         # events take effect in log order, even if broker clocks make a later event look older
         latest, event = max(latest, entry.timestamp), entry.event
         is_own = event.rollout_id == trial.rollout_id

@@ -3,13 +3,13 @@
 import json
 from collections import defaultdict
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from itertools import islice
 from typing import Annotated
 
 import typer
 from confluent_kafka import KafkaException
 
+from feature_store.utc import moment_of
 from service.security import audit
 from service.security.audit import AuditError, Verification
 from service.security.audit_log import AuditLog, StoredRecord
@@ -93,7 +93,7 @@ def _line(stored: StoredRecord) -> str:
     record = audit.read(stored.value)
     if record is None:
         return f"offset {stored.offset}  is not an audit record: {safe(stored.value, 60)}"
-    at = datetime.fromtimestamp(record["at"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    at = moment_of(record["at"]).strftime("%Y-%m-%d %H:%M:%S")
     detail = json.dumps(record["detail"], sort_keys=True) if record["detail"] else ""
     text = (
         f"{at}  {record['actor']} ({record['role']}) from {record['from']}  {record['action']} "

@@ -4,13 +4,13 @@ import getpass
 import os
 import re
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from feature_store.printable import printable
+from feature_store.utc import moment_of
 from service.security import tokens
 from service.security.roles import Role
 from service.security.tokens import TokensError
@@ -90,4 +90,4 @@ def _now_ms() -> int:
 
 
 def _day(ms: int) -> str:
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return moment_of(ms).strftime("%Y-%m-%d %H:%M UTC")

@@ -6,7 +6,6 @@ import signal
 import sys
 import time
 from contextlib import ExitStack, suppress
-from datetime import UTC, datetime
 from threading import Event
 from typing import Annotated
 
@@ -18,6 +17,7 @@ from feature_store.archive.reader import Archive
 from feature_store.archive.storage import Storage, named_faults
 from feature_store.catalogue import DAY_MS
 from feature_store.spark_surroundings import LOOPBACK
+from feature_store.utc import moment_of
 from streaming_job import environment, metric_families
 from streaming_job.archive.archiver import Report, Timing, archive
 from streaming_job.archive.metrics import ArchiveMetrics, listed_until_s
@@ -163,5 +163,5 @@ def expire(
                     spans = commit.expire(each.storage, each.topics[name], partition, before_ms)
                     files += sum(bool(span.name) for span in spans)
                     size += sum(span.bytes for span in spans)
-    before = datetime.fromtimestamp(before_ms / 1000, UTC).isoformat(timespec="seconds")
+    before = moment_of(before_ms).isoformat(timespec="seconds")
     typer.echo(f"deleted {files} files of {size:,} bytes, with arrivals before {before}")

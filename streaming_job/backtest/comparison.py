@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from feature_store.layout import UNITS_PER_CURRENCY
+from feature_store.utc import date_of, day_of, time_of
 from models.parameters import DECLINE, REVIEW
 from streaming_job.backtest.alerts import Alert
 from streaming_job.backtest.labels import OUTCOMES, Labels
-from streaming_job.backtest.window import date_of, day_of, time_of
 from streaming_job.masking import masked
 
 SAMPLE = 50

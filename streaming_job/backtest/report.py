@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from feature_store.layout import UNITS_PER_CURRENCY
+from feature_store.utc import date_of, day_of, time_of
 from models.policy import ESCALATED, Policy
 from models.registry import ModelRef
 from models.rules.score import Score
@@ -14,7 +15,7 @@ from streaming_job.backtest.alerts import Alert, LiveAlerts
 from streaming_job.backtest.comparison import BACKTEST, LIVE
 from streaming_job.backtest.labels import OUTCOMES, Labels
 from streaming_job.backtest.tally import Tally
-from streaming_job.backtest.window import History, date_of, day_of, time_of
+from streaming_job.backtest.window import History
 
 STEPS = 10
 """The thresholds of the table leave about 1/STEPS, 2/STEPS ... of the alerts that the score alone raised."""

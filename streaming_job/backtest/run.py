@@ -10,6 +10,7 @@ from pathlib import Path
 from feature_store.catalogue import HOUR_MS, names_of
 from feature_store.merchants.catalogue import computed
 from feature_store.state.journal import MemoryPieces
+from feature_store.utc import time_of
 from models import loading
 from models.policy import Policy
 from models.registry import ModelRef
@@ -20,7 +21,7 @@ from streaming_job.backtest.group import BacktestGroup
 from streaming_job.backtest.labels import HashedLabels, Labels
 from streaming_job.backtest.log import ArchiveLog, BacktestError
 from streaming_job.backtest.tally import Tally
-from streaming_job.backtest.window import History, Window, time_of
+from streaming_job.backtest.window import History, Window
 from streaming_job.contracts.topics import Topics
 from streaming_job.decide.decider import Lookup
 from streaming_job.decode.framed import RecordSchemas

@@ -5,22 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 
 from feature_store.catalogue import DAY_MS, WINDOWS
+from feature_store.utc import date_of, day_of
 from streaming_job.backtest.log import BacktestError, Extent
-
-
-def day_of(at_ms: int) -> int:
-    """Return the day (UTC) of a time, days since 1970-01-01."""
-    return at_ms // DAY_MS
-
-
-def date_of(day: int) -> str:
-    """Return a day as YYYY-MM-DD."""
-    return datetime.fromtimestamp(day * DAY_MS / 1000, UTC).date().isoformat()
-
-
-def time_of(at_ms: int) -> str:
-    """Return a time as text (UTC, to the second)."""
-    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from feature_store.utc import moment_of
 from streaming_job import environment
 from streaming_job.contracts import Reason
 from streaming_job.dead_letters import originals
@@ -200,7 +201,7 @@ def _print(letters: list[Letter], counts: Counter[str]) -> None:
             value = f"{len(letter.value)} bytes: {shown['value'][:EXCERPT]}"
         else:
             value = ""
-        arrived = datetime.fromtimestamp(letter.arrival / 1000, UTC)
+        arrived = moment_of(letter.arrival)
         table.add_row(
             letter.name, letter.reason, f"{letter.topic}/{letter.partition}/{letter.offset}",
             f"{arrived:%Y-%m-%d %H:%M:%S}", shown["detail"], value,

@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from deploy.replay.comparison.causes import Deciding
 from deploy.replay.comparison.differences import SUPPRESSED, Joined, Kind, Side
 from deploy.replay.comparison.labelled import Labels, outcomes, weighed
 from deploy.replay.record import ReplayError
+from feature_store.utc import moment_of
 
 SAMPLES = 3
 """Samples of each kind and cause; a whole report has SAMPLES_IN_ALL at most."""
@@ -179,7 +179,7 @@ def _sample(joined: Joined, live_row: int | None, replay_row: int | None, labels
             alert = orjson.loads(side.table["value"][row].as_py())
             shown[name] = {field: alert[field] for field in SHOWN}
             fraud = outcomes(side.table.slice(row, 1), labels)[0]
-    arrived = datetime.fromtimestamp(alert["arrival_time"] / 1000, UTC).isoformat(timespec="milliseconds")
+    arrived = moment_of(alert["arrival_time"]).isoformat(timespec="milliseconds")
     return {
         **{
             field: alert[field] for field in ("transaction_id", "merchant_id", "amount", "currency", "source")

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from thoroughness import examples
 
 from feature_store.catalogue import DAY_MS
+from feature_store.utc import date_of
 from service.labels.errors import OutcomesError
 from service.labels.records import Alert, Label, alert_of
 from service.quality import counts
@@ -209,7 +210,7 @@ def test_counts_by_day_are_those_of_the_arrival_of_the_transaction(store: Outcom
     for topic in (alerts, labels):
         topic.take(store, 3)
     of_rule = [
-        (counts.date_of(day.newest), day.fraud, day.genuine, day.open)
+        (date_of(day.newest), day.fraud, day.genuine, day.open)
         for day in counts.by_day(store.counts())
         if day.by == "rule"
     ]

@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import examples
 
+from feature_store.utc import date_of, day_of
 from streaming_job.backtest import comparison
 from streaming_job.backtest.alerts import Alert, LiveAlerts
 from streaming_job.backtest.labels import Labels
 from streaming_job.backtest.log import BacktestError, Extent
 from streaming_job.backtest.report import budget_use, higher_thresholds
-from streaming_job.backtest.window import choose, date_of, day_of
+from streaming_job.backtest.window import choose
 
 pytestmark = pytest.mark.unit
 
