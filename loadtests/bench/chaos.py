@@ -85,7 +85,7 @@ def measure(extent: ChaosExtent, say: Say) -> Iterator[Result]:
         yield from _disturb(relay, network, chance, extent.faults, begun + extent.within_s, say)
         lasted = time.monotonic() - begun
         say("auditing")
-        yield Figure("all kills and faults", lasted, "s", ())
+        yield Figure("all kills and faults", lasted, "s")
         yield from _audit(relay, endpoints.postgres_dsn)
 
 
@@ -128,24 +128,26 @@ def _grown(struck: list[Fault], before: int) -> bool:
 
 
 def _all_seconds(event: str, seconds: dict[str, list[float]]) -> Iterator[Figure]:
-    yield Figure(f"{event}s", sum(map(len, seconds.values())), "", ())
+    yield Figure(f"{event}s", sum(map(len, seconds.values())), "")
     for name, each in sorted(seconds.items()):
-        yield Figure(f"{event}: {name}", statistics.median(each), "s", tuple(each), f"{len(each)} times")
+        yield Figure(
+            f"{event}: {name}", statistics.median(each), "s", f"{len(each)} times", rounds=tuple(each)
+        )
 
 
 def _audit(relay: Relay, dsn: str) -> Iterator[Figure]:
     relay.installed.caught_up(relay.job)
     verdict = relay.installed.verdict()
     counts = verdict.report()
-    yield Figure("jobs started", relay.started, "", ())
+    yield Figure("jobs started", relay.started, "")
     for name in ("events", "alerts", "dead_letters"):
-        yield Figure(name, counts[name], "records", ())
+        yield Figure(name, counts[name], "records")
     for name in ("missing", "duplicated", "unexpected", "different"):
-        yield Figure(name, counts[name], "records", (), WRONG)
+        yield Figure(name, counts[name], "records", WRONG)
     unread = relay.installed.sent - verdict.events
-    yield Figure("not audited", unread, "records", (), WRONG)
-    yield Figure("progress records that differ", len(verdict.problems), "commits", (), WRONG)
-    yield Figure("profiles that did not arrive", _stale(relay.installed, dsn), "cards", (), WRONG)
+    yield Figure("not audited", unread, "records", WRONG)
+    yield Figure("progress records that differ", len(verdict.problems), "commits", WRONG)
+    yield Figure("profiles that did not arrive", _stale(relay.installed, dsn), "cards", WRONG)
 
 
 def require_clean(figures: list[Figure]) -> None:

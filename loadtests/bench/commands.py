@@ -180,7 +180,7 @@ def throughput(
             for figure in bench.measure(system, backlog, say, verify=verify):
                 yield figure
                 if figure.name == bench.THROUGHPUT:
-                    yield Figure("share of the calibration", figure.value / yardstick.value, "", ())
+                    yield Figure("share of the calibration", figure.value / yardstick.value, "")
 
     run("throughput", measured, to, beside)
 

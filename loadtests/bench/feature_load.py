@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from feature_store.catalogue import DAY_MS
 from feature_store.layout import TRANSACTION
 from feature_store.state.group_state import GroupState
+from loadtests.simulator.randomness import mix
 
 START_MS = 1_750_000_000_000
 MERCHANTS = 100_000
@@ -13,13 +14,6 @@ REGULAR = 20
 """Number of regular merchants of a card."""
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _ODD_TOO = np.uint64(0xC2B2AE3D27D4EB4F)
-
-
-def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Hash each number to 64 bits (splitmix64; Steele, Lea, Flood 2014)."""
-    mixed = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))
 
 
 class FeatureLoad:
@@ -55,7 +49,7 @@ class FeatureLoad:
         records["transaction"] = rng.integers(1, 1 << 63, events).astype(np.uint64)
         regular = (card * REGULAR + (rng.random(events) ** 2 * REGULAR).astype(np.int64)) * 7
         merchant = np.where(rng.random(events) < 0.8, regular, rng.integers(0, MERCHANTS, events)) % MERCHANTS
-        records["merchant"] = _mixed((merchant + 1).astype(np.uint64) * _ODD)
+        records["merchant"] = mix((merchant + 1).astype(np.uint64) * _ODD)
         # nine of ten transactions are in the card's home country
         home = card % 10
         records["country"] = np.where(rng.random(events) < 0.9, home, rng.integers(0, 30, events))

@@ -159,7 +159,7 @@ def _at_rest(cards: int, rounds: int, resolution_ms: int) -> Iterator[Figure]:
 
 
 def _bytes(name: str, value: float, detail: str) -> Figure:
-    return Figure(name, value, "bytes/card", (value,), detail)
+    return Figure(name, value, "bytes/card", detail, rounds=(value,))
 
 
 def restart(cards: int) -> Iterator[Figure]:
@@ -194,7 +194,7 @@ def restart(cards: int) -> Iterator[Figure]:
 
 def _persisting(name: str, times: list[float]) -> Figure:
     detail = f"{SMALL_BATCH:,} events a delta; mean, not median; maximum {max(times):.1f} ms"
-    return Figure(name, statistics.mean(times), "ms/delta", tuple(times), detail)
+    return Figure(name, statistics.mean(times), "ms/delta", detail, rounds=tuple(times))
 
 
 def _batch(load: FeatureLoad, state: GroupState, events: int) -> Delta:

@@ -44,9 +44,9 @@ def measure(rig: Rig, live: Live, say: Say) -> Iterator[Result]:
     alerts = watch.finish()
     rig.stop_job()
     yield from _figures(rig, alerts, live, begin, end)
-    yield Figure("job cpu", usage.cores(), "cores", (), "driver, JVM and workers, in the measured time")
+    yield Figure("job cpu", usage.cores(), "cores", "driver, JVM and workers, in the measured time")
     yield Figure(
-        "memory", usage.peak_memory / 2**20, "MiB", (),
+        "memory", usage.peak_memory / 2**20, "MiB",
         "driver, JVM and workers, shared pages counted once; the larger of two values, at the beginning and "
         "at the end of the measured time",
     )  # fmt: skip
@@ -106,7 +106,7 @@ def percentiles(latency: HdrHistogram, of: str = "") -> Iterator[Figure]:
     count = latency.get_total_count()
     for percentile in PERCENTILES:
         yield Figure(
-            f"p{percentile:g} {of}".strip(), histograms.percentile_ms(latency, percentile) or 0.0, "ms", (),
+            f"p{percentile:g} {of}".strip(), histograms.percentile_ms(latency, percentile) or 0.0, "ms",
             f"arrival of the transaction to receipt of its alert; {count:,} alerts",
         )  # fmt: skip
 
@@ -117,9 +117,9 @@ def _figures(rig: Rig, alerts: list[ReceivedAlert], live: Live, begin: float, en
     yield from percentiles(latency)
     commits = [commit for commit in rig.commits() if begin <= commit.written_at < end and commit.decided]
     events = sum(commit.decided for commit in commits)
-    yield Figure("rate", events / live.for_s, "events/s", (), f"{live.rate:,.0f} requested")
-    yield Figure("commits", len(commits) / live.for_s, "1/s", (), "of all key groups")
+    yield Figure("rate", events / live.for_s, "events/s", f"{live.rate:,.0f} requested")
+    yield Figure("commits", len(commits) / live.for_s, "1/s", "of all key groups")
     for name in PHASES:
         times = [commit.phases_ms[name] for commit in commits if name in commit.phases_ms]
         if times:
-            yield Figure(f"phase {name}", float(np.median(times)), "ms", (), "median of the commits")
+            yield Figure(f"phase {name}", float(np.median(times)), "ms", "median of the commits")

@@ -17,10 +17,10 @@ class Figure:
     value: float
     """The result: usually the median of the rounds."""
     unit: str
-    rounds: tuple[float, ...]
-    """Value of each round, in order; empty for a single measurement."""
     detail: str = ""
     """Explanation beside the name."""
+    rounds: tuple[float, ...] = ()
+    """Value of each round, in order; empty for a single measurement."""
     elapsed: float | None = None
     """Median wall-clock time, if `value` is CPU time."""
 
@@ -67,5 +67,5 @@ def per_item(
         used.append((time.thread_time() - cpu) / items * scale)
         elapsed.append((time.perf_counter() - clock) / items * scale)
     return Figure(
-        name, statistics.median(used), unit, tuple(used), detail, elapsed=statistics.median(elapsed)
+        name, statistics.median(used), unit, detail, rounds=tuple(used), elapsed=statistics.median(elapsed)
     )

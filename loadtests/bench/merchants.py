@@ -60,11 +60,13 @@ def measure(traffic: MerchantTraffic, rounds: int, say: Callable[[str], None]) -
     store, extra, rules = MemoryPieces(), dict[str, Any](), MerchantRules("bench", DELAY_DAYS * DAY_MS)
     yield from _of_a_running_table(traffic, rounds, FactTable(rules, 1, store, extra), store, say)
     written = sum(map(len, store.values())) / 1e6
-    yield Figure("state on disk", written, "MB", (), f"of each key group, {len(store):,} pieces")
+    yield Figure("state on disk", written, "MB", f"of each key group, {len(store):,} pieces")
     opened = _ms(lambda: FactTable(rules, 1, store, extra)) / 1e3
-    yield Figure("table opened from the state", opened, "s", (opened,), "at a start, by each key group")
+    yield Figure(
+        "table opened from the state", opened, "s", "at a start, by each key group", rounds=(opened,)
+    )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    yield Figure("peak memory of this process", peak, "MB", (), "the state is here in memory, too")
+    yield Figure("peak memory of this process", peak, "MB", "the state is here in memory, too")
 
 
 def _of_a_running_table(
@@ -96,7 +98,7 @@ def _of_a_running_table(
             f"lookup, {size:,} transactions at once", "us/event", rounds, size, partial(_same, lookup),
             scale=1e6, detail="one thread",
         )  # fmt: skip
-    yield Figure("table in memory", table.nbytes / 1e6, "MB", (), "of each key group")
+    yield Figure("table in memory", table.nbytes / 1e6, "MB", "of each key group")
 
 
 def _same(call: Callable[[], object]) -> Callable[[], object]:
@@ -116,4 +118,4 @@ def _ms(call: Callable[[], object]) -> float:
 
 def _figure(name: str, values: list[float], detail: str) -> Figure:
     detail = f"{detail}; at most {max(values):.1f}"
-    return Figure(name, statistics.median(values), "ms", tuple(values), detail)
+    return Figure(name, statistics.median(values), "ms", detail, rounds=tuple(values))

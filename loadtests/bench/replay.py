@@ -38,15 +38,15 @@ def measure(rig: Rig, backlog: Backlog, live: float, say: Say) -> Iterator[Figur
     rig.catch_up(say)
     archive = rig.options.data_dir / "archive"
     took = _run(rig, say, "archive", "run", str(archive), "--until-now")
-    yield Figure("archive", events / took, "transactions/s", (), "one process, its start included")
+    yield Figure("archive", events / took, "transactions/s", "one process, its start included")
     size = sum(file.stat().st_size for file in archive.rglob("*.parquet"))
-    yield Figure("archive, bytes", size / events, "bytes/transaction", (), "of all topics")
+    yield Figure("archive, bytes", size / events, "bytes/transaction", "of all topics")
     yield _replay(rig, say, ALONE, "the topic")
     took = _run(rig, say, "replay", "compare", ALONE)
-    yield Figure(f"compare {events:,}", took, "s", (), "nothing was changed; the command's start included")
+    yield Figure(f"compare {events:,}", took, "s", "nothing was changed; the command's start included")
     yield _replay(rig, say, f"{ALONE}-archive", "the archive", "--archive", str(archive))
     took = _run(rig, say, "backtest", str(archive), "--threshold", "0.5", "--days", "10")
-    yield Figure(f"backtest {events:,}", took, "s", (), "of another threshold; the command's start included")
+    yield Figure(f"backtest {events:,}", took, "s", "of another threshold; the command's start included")
     if live:
         yield from _beside_load(rig, live, say)
     rig.stop_job()
@@ -66,7 +66,7 @@ def _beside_load(rig: Rig, rate: float, say: Say) -> Iterator[Figure]:
             usage.sample()
             stretches["beside the archiver"] = _stretch(rig, say, "beside the archiver")
             usage.sample()
-        yield Figure("archiver's cpu", usage.cores(), "cores", (), "in the measured time")
+        yield Figure("archiver's cpu", usage.cores(), "cores", "in the measured time")
         begin = time.time()
         yield _replay(rig, say, BESIDE, f"the topic, beside {rate:,.0f} transactions/s")
         stretches["beside a replay"] = begin * 1000, time.time() * 1000
@@ -81,7 +81,7 @@ def _beside_load(rig: Rig, rate: float, say: Say) -> Iterator[Figure]:
     for name, stretch in stretches.items():
         yield from percentiles(latency_of(alerts, *stretch), name)
     for act, gap in (("switch", switched), ("back", back)):
-        yield Figure(f"longest time between two alerts, {act}", gap, "s", (), "under the same load")
+        yield Figure(f"longest time between two alerts, {act}", gap, "s", "under the same load")
 
 
 def _stretch(rig: Rig, say: Say, what: str) -> tuple[float, float]:
@@ -94,7 +94,7 @@ def _stretch(rig: Rig, say: Say, what: str) -> tuple[float, float]:
 def _replay(rig: Rig, say: Say, name: str, of: str, *options: str) -> Figure:
     _run(rig, say, "replay", "start", name, *options)
     replay, _ = record.load(rig.installed.settings, name)
-    return Figure(f"replay of {of}", replay.rate, "transactions/s", (), "its job's start left out")
+    return Figure(f"replay of {of}", replay.rate, "transactions/s", "its job's start left out")
 
 
 def _run(rig: Rig, say: Say, *arguments: str) -> float:

@@ -42,16 +42,17 @@ def measure(rig: Rig, events: int, rounds: int, say: Say) -> Iterator[Figure]:
         for number in range(1, rounds + 1):
             say(f"restart {number} of {rounds}, {kind}")
             seconds.append(_restarted(rig, lost, say))
-        yield Figure(f"start to first alert, {kind}", statistics.median(seconds), "s", tuple(seconds))
+        yield Figure(f"start to first alert, {kind}", statistics.median(seconds), "s", rounds=tuple(seconds))
     gaps = [_killed_live(rig, say) for _ in range(rounds)]
     yield Figure(
-        "SIGKILL to next alert", statistics.median(gaps), "s", tuple(gaps),
-        f"started again at once; {LIVE_RATE:,} transactions a second go on",
+        "SIGKILL to next alert", statistics.median(gaps), "s",
+        f"started again at once; {LIVE_RATE:,} transactions a second go on", rounds=tuple(gaps),
     )  # fmt: skip
     taken = [_taken_over_live(rig, number, say) for number in range(rounds)]
     yield Figure(
-        "longest time between two alerts over a takeover", statistics.median(taken), "s", tuple(taken),
+        "longest time between two alerts over a takeover", statistics.median(taken), "s",
         f"by a job of another number of key groups; {LIVE_RATE:,} transactions a second go on",
+        rounds=tuple(taken),
     )  # fmt: skip
     rig.stop_job()
 

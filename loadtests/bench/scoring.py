@@ -63,6 +63,6 @@ def calibrate(rounds: int) -> Figure:
     seconds = per_item("", "", rounds, len(records), lambda: call, scale=1.0)
     rates = tuple(1 / round_s for round_s in seconds.rounds)
     return Figure(
-        CALIBRATION, 1 / seconds.value, "events/s", rates,
-        f"{len(records):,} records decoded and scored with 100 trees, one thread",
+        CALIBRATION, 1 / seconds.value, "events/s",
+        f"{len(records):,} records decoded and scored with 100 trees, one thread", rounds=rates,
     )  # fmt: skip

@@ -112,7 +112,7 @@ def measure(rig: Rig, requests: RequestLoad, say: Say) -> Iterator[Figure]:
                 f"{requests.clients} clients, {requests.per_minute:,} requests a minute; "
                 f"{len(times):,} responses"
             )
-            yield Figure(f"{path} p{percentile}", float(np.percentile(times, percentile)), "ms", (), detail)
+            yield Figure(f"{path} p{percentile}", float(np.percentile(times, percentile)), "ms", detail)
     for with_requests in (False, True):
         latency = histograms.empty()
         for had_requests, *times in stretches:
@@ -125,7 +125,7 @@ def measure(rig: Rig, requests: RequestLoad, say: Say) -> Iterator[Figure]:
         for percentile in (50, 99):
             name = f"job's p{percentile} {kind} requests"
             yield Figure(
-                name, histograms.percentile_ms(latency, percentile) or 0.0, "ms", (), f"{count:,} alerts"
+                name, histograms.percentile_ms(latency, percentile) or 0.0, "ms", f"{count:,} alerts"
             )
 
 

@@ -56,7 +56,7 @@ def measure(rig: Rig, backlog: Backlog, say: Say, *, verify: bool = True) -> Ite
     say(f"sending {backlog.events:,} transactions")
     began = time.monotonic()
     past.send(backlog.events, at_once=True)
-    yield Figure("simulator into Kafka", backlog.events / (time.monotonic() - began), "events/s", ())
+    yield Figure("simulator into Kafka", backlog.events / (time.monotonic() - began), "events/s")
     rig.catch_up(say)
     rig.stop_job()
     yield from figures(rig.commits(), backlog)
@@ -85,14 +85,15 @@ def figures(commits: list[MeasuredCommit], backlog: Backlog) -> Iterator[Figure]
     for commit in measured:
         by_second[(commit.written_at - begin) // 1000] += commit.decided + commit.repeated
     yield Figure(
-        THROUGHPUT, events / seconds, "events/s", tuple(by_second[at] for at in range(int(seconds))),
+        THROUGHPUT, events / seconds, "events/s",
         f"{events:,} events in {len(measured):,} commits; rounds: events of each second",
+        rounds=tuple(by_second[at] for at in range(int(seconds))),
     )  # fmt: skip
-    yield Figure("events of a commit", events / len(measured), "", (), "the mean")
+    yield Figure("events of a commit", events / len(measured), "", "the mean")
     for name in PHASES:
         spent = sum(commit.phases_ms.get(name, 0.0) for commit in measured)
         if spent:
-            yield Figure(f"phase {name}", 1000 * spent / events, "us/event", (), "one key group's time")
+            yield Figure(f"phase {name}", 1000 * spent / events, "us/event", "one key group's time")
 
 
 def _verified(rig: Rig) -> Figure:
@@ -102,4 +103,4 @@ def _verified(rig: Rig) -> Figure:
     if not verdict.is_clean:
         raise BenchError(f"the audit found differences: {counts}")
     detail = f"of {counts['events']:,} events and {counts['alerts']:,} alerts"
-    return Figure("missing + duplicated + unexpected", wrong, "", (), detail)
+    return Figure("missing + duplicated + unexpected", wrong, "", detail)
