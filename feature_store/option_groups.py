@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any, get_origin
 
 Command = Callable[..., None]
 
@@ -18,21 +18,23 @@ def takes(
 
     Args:
         group: the dataclass; an option has its field's default, if it has one.
-        options: field -> annotation of the option for Typer; default: the annotations of the fields.
+        options: field -> annotation of the option for Typer; default: the annotations of the fields, without
+            the fields that have no `typer.Option`.
     """
     fields = inspect.signature(group).parameters
+    annotations = options or {
+        name: field.annotation for name, field in fields.items() if get_origin(field.annotation) is Annotated
+    }
     replacing = [
-        fields[name].replace(
-            kind=inspect.Parameter.KEYWORD_ONLY,
-            annotation=options[name] if options else fields[name].annotation,
-        )
-        for name in options or fields
+        fields[name].replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
+        for name, annotation in annotations.items()
     ]
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def with_options(**arguments: Any) -> None:
-            arguments[parameter] = group(**{name: arguments.pop(name) for name in options or fields})
+            given = {name: arguments.pop(name) for name in annotations if name in arguments}
+            arguments[parameter] = group(**given)
             command(**arguments)
 
         parameters: list[inspect.Parameter] = []

@@ -2,8 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from typer import Option
 
 from feature_store.errors import FraudError
+from loadtests.durations import seconds
 
 
 class DemoError(FraudError):
@@ -15,42 +19,67 @@ class DemoError(FraudError):
 
 @dataclass(frozen=True)
 class Options:
-    """Options of one `fraud demo`, from the command line."""
+    """Options of one `fraud demo`; all paths are absolute. Those without help depend on other options."""
 
-    data_dir: Path
-    """Absolute path of the directory of all files of this demo."""
-    for_s: float | None = None
-    """How long to feed, seconds; None: until Ctrl-C, or the end of the replayed file or of a tour
-    (`rollouts`, `replay_model`). A tour is completed even if it takes longer than `for_s`."""
-    rate: float = 500.0
-    """Simulated transactions per second."""
-    seed: int = 0
-    """Seed of the simulated world."""
+    data_dir: Path = Path()
+    """Directory of all files of this demo."""
+    for_s: Annotated[
+        float | None,
+        Option(
+            "--for",
+            parser=seconds,
+            metavar="TIME",
+            help="How long to feed: 60s, 5m. Default: until Ctrl-C, or until --replay, --rollouts or "
+            "--replay-model end.",
+        ),
+    ] = None
+    """A tour (`rollouts`, `replay_model`) is completed even if it takes longer."""
+    rate: Annotated[float, Option(help="Transactions per second.")] = 500.0
+    seed: Annotated[int, Option(help="Seed of the simulated world.")] = 0
     cards: int = 50_000
     """Number of cards in the simulated world."""
     replay: Path | None = None
-    """Absolute path of a file to replay instead of simulated traffic."""
+    """File to replay instead of simulated traffic."""
     speed: float = float("inf")
     """Speed of the replay: seconds of the file per second."""
-    rollouts: bool = False
-    """Have the sidecar try two challengers during the stream: a better model, and a trigger-happy one."""
-    replay_model: bool = False
-    """Have a better model decide the log again during the stream, switch to it, and go back."""
-    merchant_labels: bool = False
-    """Replay weeks in which merchants are compromised, with labels; the model has merchant label features."""
-    fresh: bool = False
-    """Start with an empty data directory, even after an unfinished run."""
-    keep: bool = False
-    """Leave the embedded stack running at the end."""
-    with_prometheus: bool = False
-    """Start a Prometheus with the project's rules and, without `merchant_labels`, a continuous audit of some
-    cards."""
-    with_mlflow_ui: bool = False
-    """Start MLflow's web page over the registry."""
-    report: Path | None = None
-    """File for the summary as JSON."""
-    picture: Path | None = None
-    """File for the last screen as SVG."""
+    rollouts: Annotated[
+        bool, Option("--rollouts", help="While streaming, try a better and a trigger-happy model.")
+    ] = False
+    replay_model: Annotated[
+        bool,
+        Option(
+            "--replay-model",
+            help="While streaming, replay the log with a better model, compare, switch to it, and go back.",
+        ),
+    ] = False
+    merchant_labels: Annotated[
+        bool,
+        Option(
+            "--merchant-labels",
+            help="Replay a month in two minutes: merchants are compromised, and labels reveal them.",
+        ),
+    ] = False
+    fresh: Annotated[bool, Option("--fresh", help="Start from the beginning even if a run was killed.")] = (
+        False
+    )
+    keep: Annotated[bool, Option("--keep", help="Leave the servers running at the end.")] = False
+    with_prometheus: Annotated[
+        bool,
+        Option(
+            "--with-prometheus",
+            help="Also start Prometheus (must be installed) and, except with --merchant-labels, a continuous "
+            "audit of some of the cards.",
+        ),
+    ] = False
+    with_mlflow_ui: Annotated[
+        bool, Option("--with-mlflow-ui", help="Also start MLflow's web page: curves and model cards.")
+    ] = False
+    report: Annotated[
+        Path | None, Option(resolve_path=True, help="Write the summary to this file, as JSON.")
+    ] = None
+    picture: Annotated[
+        Path | None, Option(resolve_path=True, help="Save the last screen to this file, as SVG.")
+    ] = None
 
     def story(self) -> dict[str, str | int | bool | None]:
         """Return the options that must stay the same when a killed demo is continued."""
