@@ -2,15 +2,13 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, get_origin
+from collections.abc import Callable, Collection
+from typing import Any
 
 Command = Callable[..., None]
 
 
-def takes(
-    parameter: str, group: type, options: Mapping[str, Any] | None = None
-) -> Callable[[Command], Command]:
+def takes(parameter: str, group: type, but: Collection[str] = ()) -> Callable[[Command], Command]:
     """Return a decorator that replaces a parameter of a command by the options of a dataclass.
 
     Typer reads the options from the signature, so the returned command's signature has the options in place
@@ -18,22 +16,18 @@ def takes(
 
     Args:
         group: the dataclass; an option has its field's default, if it has one.
-        options: field -> annotation of the option for Typer; default: the annotations of the fields, without
-            the fields that have no `typer.Option`.
+        but: fields that are no options, which have defaults.
     """
-    fields = inspect.signature(group).parameters
-    annotations = options or {
-        name: field.annotation for name, field in fields.items() if get_origin(field.annotation) is Annotated
-    }
     replacing = [
-        fields[name].replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
-        for name, annotation in annotations.items()
+        field.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for field in inspect.signature(group).parameters.values()
+        if field.name not in but
     ]
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def with_options(**arguments: Any) -> None:
-            given = {name: arguments.pop(name) for name in annotations if name in arguments}
+            given = {field.name: arguments.pop(field.name) for field in replacing if field.name in arguments}
             arguments[parameter] = group(**given)
             command(**arguments)
 

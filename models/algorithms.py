@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from typer import Option
 
 from models.errors import ModelError
 
@@ -25,18 +26,24 @@ FOREST_DEPTH = 20
 class Learner:
     """An algorithm and its options; options of other algorithms are ignored."""
 
-    algorithm: Algorithm = Algorithm.GRADIENT_BOOSTING
-    seed: int = 0
-    iterations: int = 300
-    """Number of trees."""
-    leaves: int = 6
-    """Greatest number of leaves of each tree of gradient boosting."""
-    learning_rate: float = 0.03
-    feature_share: float = 0.15
-    """Share of the features that each split of gradient boosting may use, drawn at random."""
-    fraud_weight: float = 1.0
-    """Weight of a fraud in training; a genuine transaction has weight 1. Scores are probabilities only if a
-    fraud has weight 1, too."""
+    algorithm: Annotated[Algorithm, Option(help="Algorithm to fit")] = Algorithm.GRADIENT_BOOSTING
+    iterations: Annotated[int, Option(min=1, help="Number of trees")] = 300
+    leaves: Annotated[int, Option(min=2, help="Greatest number of leaves of each boosted tree")] = 6
+    learning_rate: Annotated[float, Option(min=0.0001, help="Learning rate of gradient boosting")] = 0.03
+    feature_share: Annotated[
+        float,
+        Option(
+            min=0.01,
+            max=1,
+            help="Share of the features that each split of gradient boosting may use, drawn at random",
+        ),
+    ] = 0.15
+    fraud_weight: Annotated[
+        float,
+        Option(min=0.0001, help="Weight of a fraud in training; scores are probabilities only with weight 1"),
+    ] = 1.0
+    """A genuine transaction has weight 1."""
+    seed: Annotated[int, Option(help="The same data, options and seed give the same result")] = 0
 
     def fit(self, x: np.ndarray, y: np.ndarray) -> Any:
         """Fit a scikit-learn classifier; the same data and seed give the same classifier.

@@ -16,7 +16,7 @@ DIRECTORY = Path(".fraud")
 
 
 @app.command()
-@takes("given", Options)
+@takes("given", Options, but=("data_dir", "cards", "replay", "speed"))
 def demo(
     given: Options,
     cards: Annotated[

@@ -19,7 +19,7 @@ class DemoError(FraudError):
 
 @dataclass(frozen=True)
 class Options:
-    """Options of one `fraud demo`; all paths are absolute. Those without help depend on other options."""
+    """Options of one `fraud demo`; all paths are absolute."""
 
     data_dir: Path = Path()
     """Directory of all files of this demo."""
