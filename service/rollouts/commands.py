@@ -2,13 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from feature_store.option_groups import takes
 from models.options import TrackingUri
 from service.rollouts.options import (
-    At,
     Challenger,
     Connection,
     Json,
@@ -19,6 +19,7 @@ from service.rollouts.options import (
     Reason,
     RolloutId,
     SimplePolicy,
+    StepOptions,
     actor,
     draft_of,
     drafts_of,
@@ -27,6 +28,7 @@ from service.rollouts.options import (
     say,
     takes_connection,
     takes_simple_policy,
+    takes_step,
 )
 
 app = typer.Typer(help="Propose, watch and steer rollouts of models.", no_args_is_help=True)
@@ -144,88 +146,78 @@ def propose_command(
 
 
 @app.command("shadow")
-@takes_connection
-def shadow_command(
-    rollout_id: RolloutId, connection: Connection, reason: Reason = "shadow", key: KeyOption = "",
-    at_seq: At = None, as_json: Json = False,
-) -> None:  # fmt: skip
+@takes_step
+def shadow_command(rollout_id: RolloutId, step: StepOptions, reason: Reason = "shadow") -> None:
     """Let the challengers score everything beside the champion; none decides.
 
     Example: fraud rollouts shadow march
     """
-    _step("shadow_started", rollout_id, connection, reason, key, at_seq, as_json)
+    step.take("shadow_started", rollout_id, reason)
 
 
 @app.command("canary")
-@takes_connection
+@takes_step
 def canary_command(
-    rollout_id: RolloutId, connection: Connection,
+    rollout_id: RolloutId,
+    step: StepOptions,
     share: Annotated[
         float | None, typer.Option(min=0.01, max=100, help="Percent of the cards; default: as proposed")
     ] = None,
-    challenger: Challenger = "", reason: Reason = "canary", key: KeyOption = "", at_seq: At = None,
-    as_json: Json = False,
-) -> None:  # fmt: skip
+    challenger: Challenger = "",
+    reason: Reason = "canary",
+) -> None:
     """Let a challenger decide for its share of the cards; a larger share only adds cards.
 
     Example: fraud rollouts canary march --share 5
     """
-    more: dict[str, Any] = {"challenger": challenger, "share_bp": round((share or 0) * 100)}
-    _step("canary_set", rollout_id, connection, reason, key, at_seq, as_json, **more)
+    step.take("canary_set", rollout_id, reason, challenger=challenger, share_bp=round((share or 0) * 100))
 
 
 @app.command("pause")
-@takes_connection
-def pause_command(
-    rollout_id: RolloutId, connection: Connection, reason: Reason = "paused", key: KeyOption = "",
-    at_seq: At = None, as_json: Json = False,
-) -> None:  # fmt: skip
+@takes_step
+def pause_command(rollout_id: RolloutId, step: StepOptions, reason: Reason = "paused") -> None:
     """Give every card back to the champion; challengers still score every transaction.
 
     Example: fraud rollouts pause march --reason "too many alerts"
     """
-    _step("paused", rollout_id, connection, reason, key, at_seq, as_json)
+    step.take("paused", rollout_id, reason)
 
 
 @app.command("resume")
-@takes_connection
-def resume_command(
-    rollout_id: RolloutId, connection: Connection, reason: Reason = "resumed", key: KeyOption = "",
-    at_seq: At = None, as_json: Json = False,
-) -> None:  # fmt: skip
+@takes_step
+def resume_command(rollout_id: RolloutId, step: StepOptions, reason: Reason = "resumed") -> None:
     """Go on with the phase and the share from before a pause.
 
     Example: fraud rollouts resume march
     """
-    _step("resumed", rollout_id, connection, reason, key, at_seq, as_json)
+    step.take("resumed", rollout_id, reason)
 
 
 @app.command("rollback")
-@takes_connection
-def rollback_command(
-    rollout_id: RolloutId, connection: Connection, reason: Reason = "rolled back", key: KeyOption = "",
-    as_json: Json = False,
-) -> None:  # fmt: skip
+@takes("step", StepOptions, but=("at_seq",))
+def rollback_command(rollout_id: RolloutId, step: StepOptions, reason: Reason = "rolled back") -> None:
     """End an open rollout in any phase: the champion decides for every card.
 
     Example: fraud rollouts rollback march
     """
-    _step("rolled_back", rollout_id, connection, reason, key, None, as_json)
+    step.take("rolled_back", rollout_id, reason)
 
 
 @app.command("promote")
-@takes_connection
+@takes_step
 @takes_simple_policy
 def promote_command(
     what: Annotated[
         str, typer.Argument(help="A rollout; or NAME/VERSION, to propose and promote it without a trial")
     ],
-    connection: Connection, simple_policy: SimplePolicy, tracking_uri: TrackingUri = "",
+    step: StepOptions,
+    simple_policy: SimplePolicy,
+    tracking_uri: TrackingUri = "",
     policy: PolicyFile = None,
     rollout_id: Annotated[str, typer.Option(help="Id for NAME/VERSION; default: model, version, time")] = "",
-    challenger: Challenger = "", reason: Reason = "promoted", key: KeyOption = "", at_seq: At = None,
-    as_json: Json = False,
-) -> None:  # fmt: skip
+    challenger: Challenger = "",
+    reason: Reason = "promoted",
+) -> None:
     """Let a challenger decide for every card from now on.
 
     Example: fraud rollouts promote march
@@ -235,24 +227,24 @@ def promote_command(
             raise typer.BadParameter(
                 "the policy and the id of an open rollout are fixed; give them with NAME/VERSION only"
             )
-        more: dict[str, Any] = {"challenger": challenger}
-        _step("promoted", what, connection, reason, key, at_seq, as_json, **more)
+        step.take("promoted", what, reason, challenger=challenger)
         return
-    if challenger or at_seq is not None:
+    if challenger or step.at_seq is not None:
         raise typer.BadParameter(
             "--challenger and --at refer to an open rollout; leave them out with NAME/VERSION"
         )
     from service.rollouts.requests import Proposal
 
     draft, guards = draft_of(what, policy, simple_policy, "canary", 10_000)
-    proposal = Proposal((draft,), reason, key_of(key), guards, rollout_id, at_once=True)
-    print_receipt(connection.desk(tracking_uri).propose(proposal, actor()), as_json)
+    proposal = Proposal((draft,), reason, key_of(step.key), guards, rollout_id, at_once=True)
+    print_receipt(step.desk(tracking_uri).propose(proposal, actor()), step.as_json)
 
 
 @app.command("withdraw")
-@takes_connection
+@takes_step
 def withdraw_command(
-    rollout_id: RolloutId, connection: Connection,
+    rollout_id: RolloutId,
+    step: StepOptions,
     reason: Annotated[str, typer.Option(help="Reason, stored in the event")],
     from_the_beginning: Annotated[
         bool,
@@ -262,14 +254,12 @@ def withdraw_command(
             "in force and are not decided yet",
         ),
     ] = False,
-    key: KeyOption = "", at_seq: At = None, as_json: Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Withdraw a promotion: the previous champion decides again.
 
     Example: fraud rollouts withdraw march --reason "the model raises"
     """
-    more: dict[str, Any] = {"from_the_beginning": from_the_beginning}
-    _step("withdrawn", rollout_id, connection, reason, key, at_seq, as_json, **more)
+    step.take("withdrawn", rollout_id, reason, from_the_beginning=from_the_beginning)
 
 
 def _show_verdict(rollout_id: str, connection: Connection, as_json: bool) -> None:
@@ -281,14 +271,3 @@ def _show_verdict(rollout_id: str, connection: Connection, as_json: bool) -> Non
         return
     for line in verdicts.lines(assessment):
         say(line)
-
-
-def _step(
-    kind: str, rollout_id: str, connection: Connection, reason: str, key: str, at_seq: int | None,
-    as_json: bool, **more: Any,
-) -> None:  # fmt: skip
-    from models.rollouts.events import Type
-    from service.rollouts.requests import Step
-
-    step = Step(rollout_id, Type(kind), reason, key_of(key), at_seq, **more)
-    print_receipt(connection.desk().take(step, actor()), as_json)
