@@ -65,7 +65,7 @@ def measure(outcome: Outcome) -> None:
     outcome.counts["late"] += int(np.count_nonzero(late & accepted))
     outcome.counts["missing_profile"] += int(np.count_nonzero(accepted & (version == EMPTY)))
     arrivals = np.ascontiguousarray(batch["arrival"])
-    outcome.arrivals.append(arrivals)
+    outcome.arrivals = np.concatenate((outcome.arrivals, arrivals))
     _add_times(outcome, batch, arrivals)
     if with_profile.any():
         _add_profile_ages(outcome, arrivals[with_profile], np.concatenate(known_from))

@@ -122,7 +122,7 @@ class Outcome:
     `measures.measure` counts them."""
     unscored: list[NDArray[np.float64]] = field(default_factory=list)
     """Scores that `measures.measure` counts."""
-    arrivals: list[NDArray[np.int64]] = field(default_factory=list)
+    arrivals: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     """Arrivals of the transactions, ms; their latencies are computed at the commit."""
     phases: Counter[str] = field(default_factory=Counter)
     """Milliseconds by phase."""

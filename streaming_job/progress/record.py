@@ -1,17 +1,14 @@
 """The parts of a progress record that describe one Kafka transaction of a key group. Pure."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from streaming_job.contracts.topics import ACCEPTED, COUNTED, DIGESTED
 from streaming_job.log.losses import FIELD, Losses
 from streaming_job.log.partitioner import Layout
-from streaming_job.progress.outcome import LATENCY_MS, LATENESS_MS, PROFILE_AGE_MS, SCORES, Outcome
+from streaming_job.progress.outcome import LATENCY_MS, LATENESS_MS, PROFILE_AGE_MS, SCORES, Outcome, histogram
 
 RECORD_COUNTS = tuple(chain.from_iterable(ACCEPTED.values()))
 """Counts of input records; with the number of dead letters they add up to the count `records`. Records of
@@ -31,7 +28,6 @@ PLAIN_COUNTS = (
     "missing_profile",
     "scoring_failures",
 )
-_LATENCY_BOUNDS = np.array(LATENCY_MS)
 
 
 def fixed_fields(
@@ -52,25 +48,6 @@ def digests_of(outcome: Outcome) -> dict[str, str]:
             digest.update(record.value)
         digests[name] = digest.hexdigest()
     return digests
-
-
-def latencies(arrivals: Iterable[NDArray[np.int64]], now: int) -> tuple[NDArray[np.int64], int]:
-    """Return the histogram of the times from arrival to commit, and the sum of these times.
-
-    Args:
-        arrivals: arrivals of the transactions, ms; several arrays of shape (n,).
-        now: wall clock just before the commit, ms.
-
-    Returns:
-        Number of transactions in each bucket of LATENCY_MS, shape (len(LATENCY_MS) + 1,); the sum in ms.
-    """
-    counts = np.zeros(len(LATENCY_MS) + 1, dtype=np.int64)
-    total = 0
-    for batch_arrivals in arrivals:
-        latency = now - batch_arrivals
-        counts += np.bincount(_LATENCY_BOUNDS.searchsorted(latency), minlength=counts.size)
-        total += int(latency.sum())
-    return counts, total
 
 
 def counts_of(outcome: Outcome) -> dict[str, int]:
@@ -101,11 +78,14 @@ def histograms_of(outcome: Outcome, now: int) -> dict[str, dict[str, Any]]:
     Args:
         now: wall clock just before the commit, ms.
     """
-    sums = outcome.sums
-    counts, total = latencies(outcome.arrivals, now)
+    sums, latencies = outcome.sums, now - outcome.arrivals
     return {
         "lateness_ms": {"le": LATENESS_MS, "counts": outcome.lateness, "sum": sums["lateness_ms"]},
-        "latency_ms": {"le": LATENCY_MS, "counts": counts, "sum": total},
+        "latency_ms": {
+            "le": LATENCY_MS,
+            "counts": histogram(latencies, LATENCY_MS),
+            "sum": int(latencies.sum()),
+        },
         "profile_age_ms": {
             "le": PROFILE_AGE_MS,
             "counts": outcome.profile_ages,

@@ -45,7 +45,7 @@ def ends(transactions: int = 0) -> Offsets:
 def outcome(transactions: int = 10, **changes: Any) -> Outcome:
     """An outcome: transactions that arrived 1, 2, 3 ... ms ago, one alert and one dead letter."""
     result = Outcome(
-        arrivals=[NOW - 1 - np.arange(transactions)],
+        arrivals=NOW - 1 - np.arange(transactions),
         partitions={1: PartitionTimes(NOW - 20, NOW - 1, np.bincount([2], minlength=len(LATENESS_MS) + 1))},
         rollout={"number": 3, "rollout_id": "r3", "model": MODEL},
         sizes=SIZES,
@@ -100,7 +100,7 @@ def test_a_record_has_the_outcome_of_the_log_between_its_offsets() -> None:
 
 
 def test_latencies_are_exact() -> None:
-    fields = record(group(), outcome(arrivals=[NOW - np.array([5, 6]), NOW - np.array([20, 21, 4_000_000])]))
+    fields = record(group(), outcome(arrivals=NOW - np.array([5, 6, 20, 21, 4_000_000])))
     expected = dict.fromkeys((*LATENCY_MS, None), 0) | {5.0: 1, 10.0: 1, 20.0: 1, 50.0: 1, None: 1}
     assert fields["latency_ms"]["counts"] == list(expected.values())
     assert fields["latency_ms"]["sum"] == 5 + 6 + 20 + 21 + 4_000_000
