@@ -69,7 +69,9 @@ def trained(tracking_uri: str) -> TrainingResult:
 
 def query_of(checkpoint: str) -> str:
     """Return the id of the query of a local checkpoint."""
-    return str(json.loads((Path(checkpoint) / "metadata").read_text())["id"])
+    from streaming_job.runtime.checkpoint import METADATA, query_in
+
+    return query_in((Path(checkpoint) / METADATA).read_bytes())
 
 
 class RolledOut(NamedTuple):
