@@ -104,22 +104,44 @@ class Archive:
                 try:
                     file = self.storage.open(f"{partition_path(manifest.topic, partition)}/{span.name}")
                 except FileNotFoundError:
-                    # a longer file has replaced a tail, or the file has expired
-                    renewed = self.manifest(field, partition)
-                    if at < renewed.begin:
-                        raise ArchiveError(
-                            f"offsets {at} to {renewed.begin} of {manifest.topic}-{partition} have expired "
-                            "meanwhile; begin again"
-                        ) from None
-                    if renewed == manifest:
-                        raise ArchiveError(
-                            f"{span.name} of {manifest.topic}-{partition} is missing; restore it from a copy"
-                        ) from None
-                    manifest = renewed
+                    text = f"{span.name} of {manifest.topic}-{partition} is missing; restore it from a copy"
+                    manifest = self._renewed(field, manifest, span, at, text)
                     continue
-                with file:
-                    yield from _batches(file, span, at, end, arrived, columns)
+                try:
+                    with file:
+                        for batch, after in _batches(file, at, end, arrived, columns):
+                            yield batch
+                            at = after
+                except (OSError, pa.ArrowException) as fault:
+                    # of an object store also if the file is deleted while it is read
+                    reason = " ".join(str(fault).split())
+                    text = (
+                        f"{span.name} cannot be read or is damaged ({reason}); check the storage, or restore "
+                        "a copy"
+                    )
+                    manifest = self._renewed(field, manifest, span, at, text)
+                    continue
             at = span.end
+
+    def _renewed(self, field: str, manifest: Manifest, span: Span, at: int, text: str) -> Manifest:
+        """Return the newer manifest of a partition that has another file in place of a span's.
+
+        Args:
+            at: the next offset to read.
+            text: of the error if there is none.
+
+        Raises:
+            ArchiveError: the span's file still counts, or what is to be read has expired.
+        """
+        renewed = self.manifest(field, manifest.partition)
+        if at < renewed.begin:
+            raise ArchiveError(
+                f"offsets {at} to {renewed.begin} of {manifest.topic}-{manifest.partition} have expired "
+                "meanwhile; begin again"
+            ) from None
+        if span in renewed.spans:
+            raise ArchiveError(text) from None
+        return renewed
 
     def _name(self, field: str) -> str:
         if field not in self.topics:
@@ -133,34 +155,29 @@ def _overlaps(span: Span, arrived: Arrivals) -> bool:
 
 def _batches(
     file: pa.NativeFile,
-    span: Span,
     first: int,
     end: int,
     arrived: Arrivals | None,
     columns: Sequence[str] | None,
-) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a file that are asked for."""
-    try:
-        parquet = pq.ParquetFile(file)
-        wanted = parquet.schema_arrow.names if columns is None else list(columns)
-        needed = [*wanted, *({"offset", "timestamp"} - set(wanted))]
-        for number in range(parquet.num_row_groups):
-            statistics = parquet.metadata.row_group(number).column(0).statistics
-            if statistics.max < first or statistics.min >= end:
-                continue
-            batch = parquet.read_row_group(number, columns=needed).combine_chunks().to_batches()[0]
-            offsets = np.asarray(batch["offset"])
-            low, high = np.searchsorted(offsets, [first, end])
-            batch = batch.slice(low, high - low)
-            if arrived is not None:
-                times = batch["timestamp"].cast(pa.int64())
-                batch = batch.filter(
-                    pc.and_(pc.greater_equal(times, arrived.first), pc.less(times, arrived.end))
-                )
-            if batch.num_rows:
-                yield batch.select(wanted)
-    except (OSError, pa.ArrowException) as fault:
-        reason = " ".join(str(fault).split())
-        raise ArchiveError(
-            f"{span.name} cannot be read or is damaged ({reason}); check the storage, or restore a copy"
-        ) from None
+) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Yield the records of a file that are asked for, each time with the next offset to ask for.
+
+    Raises:
+        OSError, pa.ArrowException: the file cannot be read.
+    """
+    parquet = pq.ParquetFile(file)
+    wanted = parquet.schema_arrow.names if columns is None else list(columns)
+    needed = [*wanted, *({"offset", "timestamp"} - set(wanted))]
+    for number in range(parquet.num_row_groups):
+        statistics = parquet.metadata.row_group(number).column(0).statistics
+        if statistics.max < first or statistics.min >= end:
+            continue
+        batch = parquet.read_row_group(number, columns=needed).combine_chunks().to_batches()[0]
+        offsets = np.asarray(batch["offset"])
+        low, high = np.searchsorted(offsets, [first, end])
+        batch = batch.slice(low, high - low)
+        if arrived is not None:
+            times = batch["timestamp"].cast(pa.int64())
+            batch = batch.filter(pc.and_(pc.greater_equal(times, arrived.first), pc.less(times, arrived.end)))
+        if batch.num_rows:
+            yield batch.select(wanted), min(statistics.max + 1, end)

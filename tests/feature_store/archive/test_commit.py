@@ -17,6 +17,7 @@ from harness.archives import batch, partition_writer, write
 from harness.tools import needs
 from pyarrow import fs
 from pyarrow.dataset import dataset
+from pyarrow.parquet import ParquetFile
 from thoroughness import only_thorough
 
 from feature_store.archive import commit, file_writer, layout, storage
@@ -183,6 +184,30 @@ def test_a_reader_goes_on_when_its_tail_is_replaced(tmp_path: Path) -> None:
         commit.commit(target, "t", 0, each, lambda _: None)
     seen += [offset for read in reading for offset in read["offset"].to_pylist()]
     assert seen == list(range(12)), "to the end that the archive had when the reading began"
+    writer.discard()
+
+
+def test_a_reader_goes_on_when_an_object_store_deletes_the_tail_that_it_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, read_group, lost = Storage(str(tmp_path)), ParquetFile.read_row_group, list[str]()
+    write(tmp_path, {"t": {0: [records(0, 12)]}})
+    reading = Archive(str(tmp_path)).read("t", 0)
+    seen = [offset for _ in range(4) for offset in next(reading)["offset"].to_pylist()]
+    assert seen == list(range(11)), "it has read a part of the tail"
+    writer = partition_writer(target, "t", 0, 8)
+    for each in writer.add(records(8, 20)):
+        commit.commit(target, "t", 0, each, lambda _: None)
+
+    def read_once_it_is_found(self: ParquetFile, *of: object, **columns: object) -> object:
+        if not lost:
+            lost.append("404")
+            raise FileNotFoundError("404")
+        return read_group(self, *of, **columns)
+
+    monkeypatch.setattr(ParquetFile, "read_row_group", read_once_it_is_found)
+    assert [offset for read in reading for offset in read["offset"].to_pylist()] == [11]
+    assert lost
     writer.discard()
 
 
