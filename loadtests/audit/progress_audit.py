@@ -275,6 +275,7 @@ class ProgressAudit:
         for field, name in COUNTED.items():
             records = self._records.get((commit, field), [])
             self._check_count(commit, name, len(records))
+            self._check_sources(commit, name, records)
             if field in DIGESTED:
                 self._check_digest(commit, name, records)
                 records.clear()  # their values take much memory
@@ -284,6 +285,20 @@ class ProgressAudit:
         for (topic, partition), _, _ in progress.spans:
             if topic == self._transactions and partition % progress.key_groups != commit.key_group:
                 self.problems.append(f"{commit}: {topic}[{partition}] belongs to another key group")
+
+    def _check_sources(self, commit: Commit, name: str, records: Iterable[tuple[Source, bytes]]) -> None:
+        """Check that the outputs about transactions were committed together with the transactions' offsets.
+
+        If an offset had been committed first, a crash before its alert was written would have lost the alert.
+        """
+        spans = {partition: range(start, end) for partition, start, end in self._progress[commit].spans}
+        for (topic, partition, offset), _ in records:
+            if topic == self._transactions and offset not in spans.get((topic, partition), ()):
+                self.problems.append(
+                    f"{commit}: among the {name} is one about {topic}[{partition}]@{offset}, an offset that "
+                    "another commit has committed, or none"
+                )
+                return
 
     def _check_digest(self, commit: Commit, name: str, records: list[tuple[Source, bytes]]) -> None:
         digest = hashlib.sha256()

@@ -132,6 +132,23 @@ def test_commits_beyond_the_audited_offsets_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(
+    ("topic", "partition", "offset", "is_apart"),
+    [("t", 0, 4, False), ("t", 0, 5, True), ("t", 1, 0, True), ("profiles", 0, 9, False)],
+)
+def test_an_alert_that_was_committed_apart_from_its_transaction_is_found(
+    topic: str, partition: int, offset: int, is_apart: bool
+) -> None:
+    audit = ProgressAudit(T, {("t", 0): 9, ("t", 1): 9})
+    audit.add_progress(progress(1, spans=[("t", 0, 0, 5)], alerts=1))
+    audit.add_progress(progress(2, spans=[("t", 0, 5, 9)]))
+    value = {"source": {"topic": topic, "partition": partition, "offset": offset}}
+    audit.add("fraud_alerts", Record("fraud-alerts", 0, 0, START, b"c", json.dumps(value).encode(), HEADERS))
+    audit.check()
+    place = f"commit 1 of key group 0: among the alerts is one about {topic}[{partition}]@{offset}, "
+    assert any(place in problem for problem in audit.problems) == is_apart
+
+
+@pytest.mark.parametrize(
     ("offsets", "recorded", "hidden"),
     [
         ({("t", 0): 12, ("t", 1): 4}, 9, None),
