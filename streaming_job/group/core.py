@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 ROLLOUTS = "rollouts"
 """Name of the piece that holds the rollout history."""
 SCHEMAS = "schemas"
-"""Name of the piece that holds the schemas of framed transactions."""
+"""Name of the piece that holds the schemas of framed transactions, their topic, and P in it."""
 MISPLACED = "only rollouts in partition 0 count, in its order; write this one to partition 0"
 """Detail of the dead letter for a rollout outside partition 0."""
 SNAPSHOT_END = "snapshot_end"
@@ -97,9 +97,15 @@ class GroupCore:
         """The schemas of framed transactions; None: the job does not read such."""
         if rules.topics.record_schemas:
             blob = store.get(SCHEMAS)
-            topic, stored = orjson.loads(blob) if blob else ("", ())
+            topic, stored, *ends = orjson.loads(blob) if blob else ("", ())
             # another topic is read from its beginning
-            self._schemas = RecordSchemas(stored if topic == rules.topics.record_schemas else ())
+            if topic != rules.topics.record_schemas:
+                stored, ends = (), []
+            self._schemas = RecordSchemas(stored)
+            # a start that has not read the topic leaves neither P nor Q of it
+            self.silence = silence.raised_to(
+                {(topic, int(part)): end for each in ends for part, end in each.items()}
+            )
         self._new_schemas = False
         self._trial = TrialPieces(store, self._rollouts.events)
         # the state's `applied` replaces that of the last progress record: the record may be outdated, because
@@ -359,7 +365,9 @@ class GroupCore:
             store.put(ROLLOUTS, orjson.dumps(self._rollouts.records))
             self._new_rollouts = False
         if self._new_schemas and self._schemas is not None:
-            store.put(SCHEMAS, orjson.dumps((self._rules.topics.record_schemas, self._schemas.records)))
+            topic = self._rules.topics.record_schemas
+            ends = {str(part): end for (name, part), end in positions.items() if name == topic}
+            store.put(SCHEMAS, orjson.dumps((topic, self._schemas.records, ends)))
             self._new_schemas = False
         self._trial.seal(store)
         save_positions(self._meta, positions)

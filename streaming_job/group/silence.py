@@ -6,7 +6,7 @@ its own position in the table. A card's home is the partition of the transaction
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,11 @@ class Silence:
     """Q by partition; of the tables the least of all homes."""
     by_home: Mapping[int, Offsets] = field(default_factory=dict)
     """For homes whose Q of a table is greater: their Q of the tables."""
+
+    def raised_to(self, output: Offsets) -> "Silence":
+        """Return the same, with a Q that is nowhere less than `output`."""
+        greater = {tp: max(end, self.output.get(tp, 0)) for tp, end in output.items()}
+        return replace(self, output={**self.output, **greater}) if greater else self
 
     def before(self, tp: PartitionId, home: int = 0) -> int:
         """Return Q of a partition.

@@ -3,8 +3,11 @@
 The audit's side is tested in tests/loadtests/test_audited_inputs.py.
 """
 
+from dataclasses import replace
+
 import pytest
 from harness import settings_of_nowhere
+from harness.framed_records import avro_schema, event
 from harness.group_batches import as_records
 from harness.job_world import World
 from harness.labelled_world import merchant_rules
@@ -12,7 +15,7 @@ from harness.log_world import START, TOPICS
 
 from feature_store.state.arena import MemoryArena
 from feature_store.state.group_state import GroupState
-from feature_store.state.journal import MemoryPieces, Meta
+from feature_store.state.journal import MemoryPieces, Meta, load_meta
 from loadtests.oracle import Record
 from streaming_job.contracts.topic import Component, Operation, Role
 from streaming_job.contracts.topics import ACCEPTED, TABLE
@@ -22,6 +25,7 @@ from streaming_job.dead_letters.record import DeadLetter
 from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.facts.clock import IDLE
 from streaming_job.group.core import GroupCore
+from streaming_job.group.rules import Rules
 from streaming_job.group.silence import Silence
 from streaming_job.permissions import needed
 from streaming_job.progress.record import counts_of
@@ -93,3 +97,26 @@ def test_an_input_is_counted_read_by_job_and_audit_and_written_by_replays(field:
         allowed = {p.name: p.operations for p in needed(component, settings)}
         assert operation in allowed[getattr(settings.topics, field)]
     assert row.retention.reason
+
+
+def test_schemas_are_reported_once_although_a_start_between_has_not_read_their_topic() -> None:
+    world, store = World(), MemoryPieces()
+    for value in (event(1, avro_schema()), b"{"):
+        world.raw_schema(value)
+    with_schemas = world.rules()
+    without = replace(with_schemas, topics=with_schemas.topics.model_copy(update={"record_schemas": ""}))
+
+    def reported(rules: Rules, end: int) -> tuple[list[int], int]:
+        """Offsets of dead letters, and number of accepted schemas, in an epoch whose start knows no Q."""
+        core = GroupCore(0, rules, GroupState(MemoryArena()), load_meta(store), store, Silence({}))
+        is_read = bool(rules.topics.record_schemas)
+        for records in as_records(world.schemas[:end]) if is_read else ():
+            core.fold(records)
+        outcome = core.take_outcome()
+        core.seal(store, {(TOPICS.record_schemas, 0): end} if is_read else {})
+        return [letter.offset for letter in outcome.dead_letters], outcome.counts["schemas"]
+
+    assert reported(with_schemas, 2) == ([1], 1)
+    assert reported(without, 2) == ([], 0)
+    world.raw_schema(b"]")
+    assert reported(with_schemas, 3) == ([2], 0)
