@@ -100,9 +100,16 @@ def _refuse_strangers(origin: str, headers: Headers) -> None:
 def _refuse_other_sites(headers: Headers) -> None:
     """Refuse changes that a browser sends on behalf of a page of another origin."""
     site, origin = headers.get("sec-fetch-site", "none"), headers.get("origin")
-    same = origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+    same = origin is None or _is_of_host(origin, headers.get("host", ""))
     if site not in ("none", "same-origin") or not same:
         raise Problem(403, "cross_site", "changes are not taken from pages of other origins")
+
+
+def _is_of_host(origin: str, host: str) -> bool:
+    try:
+        return urlsplit(origin).netloc.lower() == host.lower()
+    except ValueError:
+        return False
 
 
 def _host(header: str) -> str:

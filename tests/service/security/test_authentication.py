@@ -66,6 +66,7 @@ def test_names_of_this_machine_are_served(host: str) -> None:
         ({"Origin": "http://evil.example"}, 403),
         ({"Origin": "http://127.0.0.1:9000", "Sec-Fetch-Site": "same-site"}, 403),
         ({"Origin": "null"}, 403),
+        ({"Origin": "http://["}, 403),
         ({"Sec-Fetch-Site": "cross-site"}, 403),
     ],
 )
