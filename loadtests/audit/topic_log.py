@@ -91,12 +91,17 @@ class TopicLog:
         """Return the last stable offset of each partition."""
         return self._watermarks(topic, 1)
 
+    def unreadable(self, topic: str) -> int:
+        """Count the offsets beyond the last stable ones: a transaction is open, and hides what follows."""
+        stable = self.ends(topic)
+        return sum(self._watermarks(topic, 1, committed_only=False).values()) - sum(stable.values())
+
     def beginnings(self, topic: str) -> dict[int, int]:
         """Return the first offset that each partition still has."""
         return self._watermarks(topic, 0)
 
-    def _watermarks(self, topic: str, which: int) -> dict[int, int]:
-        consumer = self._offset_consumer()
+    def _watermarks(self, topic: str, which: int, *, committed_only: bool = True) -> dict[int, int]:
+        consumer = self._offset_consumer(committed_only=committed_only)
         try:
             return {
                 partition: topic_reader.offsets(consumer, TopicPartition(topic, partition))[which]

@@ -1,6 +1,7 @@
-"""The reader of an audit names records that retention deletes while it reads, with a real broker."""
+"""The reader of an audit names deleted records, and counts those behind a transaction; with a real broker."""
 
 import uuid
+from collections.abc import Callable
 
 import pytest
 from confluent_kafka import TopicPartition
@@ -31,3 +32,25 @@ def test_records_that_are_deleted_before_they_are_read_are_not_passed_over(stack
     assert [record.offset for record in log.read(topic, None, {0: 1})] == [3, 4]
     with pytest.raises(TopicReadError, match="offset"):
         list(log.read(topic, {0: 5}, {0: 1}))
+
+
+def test_records_behind_an_open_transaction_are_counted(
+    stack: Endpoints, wait_for: Callable[..., object]
+) -> None:
+    brokers, topic = Address(stack.bootstrap_servers), f"hidden-{uuid.uuid4()}"
+    admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
+    killed = clients.producer(brokers, fixed={"transactional.id": topic})
+    killed.init_transactions()
+    killed.begin_transaction()
+    killed.produce(topic, "of a transaction that stays open")
+    killed.flush()
+    later = clients.producer(brokers)
+    later.produce(topic, "committed")
+    later.flush()
+    log = TopicLog(stack.bootstrap_servers)
+    assert log.unreadable(topic) == 2
+    assert list(log.read(topic)) == []
+    killed.abort_transaction()
+    wait_for(lambda: log.unreadable(topic) == 0, deadline_s=60, what="the end of the transaction")
+    assert [record.value for record in log.read(topic)] == [b"committed"]
