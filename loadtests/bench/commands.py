@@ -237,13 +237,11 @@ def restart(
     to: Report = None,
     cards: Annotated[int, typer.Option(min=1, help="Number of cards")] = 1_000_000,
     events: Annotated[int, typer.Option(min=1, help="Transactions that build up the state")] = 4_000_000,
-    rounds: Annotated[
-        int, typer.Option(min=1, help="Restarts of each kind: with working copies, without them, under load")
-    ] = 3,
+    rounds: Annotated[int, typer.Option(min=1, help="Restarts and takeovers of each kind")] = 3,
     profiles: Profiles = True,
     data_dir: DataDir = DATA_DIR,
 ) -> None:
-    """Measure the time from a killed job's restart to its first alert; FRAUD_... variables set up the job.
+    """Measure the time without alerts at restarts and takeovers; FRAUD_... variables set up the job.
 
     Example: fraud bench restart --cards 100000 --events 400000 --rounds 1
     """

@@ -2,8 +2,9 @@
 
 import shutil
 import statistics
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from deploy.local.waiting import Patience
@@ -25,6 +26,12 @@ SETTLE_S = 20.0
 POLLED_S = 0.5
 KINDS = {"working copies at hand": False, "working copies lost": True}
 """Kind of restart -> whether the working copies are deleted first, as if the machine were a new one."""
+TAKEOVERS = {
+    "taken over with another number of key groups": False,
+    "taken over by a job built from the log": True,
+}
+"""Kind of takeover -> whether the successor decides the log again, as another release does; otherwise it
+takes the predecessor's state."""
 
 
 def measure(rig: Rig, events: int, rounds: int, say: Say) -> Iterator[Figure]:
@@ -42,32 +49,48 @@ def measure(rig: Rig, events: int, rounds: int, say: Say) -> Iterator[Figure]:
         for number in range(1, rounds + 1):
             say(f"restart {number} of {rounds}, {kind}")
             seconds.append(_restarted(rig, lost, say))
-        yield Figure(f"start to first alert, {kind}", statistics.median(seconds), "s", rounds=tuple(seconds))
+        yield _median(f"start to first alert, {kind}", seconds)
+    under_load = f"{LIVE_RATE:,} transactions a second go on"
     gaps = [_killed_live(rig, say) for _ in range(rounds)]
-    yield Figure(
-        "SIGKILL to next alert", statistics.median(gaps), "s",
-        f"started again at once; {LIVE_RATE:,} transactions a second go on", rounds=tuple(gaps),
-    )  # fmt: skip
-    taken = [_taken_over_live(rig, number, say) for number in range(rounds)]
-    yield Figure(
-        "longest time between two alerts over a takeover", statistics.median(taken), "s",
-        f"by a job of another number of key groups; {LIVE_RATE:,} transactions a second go on",
-        rounds=tuple(taken),
-    )  # fmt: skip
+    yield _median("SIGKILL to next alert", gaps, f"started again at once; {under_load}")
+    for takeover, from_log in TAKEOVERS.items():
+        gaps = [_taken_over_live(rig, from_log, say) for _ in range(rounds)]
+        yield _median(f"longest time between two alerts, {takeover}", gaps, under_load)
+    recovered = [_recovered(rig, say) for _ in range(rounds)]
+    log = rig.installed.count(rig.settings.topics.transactions)
+    yield _median("checkpoint lost, start to first alert", recovered, f"rebuilt from {log:,} transactions")
     rig.stop_job()
 
 
-def _taken_over_live(rig: Rig, number: int, say: Say) -> float:
+def _median(name: str, seconds: Sequence[float], detail: str = "") -> Figure:
+    return Figure(name, statistics.median(seconds), "s", detail, rounds=tuple(seconds))
+
+
+def _successor(rig: Rig, **changes: object) -> JobSettings:
+    """Return the settings of a job that takes over from the running one, with a checkpoint of its own."""
+    before = rig.settings
+    changes["checkpoint"] = tempfile.mkdtemp(prefix="successor-", dir=rig.options.data_dir)
+    return before.model_copy(update={**changes, "predecessor": query_of(before.checkpoint)})
+
+
+def _recovered(rig: Rig, say: Say) -> float:
+    """Lose the checkpoint of a killed job; return the seconds from the next start to the first alert."""
+    say("losing the checkpoint")
+    successor = _successor(rig, predecessor_checkpoint="")
+    rig.kill_job()
+    shutil.rmtree(rig.settings.checkpoint)
+    return _first_alert(rig, lambda: rig.replace_job(successor), say)
+
+
+def _taken_over_live(rig: Rig, from_log: bool, say: Say) -> float:
     """Return the longest time between two alerts in seconds, while a successor takes over under load."""
     before = rig.settings
-    successor = before.model_copy(
-        update={
-            "checkpoint": str(rig.options.data_dir / f"successor-{number}"),
-            "key_groups": 1 + number % 2,
-            "predecessor": query_of(before.checkpoint),
-            "predecessor_checkpoint": before.checkpoint,
-        }
-    )
+    if from_log:
+        successor = _successor(rig, predecessor_checkpoint="")
+    else:
+        successor = _successor(
+            rig, predecessor_checkpoint=before.checkpoint, key_groups=1 + before.key_groups % 2
+        )
     with rig.feeding(LIVE_RATE, 2 * PATIENCE_S):
         watch = rig.installed.watch_alerts()
         say(f"{LIVE_RATE:,} transactions a second, and a successor")
@@ -121,14 +144,18 @@ def _wait_for_alert(rig: Rig, watch: AlertWatch, after: float) -> float:
 
 def _restarted(rig: Rig, lost: bool, say: Say) -> float:
     """Kill and start the job; returns the seconds from the start to the first alert's receipt."""
-    installed = rig.installed
     rig.kill_job()
     if lost:
-        shutil.rmtree(installed.settings.work_dir)
-    watch = installed.watch_alerts()
-    installed.send(MEANWHILE)
+        shutil.rmtree(rig.settings.work_dir)
+    return _first_alert(rig, rig.start_job, say)
+
+
+def _first_alert(rig: Rig, start: Callable[[], None], say: Say) -> float:
+    """Start a job behind some transactions; return the seconds until its first alert is received."""
+    watch = rig.installed.watch_alerts()
+    rig.installed.send(MEANWHILE)
     begin = time.time()
-    rig.start_job()
+    start()
     first = _wait_for_alert(rig, watch, begin)
     watch.finish()
     rig.catch_up(say)

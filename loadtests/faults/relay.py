@@ -97,12 +97,12 @@ class Relay:
                     ),
                 )
 
-    def busy(self, every_s: float) -> Repeater:
+    def busy(self, every_s: float, events: int = 60) -> Repeater:
         """Send some transactions and profile changes at an interval, until the context is left."""
         chance = random.Random(7)
 
         def send() -> None:
-            self.installed.send(60, late=0.02, out_of_order=0.05, malformed=0.02, duplicated=0.03)
+            self.installed.send(events, late=0.02, out_of_order=0.05, malformed=0.02, duplicated=0.03)
             self.change_profiles(chance, 5)
 
         return Repeater(send, every_s)

@@ -17,6 +17,7 @@ from deploy.replay import inputs
 from loadtests.audit.comparison import OUTPUTS
 from loadtests.audit.topic_log import TopicLog
 from loadtests.faults.installation import Installation, query_of
+from loadtests.simulator.world import World
 from streaming_job.progress.last_record import positions
 from streaming_job.progress.record import ROLLOUT_TOPICS
 from streaming_job.runtime.failpoints import Failpoint
@@ -62,9 +63,17 @@ def test_a_replay_that_changes_nothing_writes_the_same_bytes_although_it_is_kill
 
 @only_thorough
 def test_a_switch_under_load_loses_and_doubles_nothing(replayed: Replayed) -> None:
-    with replayed.relay.busy(PACE_S):
+    """At the seam one partition is idle, and in the other some transactions are too late."""
+    relay, installed = replayed.relay, replayed.installed
+    cards, installed.world = installed.world, World.create(seed=9, cards=1)
+    before, too_late = installed.ends(installed.topics.transactions), installed.reasons()["too_late"]
+    with relay.busy(PACE_S):
         replayed.take_over(replayed.command("switch", "same"))
-    replayed.relay.audit()
+    after, installed.world = installed.ends(installed.topics.transactions), cards
+    assert sorted(after[partition] == end for partition, end in before.items()) == [False, True]
+    relay.burst()
+    relay.audit()
+    assert installed.reasons()["too_late"] > too_late
     assert "--end-way-back" in replayed.done("drop", "same", status=1)
 
 
