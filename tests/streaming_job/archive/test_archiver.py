@@ -556,6 +556,10 @@ def test_verify_finds_damaged_files(
 def test_what_is_archived_while_the_topics_are_compared_is_no_loss(
     settings: LetterSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # all other tests share the topic of profiles
+    topics = settings.topics.model_copy(update={"profiles": f"profiles-of-{settings.topics.transactions}"})
+    create(settings.bootstrap_servers, topics, replay=True, partitions=PARTITIONS)
+    settings = settings.model_copy(update={"topics": topics})
     send(settings, range(FIRST_DAY, TODAY))
     run(settings, tmp_path)
 
