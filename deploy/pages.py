@@ -69,7 +69,7 @@ PAGES = {
     "settings": settings_page.page,
     "topics": topics_page.page,
 }
-"""Name of a page -> function that returns its text with tables made anew."""
+"""Functions that return a page's text with regenerated tables, by the name of the page in docs/."""
 
 if __name__ == "__main__":
     for name, page in PAGES.items():

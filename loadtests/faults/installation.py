@@ -69,7 +69,7 @@ def trained(tracking_uri: str) -> TrainingResult:
 
 def query_of(checkpoint: str) -> str:
     """Return the id of the query of a local checkpoint."""
-    from streaming_job.runtime.checkpoint import METADATA, query_in
+    from streaming_job.runtime.checkpoint import METADATA, query_in  # imports PySpark
 
     return query_in((Path(checkpoint) / METADATA).read_bytes())
 

@@ -11,7 +11,7 @@ import psycopg
 from deploy.local.waiting import Patience
 from loadtests.audit.verify import AuditResult
 from loadtests.faults.errors import FaultError
-from loadtests.faults.installation import Installation
+from loadtests.faults.installation import Installation, query_of
 from loadtests.faults.job_process import PATIENCE_S, JobProcess
 from loadtests.faults.repeater import Repeater
 from streaming_job.runtime.failpoints import Failpoint
@@ -51,6 +51,20 @@ class Relay:
         self.job = self.installed.start(release, **{**self._settings, **changes})
         self.started += 1
         return self.job
+
+    def successor(self, before: str, directory: Path, **changes: object) -> JobProcess:
+        """Start a job that takes over from that of a checkpoint, while the relay's job goes on.
+
+        Args:
+            before: the checkpoint, whose state it takes.
+            directory: gets its own checkpoint, log and crash points: the other job passes the same steps.
+        """
+        takeover = {
+            "checkpoint": str(directory / "checkpoint"),
+            "predecessor": query_of(before),
+            "predecessor_checkpoint": before,
+        }
+        return JobProcess(self.installed.environment(**{**self._settings, **takeover, **changes}), directory)
 
     def burst(self, events: int = BURST) -> None:
         """Send transactions, some of them late, out of order, in the future, malformed or repeated."""

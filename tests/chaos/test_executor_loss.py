@@ -10,8 +10,7 @@ from thoroughness import only_thorough
 
 from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
-from loadtests.faults.installation import Installation, query_of, world
-from loadtests.faults.job_process import JobProcess
+from loadtests.faults.installation import Installation, world
 from loadtests.faults.relay import Relay
 from loadtests.simulator.profiles import ProfileLoader
 from streaming_job.contracts.topics import Topics
@@ -82,19 +81,15 @@ def test_an_executor_killed_within_a_takeover_is_replaced_without_loss_or_repeti
     ):
         relay.burst()
         relay.until(lambda: predecessor.epochs() > 1, "saved states")
-        settings = installed.environment(
-            max_records=200,
-            epoch_s=2.0,
-            checkpoint=str(directory / "checkpoint"),
-            predecessor=query_of(before),
-            predecessor_checkpoint=before,
-            master=cluster.url,
-            spark={**cluster.executor, **cluster.security},
-        )
         # made by the task of key group 1 in the first epoch
         first_state = directory / "checkpoint" / "state" / "0" / "1"
-        # in a directory of its own, because the predecessor passes the same steps
-        with JobProcess(settings, directory) as successor:
+        with relay.successor(
+            before,
+            directory,
+            key_groups=2,
+            master=cluster.url,
+            spark={**cluster.executor, **cluster.security},
+        ) as successor:
             relay.job = successor
             with relay.busy(PACE_S):
                 if step is None:

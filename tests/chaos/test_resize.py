@@ -5,6 +5,7 @@ successor       `~ state ~ silence ~ claims  |seam ~ first transaction ~ first c
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,7 @@ from thoroughness import only_thorough
 
 from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
-from loadtests.faults.installation import Installation, query_of
-from loadtests.faults.job_process import JobProcess
+from loadtests.faults.installation import Installation
 from loadtests.faults.relay import Relay
 from loadtests.simulator.world import World
 from streaming_job.contracts.topics import Topics
@@ -48,18 +48,7 @@ class Resized:
         self._resizes += 1
         directory = self._directory / f"resize-{self._resizes}"
         self._checkpoint = str(directory / "checkpoint")
-
-        def start() -> JobProcess:
-            settings = relay.installed.environment(
-                max_records=200,
-                epoch_s=2.0,
-                checkpoint=self._checkpoint,
-                key_groups=groups,
-                predecessor=query_of(before),
-                predecessor_checkpoint=before,
-            )
-            return JobProcess(settings, directory)
-
+        start = partial(relay.successor, before, directory, key_groups=groups)
         relay.job = start()
         relay.job.arm(step)
         hanging = relay.until(lambda: relay.job.reached(step), f"step {step}")

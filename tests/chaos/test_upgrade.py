@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import pytest
 from harness.newcomer import A_FEATURE, ROOT
 from thoroughness import only_thorough
 
+from deploy.local.launch import FRAUD
 from deploy.local.stack import Endpoints
 from loadtests.faults.installation import Installation, query_of, world
 from loadtests.faults.relay import Relay
@@ -65,7 +65,7 @@ def release(tmp_path: Path) -> Path:
 def run(release: Path, installed: Installation, *command: str, exit_code: int = 0) -> str:
     """Run a command of the next release, with the installation's settings; returns what it prints."""
     done = subprocess.run(
-        [sys.executable, "-m", "deploy.cli", *command],
+        [*FRAUD, *command],
         cwd=release, env={**os.environ, **installed.environment()}, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, timeout=300,
     )  # fmt: skip

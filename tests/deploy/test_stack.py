@@ -4,7 +4,6 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from thoroughness import only_thorough
 from deploy.local import health, processes, topics
 from deploy.local import stack as embedded
 from deploy.local.errors import StackError
+from deploy.local.launch import FRAUD
 from deploy.local.ports import HOST, Ports
 from deploy.local.processes import running
 from deploy.local.stack import Endpoints
@@ -343,7 +343,7 @@ def test_a_port_taken_between_choice_and_start_is_replaced(
 
 
 def test_ctrl_c_during_a_start_leaves_no_process(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "deploy.cli", "stack", "up", "--data-dir", str(tmp_path)]
+    command = [*FRAUD, "stack", "up", "--data-dir", str(tmp_path)]
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=heed_ctrl_c
     ) as starter:

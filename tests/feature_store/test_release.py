@@ -3,11 +3,11 @@
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from deploy.local.launch import FRAUD
 from feature_store.release import DECIDING, RELEASE, sources_digest
 
 pytestmark = pytest.mark.unit
@@ -42,7 +42,7 @@ def test_any_change_of_a_source_changes_the_digest(copy: Path, name: str) -> Non
 
 def test_the_command_line_prints_the_release() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "deploy.cli", "--version"],
+        [*FRAUD, "--version"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -1,13 +1,13 @@
 """An installation with a live job and replays of it, for tests with real servers."""
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from deploy.local.child import Child
+from deploy.local.launch import FRAUD
 from deploy.local.stack import Endpoints
 from deploy.local.waiting import Patience
 from deploy.replay import record
@@ -63,7 +63,7 @@ class Replayed:
         number = len(self.processes)
         process = Child(
             "the replay",
-            [sys.executable, "-m", "deploy.cli", group, *arguments],
+            [*FRAUD, group, *arguments],
             directory / f"command-{number}.log",
             {
                 **self.installed.environment(**{**self.settings, **changes}),

@@ -3,12 +3,13 @@
 import os
 import signal
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
+
+from deploy.local.launch import FRAUD
 
 STOP_S = 30.0
 REQUEST_S = 30.0
@@ -25,7 +26,7 @@ class SidecarProcess:
             environment: variables beside those of this process.
         """
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "deploy.cli", "serve", "--port", "0", *arguments],
+            [*FRAUD, "serve", "--port", "0", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from deploy.local.child import Child, stop
+from deploy.local.launch import FRAUD
 from deploy.local.waiting import Patience
 from loadtests.faults.installation import Installation
 from loadtests.faults.job_process import PATIENCE_S, JobProcess
@@ -31,7 +32,7 @@ class UnderLoad:
     def load(self, rate: int) -> Iterator[AlertWatch]:
         """Send transactions while the context lasts; then print p99 and the longest time without an alert."""
         servers = self.installed.settings.bootstrap_servers
-        command = [sys.executable, "-m", "deploy.cli", "simulate", "--bootstrap-servers", servers]
+        command = [*FRAUD, "simulate", "--bootstrap-servers", servers]
         # so few cards that most transactions are alerts, by the velocity rules
         command += ["--rate", str(rate), "--seed", "3", "--cards", "300", "--merchants", "100", "--for", "1h"]
         watch = self.installed.watch_alerts()

@@ -2,13 +2,13 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from harness.tools import needs
 from thoroughness import only_thorough
 
+from deploy.local.launch import FRAUD
 from loadtests.compare.engines import FLOOR, VARIANTS
 
 pytestmark = [pytest.mark.integration, pytest.mark.without_stack, only_thorough, pytest.mark.timeout(1_800)]
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.without_stack, only_thorough,
 def test_all_engines_agree_on_every_alert(tmp_path: Path) -> None:
     report = tmp_path / "compare.json"
     answer = subprocess.run(
-        [sys.executable, "-m", "deploy.cli", "compare", "--rate", "200", "--for", "20s", "--warm-up", "5s",
+        [*FRAUD, "compare", "--rate", "200", "--for", "20s", "--warm-up", "5s",
          "--kill", "10s", "--backlog", "10000", "--prime", "5000", "--cards", "2000",
          "--data-dir", str(tmp_path / "data"), "--report", str(report)],
         capture_output=True, text=True, check=False,

@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -21,6 +20,7 @@ from thoroughness import only_thorough
 from deploy.demo import state
 from deploy.grafana import pictures
 from deploy.local.child import Child
+from deploy.local.launch import FRAUD
 from loadtests.simulator import parquet
 from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
@@ -35,7 +35,7 @@ class Demo(Child):
 
     def __init__(self, data_dir: Path, *arguments: str) -> None:
         self.data_dir = data_dir
-        command = [sys.executable, "-m", "deploy.cli", "demo", "--data-dir", str(data_dir), *arguments]
+        command = [*FRAUD, "demo", "--data-dir", str(data_dir), *arguments]
         log = data_dir.with_suffix(".log")
         log.unlink(missing_ok=True)  # that of an earlier run on this directory
         super().__init__("the demo", command, log, cwd=ROOT)
@@ -81,7 +81,7 @@ def demo(tmp_path: Path) -> Iterator[Callable[..., Demo]]:
             running.ask_to_end()
             running.terminate(60)
     subprocess.run(
-        [sys.executable, "-m", "deploy.cli", "stack", "down", "--data-dir", str(tmp_path / "demo")],
+        [*FRAUD, "stack", "down", "--data-dir", str(tmp_path / "demo")],
         cwd=ROOT,
         check=False,
     )

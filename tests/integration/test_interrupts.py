@@ -2,13 +2,13 @@
 
 import os
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from deploy.local.child import Child
+from deploy.local.launch import FRAUD
 from loadtests.faults.installation import Installation
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -44,7 +44,5 @@ def test_ctrl_c_ends_what_follows_a_job(
     installed: Installation, tmp_path: Path, wait_for: WaitFor, command: tuple[str, ...], runs: str
 ) -> None:
     variables = installed.environment(bootstrap_servers=installed.stack.bootstrap_servers, kafka={})
-    with Child(
-        command[0], [sys.executable, "-m", "deploy.cli", *command], tmp_path / "log", variables, cwd=tmp_path
-    ) as process:
+    with Child(command[0], [*FRAUD, *command], tmp_path / "log", variables, cwd=tmp_path) as process:
         interrupt(process, runs, wait_for)

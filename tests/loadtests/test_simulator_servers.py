@@ -4,7 +4,6 @@ import itertools
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +21,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from deploy.local import topics as stack_topics
+from deploy.local.launch import FRAUD
 from deploy.local.stack import Endpoints
 from feature_store.catalogue import DAY_MS
 from loadtests.rig.pace import Pace
@@ -354,7 +354,7 @@ def test_the_command_streams_until_ctrl_c_and_counts(
         "FRAUD_TOPICS__TRANSACTIONS": names.transactions,
         "FRAUD_TOPICS__CHARGEBACKS": names.chargebacks,
     }
-    command = [sys.executable, "-m", "deploy.cli", "simulate", "--cards", "2000", "--chargeback-delay", "1s"]
+    command = [*FRAUD, "simulate", "--cards", "2000", "--chargeback-delay", "1s"]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     try:
         admin = Consumer({"bootstrap.servers": stack.bootstrap_servers, "group.id": "test-simulator-count"})

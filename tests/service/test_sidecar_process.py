@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from harness.local_client import LocalClient
 from harness.sidecar_process import SidecarProcess, samples_of
 
 from deploy.local import stack as embedded
+from deploy.local.launch import FRAUD
 from service.app import create_app
 from service.settings import ServiceSettings
 
@@ -37,9 +37,7 @@ def test_a_port_in_use_is_reported_in_one_line() -> None:
     with SidecarProcess("--bootstrap-servers", "127.0.0.1:1") as first:
         port = first.url.rsplit(":", 1)[1].strip("/")
         command = ["serve", "--bootstrap-servers", "127.0.0.1:1", "--port", port]
-        second = subprocess.run(
-            [sys.executable, "-m", "deploy.cli", *command], capture_output=True, text=True, timeout=60
-        )
+        second = subprocess.run([*FRAUD, *command], capture_output=True, text=True, timeout=60)
         assert first.stop(signal.SIGINT) == (0, "", "")
     assert second.returncode == 1
     assert f"port {port} is taken" in second.stderr

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -31,6 +30,7 @@ from harness.logins import logged_in
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
+from deploy.local.launch import FRAUD
 from deploy.local.stack import Endpoints
 from deploy.local.topics import create
 from feature_store.archive import commit, file_writer
@@ -133,7 +133,7 @@ def process(
     servers = {"FRAUD_BOOTSTRAP_SERVERS": settings.bootstrap_servers}
     with Path(log or os.devnull).open("wb") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "deploy.cli", "archive", "run", str(place), *options],
+            [*FRAUD, "archive", "run", str(place), *options],
             env={**os.environ, **names, **servers, **variables},
             stdout=output,
             stderr=output,
