@@ -22,6 +22,8 @@ from streaming_job.log.clients import Brokers
 
 POLL_S = 0.1
 JOIN_S = 0.01
+PATIENCE_S = 60.0
+"""Limit of the time to read the rest, in which brokers may restart."""
 FATAL = (KafkaError._AUTO_OFFSET_RESET, KafkaError.UNKNOWN_TOPIC_OR_PART)
 """Errors after which alerts would be missing; all others are of brokers that restart."""
 
@@ -65,6 +67,9 @@ class AlertWatch(NativeThread):
             WatchError: no such topic, or the broker does not answer.
         """
         self._clock_ns = clock_ns
+        self._topic = topic
+        self._read: dict[int, int] = {}
+        """Partition -> next offset, after the records and transaction markers read."""
         self._consumer = clients.reader(brokers, "fraud-watch", fixed=clients.MEASURING)
         try:
             # read the offsets now: "latest" would be resolved later and skip alerts in between
@@ -94,7 +99,13 @@ class AlertWatch(NativeThread):
         return [self.seen.popleft() for _ in range(len(self.seen))]
 
     def finish(self) -> list[ReceivedAlert]:
-        """Read the remaining alerts, end the thread, and return all alerts since the last `take`."""
+        """Read the alerts that are committed by now, end the thread, and return all since the last `take`.
+
+        Some that are committed meanwhile may be among them.
+
+        Raises:
+            WatchError: as `check`, or the alerts cannot be read in PATIENCE_S.
+        """
         self.stop()
         while not self.ended:
             sleep(JOIN_S)
@@ -103,18 +114,31 @@ class AlertWatch(NativeThread):
 
     def _receive(self) -> None:
         try:
-            while True:
-                message = self._consumer.poll(POLL_S)  # returns with the first record; consume would wait
-                now = self._clock_ns()
-                if message is None:
-                    if self.stopped:
-                        return
-                elif (error := message.error()) is None:
-                    self.seen.append(ReceivedAlert(message.value() or b"", now))
-                elif error.fatal() or error.code() in FATAL:
-                    raise KafkaException(error)
+            while not self.stopped:
+                self._poll()
+            bounds = topic_reader.bounds(self._consumer, self._topic)
+            deadline = time.monotonic() + PATIENCE_S
+            while any(self._read.get(partition, 0) < end for partition, (_, end) in bounds.items()):
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{self._topic} not read to its end in {PATIENCE_S:.0f} s")
+                self._poll()
         finally:
             self._consumer.close()
+
+    def _poll(self) -> None:
+        """Receive an alert, or the report of a partition's end."""
+        message = self._consumer.poll(POLL_S)  # returns with the first record; consume would wait
+        now = self._clock_ns()
+        if message is None:
+            return
+        error = message.error()
+        if error is None:
+            self.seen.append(ReceivedAlert(message.value() or b"", now))
+            self._read[message.partition()] = message.offset() + 1
+        elif error.code() == KafkaError._PARTITION_EOF:
+            self._read[message.partition()] = message.offset()
+        elif error.fatal() or error.code() in FATAL:
+            raise KafkaException(error)
 
 
 def latency_us(arrival_ms: int, at_ns: int) -> int:

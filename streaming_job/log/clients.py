@@ -40,7 +40,6 @@ MEASURING: Settings = {
     # short waits: the time of receipt is measured
     "fetch.wait.max.ms": 5,
     "fetch.error.backoff.ms": 5,
-    "enable.partition.eof": False,  # it never ends
     "auto.offset.reset": "error",  # each record counts
 }
 """Fixed settings of a reader that measures latency."""

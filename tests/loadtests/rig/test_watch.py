@@ -1,6 +1,7 @@
 """The watch of alerts: which it sees, and the latency that all tools report."""
 
 import json
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -74,6 +75,41 @@ def test_committed_alerts_are_seen_from_the_beginning_or_from_now_on(
         received = watch.finish()
         assert values(received) == [5, 6]
         assert all(sent_ns < at_ns < time.time_ns() for _, at_ns in received)
+
+
+@pytest.mark.integration
+@pytest.mark.timeout(300)
+def test_a_watch_ends_while_alerts_go_on_and_has_all_that_were_committed_before(
+    stack: Endpoints, topic: str
+) -> None:
+    producer = Producer({"bootstrap.servers": stack.bootstrap_servers, "transactional.id": str(uuid.uuid4())})
+    producer.init_transactions()
+    stopping = threading.Event()
+    committed = 0
+
+    def alerts_go_on() -> None:
+        nonlocal committed
+        while not stopping.is_set():
+            producer.begin_transaction()
+            producer.produce(topic, alert(committed), partition=0)  # nothing after the marker in partition 1
+            if committed == 0:
+                producer.produce(topic, alert(-1), partition=1)
+            producer.commit_transaction()
+            committed += 1
+
+    watch = AlertWatch(Address(stack.bootstrap_servers), topic)
+    watch.start()
+    sender = threading.Thread(target=alerts_go_on)
+    sender.start()
+    try:
+        time.sleep(1.0)
+        before = committed
+        received = values(watch.finish())
+        assert received[: before + 1] == list(range(-1, before))
+        assert before < committed, "the alerts did not go on"
+    finally:
+        stopping.set()
+        sender.join()
 
 
 @pytest.mark.integration
