@@ -218,6 +218,8 @@ class _Search:
         try:
             if value.startswith(b"\0") and (schemas := self._schemas()) is not None:
                 value = schemas.json(value, record.timestamp()[1]) or b""
-            return self._hint in value and bool(orjson.loads(value)["transaction_id"] == self._transaction_id)
+            # a serialiser may write any character as an escape
+            may_be = self._hint in value or b"\\" in value
+            return may_be and bool(orjson.loads(value)["transaction_id"] == self._transaction_id)
         except (Rejected, KeyError, TypeError, ValueError):
             return False

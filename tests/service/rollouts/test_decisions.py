@@ -104,3 +104,17 @@ def test_a_framed_transaction_is_found_as_its_json_would_be() -> None:
     assert not is_found(Sent(framed), known=None)
     assert not is_found(Sent(framed[:-3]))
     assert not is_found(Sent(framed_records.avro(1, schema, {**fields, "transaction_id": "t-2"})))
+
+
+@pytest.mark.parametrize("transaction_id", ["café", "a/b", 'a"b', "t-1"])
+def test_a_transaction_is_found_however_its_serialiser_escapes_characters(transaction_id: str) -> None:
+    nothing: Any = None
+    search = _Search(nothing, "c-1", transaction_id, 0, lambda: False, lambda: None)
+    fields = {"transaction_id": transaction_id}
+    plain = json.dumps(fields, ensure_ascii=False)
+    escaped = "".join(f"\\u{ord(letter):04x}" for letter in transaction_id)
+    for text in (plain, json.dumps(fields), plain.replace("/", "\\/"), f'{{"transaction_id": "{escaped}"}}'):
+        wanted: Any = Sent(text.encode())
+        other: Any = Sent(text.encode().replace(b'"}', b'x"}'))
+        assert search._is_wanted(wanted)
+        assert not search._is_wanted(other)
