@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass
 from typing import Annotated, Any, get_type_hints
 
+from models.errors import ModelError
 from models.parameters import DECLINE, IGNORE, REVIEW, SCORE, Action, Limit, Parameter, Probability, Seconds
 from models.rules.missing_profile import MissingProfile
 from models.rules.rule import Known, Rule
@@ -76,22 +77,34 @@ class Policy:
 
         Raises:
             KeyError: a field without a default is absent.
-            ModelError, TypeError, ValueError: a field has a bad value.
+            ModelError, TypeError, OverflowError: a field has a bad value.
         """
         values = {
             name: fields[name]
             for name, field in Policy.__dataclass_fields__.items()
             if name in fields or field.default is MISSING
         }
-        # a JSON record may hold whole numbers as floats, such as 6.0
         given = {name: value for name, value in values.items() if value is not None}
-        whole = {name: int(value) for name, value in given.items() if PARAMETERS[name].is_whole}
-        return Policy(**{**values, **whole, "threshold": float(values["threshold"])})
+        whole = {name: _whole(name, value) for name, value in given.items() if PARAMETERS[name].is_whole}
+        return Policy(**{**values, **whole, "threshold": float(_number("threshold", values["threshold"]))})
 
     def digest(self) -> str:
         """Return the policy's version: SHA-256 of canonical JSON (sorted names, no blanks), 64 hex digits."""
         text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ModelError(f"{name} {value!r} is no number; give one")
+    return value
+
+
+def _whole(name: str, value: Any) -> int:
+    # a JSON record may hold whole numbers as floats, such as 6.0
+    if _number(name, value) % 1:
+        raise ModelError(f"{name} {value!r} is no whole number; give one")
+    return int(value)
 
 
 PARAMETERS: Mapping[str, Parameter] = {

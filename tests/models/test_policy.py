@@ -119,6 +119,19 @@ def test_an_alert_above_the_limit_of_a_day_is_a_decline() -> None:
     assert decided(POLICY, 0.9, day=9) == Decision("review", ("score",))
 
 
+@pytest.mark.parametrize("value", [True, "1", [1], {}, float("nan"), float("inf")])
+@pytest.mark.parametrize("name", ["threshold", "max_count_5m", "max_count_1h", "escalate_after", "cooldown_s"])
+def test_what_is_no_number_is_refused_not_converted(name: str, value: object) -> None:
+    with pytest.raises(ModelError, match=name):
+        Policy.from_json({"threshold": 0.8, "max_count_5m": 5, name: value})
+
+
+def test_a_fraction_of_a_whole_number_is_refused_not_cut_off() -> None:
+    for name, value in (("max_count_5m", 6.9), ("escalate_after", 1.5), ("cooldown_s", 0.9)):
+        with pytest.raises(ModelError, match=f"{name} {value} is no whole number"):
+            Policy.from_json({"threshold": 0.8, "max_count_5m": 5, name: value})
+
+
 def test_the_digest_depends_on_the_content_of_the_policy() -> None:
     assert POLICY.digest() == Policy.from_json({"threshold": 0.8, "max_count_5m": 5.0, "more": 1}).digest()
     changes = (
