@@ -33,6 +33,8 @@ from service.settings import ServiceSettings
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 Draw = Callable[[History, Job], tuple[Event, ...] | Receipt]
+PROPOSED = f"rollout.{Type.PROPOSED.value}"
+"""Action of a proposal, in the audit."""
 JUDGED = frozenset({Type.CANARY_SET, Type.RESUMED, Type.PROMOTED})
 """Steps that need the guards' assessment."""
 ATTEMPTS = 6
@@ -87,7 +89,7 @@ class Desk:
             DeskError: a check failed, or brokers or registry do not answer; `check` of the error says which.
         """
         target = proposal.rollout_id or proposal.challengers[0].model
-        with self._auditing_refusals("rollout.proposed", target, actor):
+        with self.auditing_refusals(PROPOSED, target, actor):
             return self._propose(proposal, actor)
 
     def take(self, step: Step, actor: Actor) -> Receipt:
@@ -96,7 +98,7 @@ class Desk:
         Raises:
             DeskError: a check failed, or the brokers do not answer; `check` of the error says which.
         """
-        with self._auditing_refusals(f"rollout.{step.type.value}", step.rollout_id, actor):
+        with self.auditing_refusals(f"rollout.{step.type.value}", step.rollout_id, actor):
             return self._take(step, actor)
 
     def _propose(self, proposal: Proposal, actor: Actor) -> Receipt:
@@ -157,6 +159,17 @@ class Desk:
         draw(history, job)
         return self._write(draw, Actor(GUARD, GUARD, self.settings.job_id), history, job)
 
+    @contextmanager
+    def auditing_refusals(self, action: str, target: str, actor: Actor) -> Iterator[None]:
+        """Record the request if it is refused."""
+        try:
+            yield
+        except UnansweredError:
+            raise
+        except DeskError as refusal:
+            self._rollouts.note_refusal(action, target, actor, refusal)
+            raise
+
     def _count_labels(self, history: History, trial: Trial) -> LabelCounts | None:
         """Return the labelled cards of a rollout; None if no guard needs them, or before `shadow_started`."""
         if self._labels is not None:
@@ -191,17 +204,6 @@ class Desk:
         offsets = write(drawn, actor)
         line = drawing.apply_events(history.line, drawn)
         return drawing.receipt(line, drawn, tuple(offsets), repeated=False)
-
-    @contextmanager
-    def _auditing_refusals(self, action: str, target: str, actor: Actor) -> Iterator[None]:
-        """Record the request if it is refused."""
-        try:
-            yield
-        except UnansweredError:
-            raise
-        except DeskError as refusal:
-            self._rollouts.note_refusal(action, target, actor, refusal)
-            raise
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)

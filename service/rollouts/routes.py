@@ -15,6 +15,7 @@ from service import openapi
 from service.rollouts import decisions, drawing, examples, views
 from service.rollouts.assessment import assess
 from service.rollouts.bodies import EventBody, ProposalBody, ReceiptBody
+from service.rollouts.desk import PROPOSED
 from service.rollouts.history import History
 from service.rollouts.parts import RolloutParts
 from service.rollouts.requests import Actor, Receipt
@@ -70,8 +71,14 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
         guards are valid; the models load, can be trusted, reproduce their golden scores, pass the checks of
         their registration, and fit the features and the label delay of the running job.
         """
-        proposal = body.proposal(key)
-        return _answer(await proposing.run(lambda: parts.desk.propose(proposal, _actor(caller))), response)
+        actor, target = _actor(caller), body.rollout_id or body.challengers[0].model
+
+        def checked_and_written() -> Receipt:
+            with parts.desk.auditing_refusals(PROPOSED, target, actor):
+                proposal = body.proposal(key)
+            return parts.desk.propose(proposal, actor)
+
+        return _answer(await proposing.run(checked_and_written), response)
 
     @router.get("/v1/rollouts/{rollout_id}", responses=openapi.example(examples.ROLLOUT))
     def rollout(_: Viewer, rollout_id: Id, response: Response) -> dict[str, Any]:

@@ -176,7 +176,9 @@ def test_a_refusal_is_a_problem_that_names_its_check(
         ({"threshold": 0.5, "max_count_5m": 6, "treshold": 1}, "no 'treshold'"),
         ({"max_count_5m": 6}, "has no 'threshold'; give it"),
         ({"threshold": 0.5}, "has no 'max_count_5m'; give it"),
-        ({"threshold": "high", "max_count_5m": 6}, "the policy has a bad value"),
+        ({"threshold": "high", "max_count_5m": 6}, "threshold 'high' is no number"),
+        ({"threshold": True, "max_count_5m": 6}, "threshold True is no number"),
+        ({"threshold": 0.5, "max_count_5m": 6.9}, "max_count_5m 6.9 is no whole number"),
         ({"threshold": 10**400, "max_count_5m": 6}, "the policy has a bad value"),
         ({"threshold": 0.5, "max_count_5m": None}, "max_count_5m is null"),
     ],
@@ -185,6 +187,7 @@ def test_a_bad_policy_is_refused_by_its_field(api: Api, policy: dict[str, Any], 
     answer = api.propose(challengers=[PROPOSAL["challengers"][0] | {"policy": policy}])  # type: ignore[index]
     assert (answer.status_code, answer.json()["code"]) == (422, "policy"), answer.text
     assert match in answer.json()["detail"]
+    assert api.log.refusals == [("rollout.proposed", "r2", "bob", "policy")]
 
 
 @pytest.mark.parametrize("limit", [2**53, 10**20])
