@@ -87,26 +87,26 @@ class Gate:
         facts, seen = self._facts, self._facts.table.greatest_promise
         time = self._clock.time()
         if facts.has_due_facts(time, seen):
-            self._settle(time, seen, read_to_ends)
+            self._fold_labels(read_to_ends)
+            self._core.settle(time, seen)
         since = self._now() - IDLE_AFTER_S
         idle = {tp for tp, last in self._last_seen.items() if last <= since}
         if not idle or not facts.has_due_facts(self._clock.time({partition for _, partition in idle}), seen):
             return
-        # records written from here on have later arrivals than all records seen so far
+        # labels before the ends: a transaction that arrived before a label read here keeps its partition from
+        # being drained. Records written from here on have later arrivals than all records seen so far
+        self._fold_labels(read_to_ends)
         positions, ends = self._transactions.positions, self._transactions.ends()
         drained = {
             partition for topic, partition in idle if positions[topic, partition] >= ends[topic, partition]
         }
         time = self._clock.time(drained)
         if facts.has_due_facts(time, seen):
-            self._settle(time, seen, read_to_ends)
+            self._core.settle(time, seen)
 
-    def _settle(
-        self, time: int, seen: int, read_to_ends: Callable[[Collection[str]], Iterator[Records]]
-    ) -> None:
+    def _fold_labels(self, read_to_ends: Callable[[Collection[str]], Iterator[Records]]) -> None:
         for records in read_to_ends(self._facts.label_topics):
             self._core.fold(records)
-        self._core.settle(time, seen)
 
 
 def _split(batches: list[Records], horizon: int) -> tuple[list[Records], list[Records]]:

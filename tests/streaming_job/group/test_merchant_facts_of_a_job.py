@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from harness.job_world import LIMITS, PARTITIONER, World, load
 from harness.labelled_world import MemoryGroups, labelled_world, merchant_rules
-from harness.log_world import DAY, START
+from harness.log_world import DAY, HOUR, START
 from harness.memory_job import FACTS, mortal
-from harness.memory_log import Fate, as_written
+from harness.memory_log import Fate, MemoryLog, MemoryTransactions, as_written
 from hypothesis import given
 from hypothesis import strategies as st
 from thoroughness import THOROUGH, examples
@@ -28,6 +28,7 @@ from loadtests.oracle import AcceptanceRules, MerchantLog, ProfileLog, Record
 from streaming_job.contracts import Contract
 from streaming_job.decode.labels import read
 from streaming_job.decode.strict import Rejected
+from streaming_job.log.records import Offsets
 
 pytestmark = pytest.mark.unit
 
@@ -206,6 +207,33 @@ def test_a_label_later_than_the_state_reaches_is_too_old_if_it_tells_the_transac
     assert letters == {"label_too_old": 3, "unknown_transaction": 3}
     assert sum(job.output.counts["labels"] for job in groups.jobs) == 1
     assert groups.dead_letters() == oracle_of(world, log, 1, 0)[1]
+
+
+def test_an_idle_group_decides_a_new_transaction_before_the_label_that_follows_it_at_once(monkeypatch):
+    world = World(rollout=False)
+    world.rollout("all", -DAY, threshold=0.0)
+    world.profile("r", -DAY, "c", source={"snapshot": "last", "lsn": 1})
+    world.tx(0, card_id="c", transaction_id="t0")
+    world.label(0, HOUR)
+    world.tx(2 * HOUR, card_id="c", transaction_id="t1")
+    world.label(1, 2 * HOUR + 5)
+    log, written = as_written(world), [len(as_written(world)) - 2]
+    ends = MemoryTransactions.ends
+
+    def before_the_newest(transactions: MemoryTransactions) -> Offsets:
+        found = ends(transactions)
+        written[0] = len(log)
+        transactions._log.grow(0)
+        return found
+
+    monkeypatch.setattr(MemoryLog, "grow", lambda log, _: log._write(written[0]))
+    monkeypatch.setattr(MemoryTransactions, "ends", before_the_newest)
+    fate = Fate(0)
+    groups = MemoryGroups(world.rules(1, load, merchant_rules(0)), log, fate)
+    with mortal(fate):
+        groups.finish()
+    assert groups.dead_letters() == []
+    assert sum(job.output.counts["labels"] for job in groups.jobs) == 2
 
 
 @pytest.mark.parametrize(("seed", "shape", "delay_ms"), CASES)
