@@ -40,7 +40,7 @@ def alert(
 
     Args:
         state: the key group's state, which counts the alerts of each card.
-        outcome: receives the alerts.
+        outcome: receives the alerts, unless it is silent.
         block: records of TRANSACTION, shape (n,).
         quotes: the text fields that an alert copies from its transaction (`transactions.quote`), n rows.
         cards: indices of the transactions' cards in the state (`card_numbers`), shape (n,).
@@ -67,6 +67,8 @@ def alert(
         _terms(block.size, rulings, rows),
     )  # fmt: skip
     suppressed[rows] = counts.last_sent_ms > 0
+    if outcome.is_silent:
+        return alerted, suppressed
     top_features, failures = _explain(rulings, alerted)
     contexts = _contexts(state, topic, release, losses, block, quotes, applied, rows, counts)
     for row, last_sent_ms, context in zip(rows.tolist(), counts.last_sent_ms.tolist(), contexts, strict=True):

@@ -129,18 +129,17 @@ class GroupFacts:
         """
         return self._labels.positions(read)
 
-    def count(self, batch: NDArray[np.void], outcome: Outcome, *, silent: bool) -> None:
+    def count(self, batch: NDArray[np.void], outcome: Outcome) -> None:
         """Count accepted transactions.
 
         Args:
             batch: records of TRANSACTION, shape (n,).
             outcome: receives late facts: counts of transactions that arrived in hours already written.
-            silent: whether an earlier run has decided the transactions, and so written their late facts.
         """
         merchants, arrivals = batch["merchant"], batch["arrival"]
         is_open = arrivals // HOUR_MS >= hour_of(self.promised)
         self._hours.add(merchants[is_open], arrivals[is_open])
-        if silent or is_open.all():
+        if outcome.is_silent or is_open.all():
             return
         # the counts of hours that are not open have been written, but lookups use them only once the hour is
         # ripe, `ripe_after_ms` after its end. So a late transaction is still added to its own hour, unless

@@ -278,17 +278,17 @@ class GroupCore:
             NoRolloutError: no model that can decide has been rolled out.
         """
         if silent:
-            outcome, self.outcome = self.outcome, Outcome()
+            outcome, self.outcome = self.outcome, Outcome(is_silent=True)
             self.watch = Stopwatch(self.outcome)
-            self._decide(records, silent=True)
+            self._decide(records)
             outcome.applied = self.outcome.applied or outcome.applied
             self.outcome = outcome
             self.watch = Stopwatch(self.outcome)
         else:
-            self._decide(records, silent=False)
+            self._decide(records)
         self.outcome.newest |= records.newest()
 
-    def _decide(self, records: Records, *, silent: bool) -> None:
+    def _decide(self, records: Records) -> None:
         decoded = self._decode(records)
         self._add_dead_letters(
             _letter(records, rejection.row, rejection.reason, rejection.detail)
@@ -309,7 +309,7 @@ class GroupCore:
         accepted = decisions.accepted
         kept = rows_of(batch, accepted)
         if self.facts is not None:
-            self.facts.count(kept, self.outcome, silent=silent)
+            self.facts.count(kept, self.outcome)
         self._pending.add_transactions(
             batch.size,
             kept,

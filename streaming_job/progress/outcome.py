@@ -97,6 +97,8 @@ def _no_counts(bounds: tuple[float, ...]) -> NDArray[np.int64]:
 class Outcome:
     """The content of one Kafka transaction; it grows with each mini-batch."""
 
+    is_silent: bool = False
+    """Whether an earlier run has written the output of these transactions, so that nothing is built of it."""
     records: dict[str, list[Any]] = field(default_factory=lambda: {topic: [] for topic in WRITTEN})
     """Records (`Writable`) in the order in which they are to be written, by the field of `Topics` that names
     their topic. Those of a topic with a digest are `OutputRecord`s, which the commit sorts."""

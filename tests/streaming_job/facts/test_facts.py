@@ -292,7 +292,8 @@ class Facts:
         batch["time"] = batch["arrival"] = hour * HOUR
         batch["amount"] = 10_000
         self.state.apply(batch, self.state.card_numbers(batch))
-        self.group.count(batch, self.outcome, silent=silent)
+        self.outcome.is_silent = silent
+        self.group.count(batch, self.outcome)
 
     def label(self, number, hour):
         self.world.label(number, hour * HOUR - START, "early_warning")
@@ -366,7 +367,7 @@ def test_open_hours_of_an_older_checkpoint_are_dropped_if_they_were_written_sinc
 
     before, batch = opened(), np.zeros(2, dtype=TRANSACTION)
     batch["merchant"], batch["arrival"] = hash_string("m")[0], [NOW * HOUR, (NOW + 1) * HOUR]
-    before.count(batch, Outcome(), silent=False)
+    before.count(batch, Outcome())
     before.persist(store)
     after, outcome = opened(), Outcome()
     after.table.fold(decoded([Author("card-fraud", 0).promise(promise_of(NOW + 1))], b"0"))

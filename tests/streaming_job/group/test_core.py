@@ -8,6 +8,7 @@ import numpy as np
 import orjson
 import pytest
 from harness import job_world
+from harness.group_batches import as_records
 from harness.job_world import World, dead_letters, expected_alerts, load, model_ref, place, scorer
 from harness.log_world import DAY, HOUR, MINUTE, SECOND, START, TOPICS
 from harness.random_world import random_world
@@ -20,10 +21,16 @@ from thoroughness import examples
 from feature_store.catalogue import NAMES
 from feature_store.kernels.hashing import hash_string
 from feature_store.release import RELEASE
+from feature_store.state.arena import MemoryArena
+from feature_store.state.group_state import GroupState
+from feature_store.state.journal import MemoryPieces, Meta
 from models.feature_bins import SAMPLED
 from streaming_job.contracts import Contract, Reason, validate
+from streaming_job.decide import alerts
 from streaming_job.decide.rollout_history import NoRolloutError
+from streaming_job.group.core import GroupCore
 from streaming_job.group.rules import limits_of
+from streaming_job.group.silence import Silence
 from streaming_job.progress.outcome import Outcome
 
 pytestmark = pytest.mark.unit
@@ -77,6 +84,27 @@ def test_alerts_are_the_same_bytes_for_any_batches_rebuilds_and_groups(
         "missing_profile",
     ):  # fmt: skip
         assert sum(o.counts[name] for o in split) == whole[0].counts[name], name
+
+
+def test_in_silence_the_state_changes_alike_and_no_alert_is_built(monkeypatch):
+    world = random_world(3, n=100, partitions=1)
+    rules = world.rules(1)
+    built, stored = [], []
+    build = alerts.build
+    monkeypatch.setattr(alerts, "build", lambda *given: built.append(given) or build(*given))
+    for silent in (False, True):
+        pieces, state = MemoryPieces(), GroupState(MemoryArena(), keeps_ids=True)
+        core = GroupCore(0, rules, state, Meta(), pieces, Silence({}))
+        for records in as_records([*world.rollouts, *world.profiles]):
+            core.fold(records)
+        for records in as_records(world.transactions):
+            core.decide(records, silent=silent)
+        core.seal(pieces, {})
+        stored.append({name: piece for name, piece in pieces.items() if name != "meta"})
+        assert bool(built) is not silent
+        assert bool(core.take_outcome().records["fraud_alerts"]) is not silent
+        built.clear()
+    assert stored[0] == stored[1]
 
 
 def test_one_in_eight_of_the_champions_transactions_is_counted_by_its_features():
