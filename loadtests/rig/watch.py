@@ -19,6 +19,8 @@ from feature_store.errors import FraudError
 from loadtests.rig.native import NativeThread, sleep
 from streaming_job.log import clients, topic_reader
 from streaming_job.log.clients import Brokers
+from streaming_job.log.follow import partition_of
+from streaming_job.log.records import Offsets
 
 POLL_S = 0.1
 JOIN_S = 0.01
@@ -68,7 +70,7 @@ class AlertWatch(NativeThread):
         """
         self._clock_ns = clock_ns
         self._topic = topic
-        self._read: dict[int, int] = {}
+        self._read: Offsets = {}
         """Partition -> next offset, after the records and transaction markers read."""
         self._consumer = clients.reader(brokers, "fraud-watch", fixed=clients.MEASURING)
         try:
@@ -118,7 +120,7 @@ class AlertWatch(NativeThread):
                 self._poll()
             bounds = topic_reader.bounds(self._consumer, self._topic)
             deadline = time.monotonic() + PATIENCE_S
-            while any(self._read.get(partition, 0) < end for partition, (_, end) in bounds.items()):
+            while any(self._read.get((self._topic, part), 0) < end for part, (_, end) in bounds.items()):
                 if time.monotonic() > deadline:
                     raise TimeoutError(f"{self._topic} not read to its end in {PATIENCE_S:.0f} s")
                 self._poll()
@@ -134,9 +136,9 @@ class AlertWatch(NativeThread):
         error = message.error()
         if error is None:
             self.seen.append(ReceivedAlert(message.value() or b"", now))
-            self._read[message.partition()] = message.offset() + 1
+            self._read[partition_of(message)] = (message.offset() or 0) + 1
         elif error.code() == KafkaError._PARTITION_EOF:
-            self._read[message.partition()] = message.offset()
+            self._read[partition_of(message)] = message.offset() or 0
         elif error.fatal() or error.code() in FATAL:
             raise KafkaException(error)
 
