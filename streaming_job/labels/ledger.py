@@ -12,11 +12,14 @@ from confluent_kafka import KafkaException, TopicPartition
 from feature_store.errors import FraudError
 from streaming_job.contracts import Contract, ContractError, validate
 from streaming_job.dead_letters.settings import LetterSettings
+from streaming_job.decode import strict
 from streaming_job.log import clients, follow, topic_reader
 from streaming_job.log.clients import Address, Producer, describe
 
 TIMEOUT_S = 60.0
 MAX_FAULTS = 5
+IDENTIFIERS = ("transaction_id", "card_id", "source")
+"""Fields of a label that must be free of control characters."""
 
 
 class LedgerError(FraudError):
@@ -41,10 +44,15 @@ def label(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return a record of contract label.v1, without the fields that have no value.
 
     Raises:
-        ContractError: the record does not keep the contract.
+        ContractError: the record does not keep the contract, or the job would refuse it for its characters.
     """
     record = {"schema_version": 1, **{name: value for name, value in fields.items() if value is not None}}
     validate(Contract.LABEL, record)
+    try:
+        for name in IDENTIFIERS:
+            strict.identifier(record, name)
+    except strict.Rejected as fault:
+        raise ContractError(f"not a {Contract.LABEL.value}: {fault.detail}; correct the field") from fault
     return record
 
 

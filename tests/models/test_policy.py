@@ -120,7 +120,9 @@ def test_an_alert_above_the_limit_of_a_day_is_a_decline() -> None:
 
 
 @pytest.mark.parametrize("value", [True, "1", [1], {}, float("nan"), float("inf")])
-@pytest.mark.parametrize("name", ["threshold", "max_count_5m", "max_count_1h", "escalate_after", "cooldown_s"])
+@pytest.mark.parametrize(
+    "name", ["threshold", "max_count_5m", "max_count_1h", "escalate_after", "cooldown_s"]
+)
 def test_what_is_no_number_is_refused_not_converted(name: str, value: object) -> None:
     with pytest.raises(ModelError, match=name):
         Policy.from_json({"threshold": 0.8, "max_count_5m": 5, name: value})

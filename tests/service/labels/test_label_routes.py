@@ -13,7 +13,7 @@ from deploy.local.stack import Endpoints
 from service.labels.routes import LABEL_EXAMPLE, label_routes
 from service.security import problems
 from service.security.roles import CALLER, Caller, Role
-from streaming_job.contracts import Contract
+from streaming_job.contracts import Contract, ContractError
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.decode import labels
@@ -102,6 +102,23 @@ def test_an_invalid_label_is_refused_without_a_broker(wrong: dict[str, object]) 
     client = client_of(Ledger("127.0.0.1:1", {}, "labels"))
     answer = client.post("/v1/labels", json={"labels": [{**LABEL_EXAMPLE, **wrong}]})
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
+
+
+@pytest.mark.parametrize("name", ["card_id", "transaction_id"])
+@pytest.mark.parametrize("character", ["\x00", "\n", "\x1f"])
+def test_an_id_that_the_job_would_refuse_is_refused_without_a_broker(name: str, character: str) -> None:
+    client = client_of(Ledger("127.0.0.1:1", {}, "labels"))
+    labels_given = [LABEL_EXAMPLE, {**LABEL_EXAMPLE, name: f"a{character}b"}]
+    answer = client.post("/v1/labels", json={"labels": labels_given})
+    assert (answer.status_code, answer.json()["code"]) == (422, "label")
+    assert f"row 1: not a label.v1: {name} holds a control character" in answer.json()["detail"]
+
+
+def test_text_that_is_no_unicode_is_refused_in_every_identifier() -> None:
+    record = {**LABEL_EXAMPLE, "source": "ada", "occurred_at": 1, "maturity": "final"}
+    for name in ledger.IDENTIFIERS:
+        with pytest.raises(ContractError, match=name):
+            ledger.label({**record, name: "\udc80"})
 
 
 def test_the_example_is_a_valid_label_for_the_job() -> None:
