@@ -10,7 +10,7 @@ from deploy.local import topics as broker
 from deploy.replay import checkpoints, record
 from deploy.replay.record import Replay, ReplayError
 from deploy.replay.running import end_leftover
-from deploy.replay.switching import writers
+from deploy.replay.switching import is_successors, writers
 from streaming_job.log.clients import describe
 from streaming_job.settings import JobSettings
 
@@ -39,9 +39,14 @@ def drop(live: JobSettings, replay: Replay, *, ends_way_back: bool, wrote: Calla
     query, successor = writers(live) if replay.live_query else ("", "")
     is_away = bool(replay.live_query) and (query != replay.live_query or bool(successor))
     if is_away and not ends_way_back:
+        way = f"the way back to checkpoint {replay.checkpoint}"
+        if query != replay.live_query and not is_successors(live, replay, query):
+            raise ReplayError(
+                f"the live output is of another job, query {query}: give up {way} by --end-way-back"
+            )
         raise ReplayError(
-            f"the live output is that of the replay, and a way back to checkpoint {replay.checkpoint} is "
-            f"promised; run `fraud replay back {replay.name}` first, or give --end-way-back"
+            f"the live output is of the replay, and {way} is promised; run `fraud replay back {replay.name}` "
+            "first, or give --end-way-back"
         )
     if successor and query == replay.live_query:
         raise ReplayError(

@@ -7,7 +7,7 @@ import psutil
 from deploy.local.processes import running as is_running
 from deploy.replay import inputs
 from deploy.replay.record import Replay
-from deploy.replay.switching import writers
+from deploy.replay.switching import is_successors, writers
 from loadtests.audit.topic_log import TopicLog
 from service.replays import progress
 from streaming_job.progress.totals import Totals
@@ -22,7 +22,6 @@ def look(replay: Replay, live: JobSettings) -> dict[str, Any]:
     totals = Totals.of_groups(Totals.from_json(group["totals"]) for group in groups)
     process = is_running(replay.server)
     shown = progress.read(replay.file.parent)
-    query, _ = writers(live) if replay.live_query else ("", "")
     return {
         "name": replay.name,
         "phase": "running" if process else "done" if replay.is_done else "stopped",
@@ -33,9 +32,17 @@ def look(replay: Replay, live: JobSettings) -> dict[str, Any]:
         "range": sum(replay.range.values()),
         "transactions": totals.counts["transactions"],
         "alerts": totals.counts["alerts"],
-        "live_output": "replay" if query not in ("", replay.live_query) else "live job",
+        "live_output": author_of_live_output(live, replay),
         "rollout": replay.rollout,
     }
+
+
+def author_of_live_output(live: JobSettings, replay: Replay) -> str:
+    """Return which job has written the live output last, in words."""
+    query, _ = writers(live) if replay.live_query else ("", "")
+    if query in ("", replay.live_query):
+        return "live job"
+    return "replay" if is_successors(live, replay, query) else "query " + query
 
 
 def line(seen: dict[str, Any]) -> str:
@@ -45,6 +52,6 @@ def line(seen: dict[str, Any]) -> str:
     speed = "" if left is None else f" at {seen['per_s']:,.0f}/s, about {left:,.0f} s"
     return (
         f"{seen['name']}: {seen['phase']}{waits}, {seen['remaining']:,} of {seen['range']:,} offsets to go"
-        f"{speed}, {seen['transactions']:,} transactions, {seen['alerts']:,} alerts; the live output is that "
-        f"of the {seen['live_output']}"
+        f"{speed}, {seen['transactions']:,} transactions, {seen['alerts']:,} alerts; the live output is of "
+        f"the {seen['live_output']}"
     )

@@ -54,7 +54,7 @@ def require_switchable(live: JobSettings, replay: Replay, *, takes_partial: bool
         )
     settings = replay.settings(live)
     if settings.merchant_facts:
-        if replay.is_spent and not _is_successors(live, replay, writers(live)[0]):
+        if replay.is_spent and not is_successors(live, replay, writers(live)[0]):
             raise _spent(replay)
         # an idle one may write nothing while the successor looks at its output, and go on afterwards
         if is_running(replay.server):
@@ -90,7 +90,7 @@ def begin_switch(live: JobSettings, replay: Replay, demands: Demands, *, takes_p
     if not replay.is_switched:
         require_switchable(live, replay, takes_partial=takes_partial)
         former, _ = writers(live)
-        if replay.live_query and _is_successors(live, replay, former):  # the way back was not finished
+        if replay.live_query and is_successors(live, replay, former):  # the way back was not finished
             former = replay.live_query
         replay = replay.saved(live_query=former, is_switched=True)
     if not is_live and replay.has_own_rollouts:
@@ -121,7 +121,7 @@ def _spent(replay: Replay) -> ReplayError:
     return ReplayError(f"another job has continued the facts of {replay.name}; begin another replay")
 
 
-def _is_successors(live: JobSettings, replay: Replay, query: str) -> bool:
+def is_successors(live: JobSettings, replay: Replay, query: str) -> bool:
     """Return whether a query that writes the live output is that of the replay's successor.
 
     Without the successor's checkpoint that cannot be told: then any but the former live job's may be.
@@ -146,7 +146,7 @@ def begin_back(live: JobSettings, replay: Replay) -> JobSettings:
     query, successor = writers(live)
     # the switch may have been killed after its claims, and before its seam
     other = query if query != replay.live_query else successor
-    if other and not _is_successors(live, replay, other):
+    if other and not is_successors(live, replay, other):
         raise ReplayError(
             f"the live output is of query {other}, which is that of another job than {replay.name}'s: the "
             "former live job would take it over with an old state; drop the replay with --end-way-back"

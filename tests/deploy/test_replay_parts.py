@@ -12,7 +12,7 @@ import pytest
 from harness import settings_of_nowhere
 from typer.testing import CliRunner
 
-from deploy.replay import commands, dropping, plan, record, rollout, switching
+from deploy.replay import commands, dropping, plan, record, rollout, status, switching
 from deploy.replay.checkpoints import Checkpoints, _LocalCheckpoint
 from deploy.replay.plan import Facts, made
 from deploy.replay.record import OWN, Replay, ReplayError
@@ -410,6 +410,27 @@ def test_a_job_that_has_taken_over_since_is_not_replaced_by_the_former_live_job(
     returned = replay.saved(is_switched=False)
     again = switching.begin_switch(live, returned, NO_DEMANDS, takes_partial=False)
     assert again.predecessor == ("live" if is_away else "resized")
+
+
+@pytest.mark.parametrize(
+    ("writer", "author", "refusal"),
+    [("live", "live job", "not finished"), ("successor", "replay", "run `fraud replay back"),
+     ("resized", "query resized", "of another job, query resized")],
+)  # fmt: skip
+def test_status_and_drop_say_whose_the_live_output_is(
+    live: JobSettings, monkeypatch: pytest.MonkeyPatch, writer: str, author: str, refusal: str
+) -> None:
+    for module in (status, dropping):
+        monkeypatch.setattr(module, "writers", lambda _: (writer, "another" if writer == "live" else ""))
+    live = live.model_copy(update={"checkpoint": str(live.work_dir / "checkpoint")})
+    replay = replay_of(live, live_query="live", is_switched=True).saved()
+    checkpoint = Path(replay.successor(live).checkpoint)
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "metadata").write_text('{"id": "successor"}')
+    assert status.author_of_live_output(live, replay) == author
+    with pytest.raises(ReplayError, match=refusal):
+        dropping.drop(live, replay, ends_way_back=writer == "live", wrote=print)
+    assert checkpoint.exists()
 
 
 def test_a_replay_that_writes_facts_is_stopped_before_a_switch_to_it(live: JobSettings) -> None:
