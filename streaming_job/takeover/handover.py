@@ -136,10 +136,13 @@ class Handover:
             )
         _require_all(records)
         newest = next(iter(records.values()))
-        successors = {mark.successor for mark in self._marks(layout_of(records))}
-        if newest["query_id"] == self._query_id and settings.predecessor not in successors:
-            return {}
-        if settings.predecessor not in {newest["query_id"], *successors}:
+        marks = self._marks(layout_of(records))
+        if newest["query_id"] == self._query_id:
+            # the output may be claimed by the predecessor; or, to take it back, by an earlier run of this job
+            claimed_by = {mark.successor for mark in marks if mark.query_id == self._query_id}
+            if not claimed_by & {settings.predecessor, self._query_id}:
+                return {}
+        elif settings.predecessor not in {newest["query_id"], *(mark.successor for mark in marks)}:
             raise OtherQueryError(
                 f"FRAUD_PREDECESSOR={settings.predecessor}, but the output of job {settings.job_id} is of "
                 f"query {newest['query_id']}; correct the setting if that is the job to take over from"

@@ -114,7 +114,10 @@ def test_between_claims_and_seam_nobody_writes_and_both_can_go_on(
         bench.write(written[0], 3)
     with pytest.raises(OtherQueryError, match="query new has begun to take over"):
         bench.writer("predecessor again")
-    # the predecessor takes its own output back
+    # the predecessor takes its own output back, also if it is killed between its claims and the seam
+    when(monkeypatch, Failpoint.CLAIMED, die)
+    with pytest.raises(Killed):
+        of(bench, query="q", predecessor="new").run()
     back = of(bench, query="q", predecessor="new")
     assert back.is_due()
     back.run()
