@@ -58,6 +58,18 @@ def test_a_group_without_a_fitting_record_keeps_its_offsets():
     assert watched.offsets() == {("table", 0): 6, (TX, 1): 7}
 
 
+def test_a_new_partition_of_a_table_counts_once_every_group_has_reported_it():
+    ahead = record(1, 2, 9, 5)
+    ahead["partitions"].append({"topic": "table", "partition": 1, "end_offset": 4})
+    watched = level(record(0, 1, 10, 5), record(1, 1, 7, 5), ahead)
+    # what group 1 has decided since may depend on a record that no group follows yet, if the level is here
+    assert watched.offsets() == {("table", 0): 5, (TX, 0): 10, (TX, 1): 7}
+    both = record(0, 2, 12, 5)
+    both["partitions"].append({"topic": "table", "partition": 1, "end_offset": 6})
+    watched.add(both)
+    assert watched.offsets() == {("table", 0): 5, ("table", 1): 4, (TX, 0): 10, (TX, 1): 9}
+
+
 def test_after_a_takeover_transactions_need_the_table_as_far_as_any_group_before_had_read_it():
     before = [{"home": 0, "offsets": [{"topic": "table", "partition": 0, "offset": 8}]}]
     watched = level(record(0, 1, 10, 5, silent_before=before), record(1, 1, 7, 6))
