@@ -76,16 +76,15 @@ def train_command(
     typer.echo(f"trained on {trained.rows:,} transactions, {trained.frauds:,} frauds; on the hold-out:")
     typer.echo(f"  AUC ROC {quality.auc_roc:.3f}  average precision {quality.average_precision:.3f}")
     typer.echo(
-        f"  threshold {quality.threshold:.6f}: alerts on {quality.alert_share:.2%}, "
+        f"  threshold {quality.threshold}: alerts on {quality.alert_share:.2%}, "
         f"precision {quality.precision:.3f}, recall {quality.recall:.3f}"
     )
     if merchant_labels:
         typer.echo(
             f"the model needs a job with FRAUD_MERCHANT_FACTS=true and FRAUD_LABEL_DELAY_MS={label_delay_ms}"
         )
-    typer.echo(
-        f"next: fraud rollouts promote {trained.ref} --threshold {quality.threshold:.6f} --max-count-5m 6"
-    )
+    # in full: at a rounded threshold, any number of transactions may be alerts, or none
+    typer.echo(f"next: fraud rollouts promote {trained.ref} --threshold {quality.threshold} --max-count-5m 6")
 
 
 app.command("evaluate")(evaluate_command)

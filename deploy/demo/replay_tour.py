@@ -69,7 +69,7 @@ class ReplayTour(Tour):
         if record.find(self._settings.work_dir, BETTER) is not None:
             return []
         model = training.trained(self._data_dir, BETTER)
-        policy = ["--threshold", f"{model.threshold:.6f}", "--max-count-5m", str(model.max_count_5m)]
+        policy = ["--threshold", str(model.threshold), "--max-count-5m", str(model.max_count_5m)]
         return ["--model", str(model.ref), *policy]
 
     def _command(self, *arguments: str) -> None:

@@ -17,13 +17,14 @@ from feature_store.training import training_set
 from feature_store.training.columns import TrainingSetError
 from feature_store.training.labels import LabelError
 from feature_store.training.merchant_payments import MerchantLabels, build
-from models import tracking
+from models import pipeline, tracking
 from models.algorithms import QUICK
 from models.commands import app
 from models.errors import ModelError
 from models.loading import load
 from models.pipeline import fit_and_register, outcomes
-from models.registry import training_scores
+from models.registry import ModelRef, training_scores
+from models.train import Quality
 
 pytestmark = pytest.mark.without_stack
 
@@ -136,6 +137,24 @@ def test_a_model_of_merchant_label_features_is_loaded_and_uses_them(tmp_path: Pa
     x = build(table, MerchantLabels.of(None, 2 * DAY_MS))
     contributions = scorer.explain(x[-200:][np.asarray(table["label"])[-200:] == 1])
     assert ALL_NAMES[int(contributions.mean(axis=0).argmax())].startswith("merchant_")
+
+
+@pytest.mark.unit
+@pytest.mark.parametrize("threshold", [0.9999999330000001, 5.390960000000001e-07])
+def test_the_command_to_promote_a_model_has_its_threshold_unrounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, threshold: float
+) -> None:
+    """Rounded to six digits, the first is 1, which hardly any score reaches; the second is twice as much."""
+    path, quality = tmp_path / "history.parquet", Quality(1.0, 1.0, threshold, 0.005, 1.0, 1.0)
+    pq.write_table(history(10), path)
+    ref = ModelRef("card-fraud", "1", "models:/card-fraud/1", "ab" * 32, ("amount:1",))
+    monkeypatch.setattr(
+        pipeline, "fit_and_register", lambda *_, **__: pipeline.TrainingResult(ref, quality, 9, 1)
+    )
+    arguments = ["train", "--tracking-uri", "none", "--transactions", str(path)]
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    (command,) = (line for line in done.output.splitlines() if line.startswith("next: "))
+    assert float(command.split(" --threshold ")[1].split()[0]) == threshold
 
 
 @pytest.mark.integration
