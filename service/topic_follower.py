@@ -51,6 +51,11 @@ class TopicFollower(Background):
             return self._fault or f"{self._what} have not been read yet"
         return self._fault or (f"{self._what} have not been read to their end yet" if self._behind else None)
 
+    @property
+    def missing(self) -> str | None:
+        """Why records may be missing, also while the brokers do not answer for long; None if none are."""
+        return self.waiting_for or self.trouble
+
     def _begin(self, reader: Consumer) -> Sequence[TopicPartition]:
         """Return the offsets from which `_take` gets records; an override may read earlier records itself."""
         raise NotImplementedError

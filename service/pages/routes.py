@@ -58,7 +58,7 @@ def page_routes(feed: AlertFeed, job_id: str) -> APIRouter:
         return {
             "alerts": card_ids.for_caller(newest_alerts, caller),
             "unreadable": unreadable,
-            "waiting_for": feed.waiting_for,
+            "waiting_for": feed.missing,
         }
 
     return router

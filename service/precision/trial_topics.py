@@ -85,8 +85,9 @@ class TrialTopics:
         return bool(messages)
 
     def counts(self) -> LabelCounts:
-        """Return the counts; until all ends have been reached, they are empty and `waiting_for` says why."""
-        return LabelCounts(waiting_for=UNREAD) if self._follower.behind else self._cards.counts()
+        """Return the counts; while records may be missing, they are empty and `waiting_for` says why."""
+        missing = UNREAD if self._follower.behind else self._follower.trouble
+        return LabelCounts(waiting_for=missing) if missing else self._cards.counts()
 
 
 def read_once(settings: ServiceSettings, trial: LabelledTrial, now_ms: int) -> LabelCounts:

@@ -22,7 +22,7 @@ class QualityParts:
     @property
     def waiting_for(self) -> str | None:
         """Why alerts or labels may be missing; None if none are missing."""
-        return self._reader.waiting_for
+        return self._reader.missing
 
     def qualities(self) -> list[Quality]:
         """Return the outcomes of each rule, model version and rollout; see `counts.qualities`."""

@@ -219,6 +219,13 @@ def test_a_feed_that_has_not_read_yet_says_so(sidecar: Sidecar) -> None:
     assert content == {"alerts": [], "unreadable": 0, "waiting_for": "alerts have not been read yet"}
 
 
+def test_alerts_that_cannot_be_read_any_more_are_not_called_complete(sidecar: Sidecar) -> None:
+    sidecar.feed.put(0, AT, orjson.dumps(alert(1, AT)))
+    sidecar.feed.trouble = "new partitions of fraud-alerts cannot be looked up, and are not read: no broker"
+    content = sidecar.get("/v1/alerts", "viewer").json()
+    assert (len(content["alerts"]), content["waiting_for"]) == (1, sidecar.feed.trouble)
+
+
 def test_only_the_newest_of_each_partition_are_shown(
     sidecar: Sidecar, monkeypatch: pytest.MonkeyPatch
 ) -> None:

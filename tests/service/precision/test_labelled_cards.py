@@ -2,6 +2,8 @@
 
 import random
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,6 +14,7 @@ from models.guards.counts import Labelled
 from service.labels.records import Alert, Label, ShadowAlert
 from service.precision.labelled_cards import LabelledCards
 from service.precision.trial import LabelCounts, LabelledTrial
+from service.precision.trial_topics import TrialTopics
 
 pytestmark = pytest.mark.unit
 
@@ -192,3 +195,12 @@ def test_shadow_alerts_of_another_rollout_are_not_counted() -> None:
         cards.take(record._replace(rollout_id="r1"))
     cards.take(Label("x", "t0", (1, 0, 1), fraud=False))
     assert cards.counts().challengers["b"] == Labelled()
+
+
+def test_labelled_cards_are_not_counted_while_new_partitions_cannot_be_read() -> None:
+    cards = LabelledCards(TRIAL)
+    follower = SimpleNamespace(behind=set(), trouble=None)
+    topics: Any = SimpleNamespace(_follower=follower, _cards=cards)
+    assert TrialTopics.counts(topics).waiting_for is None
+    follower.trouble = "new partitions of labels cannot be looked up, and are not read: no broker"
+    assert TrialTopics.counts(topics).waiting_for == follower.trouble

@@ -20,6 +20,8 @@ from service.labels.records import Alert, Label, alert_of
 from service.quality import counts
 from service.quality.counts import Quality
 from service.quality.outcomes import DAYS, SLICES, Outcomes
+from service.quality.parts import QualityParts
+from service.settings import ServiceSettings
 from streaming_job.decode.labels import Position
 
 pytestmark = pytest.mark.unit
@@ -291,3 +293,11 @@ def test_without_a_file_alerts_are_counted_until_the_end_of_the_process() -> Non
 def test_precision_is_of_alerts_with_a_label() -> None:
     assert Quality("rule", "score", 3, 1, 96, FIRST).precision == 0.75
     assert Quality("rule", "score", 0, 0, 96, FIRST).precision is None
+
+
+def test_counts_are_not_called_complete_while_the_brokers_do_not_answer() -> None:
+    parts = QualityParts(ServiceSettings(bootstrap_servers="none"))
+    parts._reader._behind = set()
+    assert parts.waiting_for is None
+    parts._reader.trouble = "new partitions of labels cannot be looked up, and are not read: no broker"
+    assert parts.waiting_for == parts._reader.trouble
