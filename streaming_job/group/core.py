@@ -97,15 +97,13 @@ class GroupCore:
         """The schemas of framed transactions; None: the job does not read such."""
         if rules.topics.record_schemas:
             blob = store.get(SCHEMAS)
-            topic, stored, *ends = orjson.loads(blob) if blob else ("", ())
+            topic, stored, ends = orjson.loads(blob) if blob else ("", (), {})
             # another topic is read from its beginning
             if topic != rules.topics.record_schemas:
-                stored, ends = (), []
+                stored, ends = (), {}
             self._schemas = RecordSchemas(stored)
             # a start that has not read the topic leaves neither P nor Q of it
-            self.silence = silence.raised_to(
-                {(topic, int(part)): end for each in ends for part, end in each.items()}
-            )
+            self.silence = silence.raised_to({(topic, int(part)): end for part, end in ends.items()})
         self._new_schemas = False
         self._trial = TrialPieces(store, self._rollouts.events)
         # the state's `applied` replaces that of the last progress record: the record may be outdated, because
