@@ -20,6 +20,7 @@ from deploy.local.child import Child
 from deploy.replay import record, switching
 from service.settings import ServiceSettings
 from streaming_job.settings import JobSettings
+from streaming_job.takeover.handover import TOOK_OVER
 
 TRAFFIC_S = 30.0
 """Time for which transactions stream before the replay begins, so that there is a log to replay."""
@@ -29,8 +30,6 @@ SLOWEST_MS = "2000"
 """Latency beyond which the replay waits for the live job: more than usual, as both start on one machine."""
 PROGRESS = re.compile(r"\d\d:\d\d:\d\d ")
 """Begins the lines of a command that only say how far it is."""
-TAKEN_OVER = "took over from query"
-"""In the log of a job that has taken over."""
 
 
 class ReplayTour(Tour):
@@ -98,7 +97,7 @@ class ReplayTour(Tour):
         run.children[children.FORMER] = former
         children.start(data_dir, run, children.JOB, ["deploy.cli", "job", "run"], settings.variables())
         said = self._until(
-            lambda: children.logged(data_dir, children.JOB, TAKEN_OVER, before), act, may_stop=False
+            lambda: children.logged(data_dir, children.JOB, TOOK_OVER, before), act, may_stop=False
         )
         self._until(lambda: processes.running(former) is None, "end of the former job", may_stop=False)
         children.stop(data_dir, run, children.FORMER)

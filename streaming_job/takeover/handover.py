@@ -50,6 +50,8 @@ from streaming_job.transaction.written import Mark, OtherQueryError, WrittenRead
 
 log = logging.getLogger(__name__)
 
+TOOK_OVER = "took over from query"
+"""What the log says of a takeover, before the predecessor's query."""
 NEAR = 2_000
 """Offsets of all inputs by which the successor may be behind in any case when the predecessor is fenced."""
 NEAR_S = 0.5
@@ -244,7 +246,7 @@ class Handover:
             reader.settled()  # waits until readers see the seam: before that, groups would be refused
         reach(Failpoint.SEAM)
         log.info(
-            "took over from query %s, of %d key groups, at %s, in %.0f ms",
+            TOOK_OVER + " %s, of %d key groups, at %s, in %.0f ms",
             before.query_id, len(before.records), text_of(before.offsets), 1000 * (time.monotonic() - begun),
         )  # fmt: skip
 

@@ -15,11 +15,11 @@ from loadtests.faults.relay import Relay
 from loadtests.simulator.profiles import ProfileLoader
 from streaming_job.contracts.topics import Topics
 from streaming_job.runtime.failpoints import VARIABLE, Failpoint
+from streaming_job.takeover.handover import TOOK_OVER
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900), only_thorough]
 
 SLOTS = re.compile(r" WARNING (\d+) task slots for 2 key groups: ")
-TOOK_OVER = "took over from query"
 PACE_S = 0.5
 
 

@@ -21,10 +21,10 @@ from loadtests.faults.repeater import Repeater
 from streaming_job.log.partitioner import Partitioner
 from streaming_job.runtime.failpoints import Failpoint
 from streaming_job.settings import JobSettings
+from streaming_job.takeover.handover import TOOK_OVER
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(3000), only_thorough]
 
-TOOK_OVER = "took over from query"
 LATE = 25
 
 

@@ -14,10 +14,11 @@ from loadtests.faults.installation import query_of
 from loadtests.faults.job_process import JobProcess
 from loadtests.faults.relay import Relay
 from streaming_job.runtime.failpoints import Failpoint
+from streaming_job.takeover.handover import TOOK_OVER
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600), only_thorough]
 
-TOOK_OVER, IN_SILENCE = "took over from query", "deciding in silence"
+IN_SILENCE = "deciding in silence"
 PACE_S = 0.2
 
 

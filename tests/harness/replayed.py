@@ -22,8 +22,7 @@ from streaming_job.contracts.topic import Component
 from streaming_job.contracts.topics import Topics
 from streaming_job.permissions import needed
 from streaming_job.runtime.failpoints import VARIABLE
-
-TOOK_OVER = "took over from query"
+from streaming_job.takeover.handover import TOOK_OVER
 
 
 class Replayed:

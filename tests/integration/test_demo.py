@@ -24,6 +24,7 @@ from deploy.local.launch import FRAUD
 from loadtests.simulator import parquet
 from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
+from streaming_job.takeover.handover import TOOK_OVER
 
 pytestmark = [pytest.mark.integration, pytest.mark.without_stack, pytest.mark.timeout(900)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -223,7 +224,7 @@ def test_a_better_model_is_replayed_compared_switched_to_and_taken_back(demo, tm
     report = tmp_path / "out.json"
     arguments = ("--replay-model", "--cards", "3000", "--rate", "200", "--report", str(report))
     first = demo(*arguments)
-    wait_for(lambda: first.log.count("took over from query") == 1 or not first.runs, deadline_s=DEADLINE_S)
+    wait_for(lambda: first.log.count(TOOK_OVER) == 1 or not first.runs, deadline_s=DEADLINE_S)
     assert first.runs, first.log
     first.kill_alone()
     second = demo(*arguments, "--for", "10s")
@@ -236,7 +237,7 @@ def test_a_better_model_is_replayed_compared_switched_to_and_taken_back(demo, tm
     assert_right(result)
     compared = result["replay"]["compared"]
     assert sum(compared["differences"].values()) > 0
-    assert all("took over from query" in result["replay"][act] for act in ("switch", "back"))
+    assert all(TOOK_OVER in result["replay"][act] for act in ("switch", "back"))
 
 
 @only_thorough

@@ -19,7 +19,7 @@ from harness.manifests import HOME, OVERLAYS
 
 from deploy.local.waiting import Patience
 from loadtests.faults.job_process import PATIENCE_S
-from streaming_job.takeover.handover import newest_records
+from streaming_job.takeover.handover import TOOK_OVER, newest_records
 
 pytestmark = [
     pytest.mark.integration,
@@ -198,7 +198,7 @@ def test_a_successor_takes_over_on_the_same_volume(deployed: Deployed, cluster: 
         deployed.job = deployed.apply_successor(FRAUD_PREDECESSOR=query, FRAUD_KEY_GROUPS="1")
         deployed.until_rolled_out("statefulset/job-next")
         patience = Patience(PATIENCE_S, 1.0)
-        while f"took over from query {query}" not in deployed.job.log:
+        while f"{TOOK_OVER} {query}" not in deployed.job.log:
             patience.wait(lambda: AssertionError(deployed.job.log))
         deployed.until_alerts(watch)
         cluster.kubectl("--namespace", NAMESPACE, "scale", "statefulset/job", "--replicas", "0")

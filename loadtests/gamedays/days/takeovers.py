@@ -14,9 +14,7 @@ from loadtests.gamedays.day import Gameday
 from loadtests.gamedays.days.checkpoints import NO_COMMITS
 from loadtests.gamedays.scene import Scene
 from streaming_job.runtime.failpoints import Failpoint
-
-TOOK_OVER = "took over from query"
-"""What a successor logs once the output is its own."""
+from streaming_job.takeover.handover import TOOK_OVER
 
 
 def _checkpoint(scene: Scene) -> Path:
