@@ -13,9 +13,12 @@ _OURS = ("feature_store.", "models.", "streaming_job.")
 _FULL_DISK = ("No space left on device", "Disk quota exceeded")
 _CRASHED = "Python worker exited unexpectedly (crashed)"
 _TWO_WRITERS = "[CONCURRENT_STREAM_LOG_UPDATE]"
-_STORE = "org.apache.hadoop.fs.s3a."
-_AWAY = re.compile(r"org\.apache\.hadoop\.(fs\.s3a|net)\.|java\.net\.|java\.nio\.file\.AccessDeniedException")
-"""Errors of an object store that refuses access or does not answer; a missing object is none of them."""
+_REMOTE = re.compile(r"org\.apache\.hadoop\.(fs\.s3a|fs\.azurebfs|hdfs)\.")
+"""Packages of the clients of file systems behind a network."""
+_AWAY = re.compile(
+    r"org\.apache\.hadoop\.(fs\.s3a|net|security)\.|java\.net\.|java\.nio\.file\.AccessDeniedException"
+)
+"""Errors of such a file system that refuses access or does not answer; a missing file is none of them."""
 _DAMAGED = ("CANNOT_LOAD_STATE_STORE", "ChecksumException", "Checksum error: ", "MISSING_STATE_DIRECTORY")
 
 
@@ -67,9 +70,9 @@ def classify(fault: Exception) -> FraudError:
             "mapped; look at both, then start the job again; nothing is lost"
         )
     away = [error for error in errors if _AWAY.match(error[0])]
-    if away and _STORE in text:
+    if away and _REMOTE.search(text):
         return AccessError(
-            f"the checkpoint's object store refuses access, or has not answered for minutes ({away[-1][0]}: "
+            f"the checkpoint's file system refuses access, or has not answered for minutes ({away[-1][0]}: "
             f"{away[-1][1]}); check it and the job's permissions, then start the job again; nothing is lost"
         )
     pythons = [error for error in errors if "." not in error[0]]

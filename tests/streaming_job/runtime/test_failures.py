@@ -64,7 +64,28 @@ TRACE = "\tat org.apache.spark.Some.method(Some.scala:1)\n"
             "\tat org.apache.hadoop.fs.s3a.Invoker.once(Invoker.java:1)\n"
             "Caused by: java.net.SocketException: getFileStatus on s3a://b/state: Connection reset\n",
             AccessError,
-            "the checkpoint's object store refuses access, or has not answered",
+            "the checkpoint's file system refuses access, or has not answered",
+        ),
+        (
+            f"{STREAM}[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred.\n{TRACE}"
+            "Caused by: java.net.ConnectException: Call From a to b:8020 failed: Connection refused\n"
+            "\tat org.apache.hadoop.hdfs.DFSClient.open(DFSClient.java:1)\n",
+            AccessError,
+            "the checkpoint's file system refuses access, or has not answered",
+        ),
+        (
+            f"{STREAM}[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred.\n{TRACE}"
+            "\tat org.apache.hadoop.fs.azurebfs.services.AbfsClient.getPathStatus(AbfsClient.java:1)\n"
+            "Caused by: java.net.UnknownHostException: no-such-account\n",
+            AccessError,
+            "the checkpoint's file system refuses access, or has not answered",
+        ),
+        (
+            f"{STREAM}[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred.\n{TRACE}"
+            "Caused by: org.apache.hadoop.ipc.RemoteException(java.io.FileNotFoundException): /4.changelog\n"
+            "\tat org.apache.hadoop.hdfs.DFSClient.open(DFSClient.java:1)\n",
+            DamagedCheckpointError,
+            "the checkpoint is damaged",
         ),
         (
             f"{STREAM}[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred.\n{TRACE}"
