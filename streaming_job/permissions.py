@@ -48,6 +48,11 @@ def needed(component: Component, settings: JobSettings) -> Iterator[Permission]:
                 writes_as=[*(f"{job_id}-{group}" for group in groups), f"{job_id}-takeover"],
                 describes=[f"{job_id}-start", f"{job_id}-bootstrap", f"{job_id}-takeover", "end-offsets"],
             )
+            if settings.merchant_facts:
+                # a job that continues the facts of a replay looks whether the replay goes on
+                yield Permission(
+                    Resource.GROUP, _of_second_jobs(job_id), (Operation.DESCRIBE,), is_prefix=True
+                )
         case Component.SIDECAR:
             yield Permission(Resource.TOPIC, topics.heartbeats, (Operation.DESCRIBE,))
             yield from _of_rollouts(job_id)
@@ -99,11 +104,16 @@ def _of_replays(settings: JobSettings) -> Iterator[Permission]:
     )
     for name in sorted([*own, topics.model_rollouts]):
         yield Permission(Resource.TOPIC, f"{name}-replay-", operations, is_prefix=True)
-    second_jobs = f"{job_id}-replay-"
+    second_jobs = _of_second_jobs(job_id)
     yield Permission(Resource.GROUP, second_jobs, (Operation.READ, Operation.DELETE), is_prefix=True)
     yield Permission(Resource.TRANSACTIONAL_ID, second_jobs, (Operation.WRITE,), is_prefix=True)
     clients = [job_id, f"{job_id}-rollouts", "end-offsets", "fraud-audit", "fraud-replay"]
     yield from _ids(describes=clients)
+
+
+def _of_second_jobs(job_id: str) -> str:
+    """Return the beginning of the ids of replays' jobs."""
+    return f"{job_id}-replay-"
 
 
 def _of_rollouts(job_id: str) -> Iterator[Permission]:

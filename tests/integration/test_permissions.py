@@ -22,6 +22,7 @@ from deploy.replay.record import Replay, file_of
 from deploy.replay.rollout import live_line
 from deploy.replay.running import LiveJob
 from deploy.replay.switching import writers
+from feature_store.state.journal import Meta
 from loadtests.audit.topic_log import TopicLog
 from loadtests.faults.acls import grant
 from loadtests.faults.installation import Installation
@@ -29,12 +30,18 @@ from models.policy import Policy
 from models.registry import ModelRef
 from streaming_job.contracts.topic import Component, Operation
 from streaming_job.contracts.topics import Topics
+from streaming_job.facts.group_facts import AUTHOR
+from streaming_job.group.opening import Opening
+from streaming_job.group.rules import Rules, limits_of
 from streaming_job.log import clients
 from streaming_job.log.clients import Address
 from streaming_job.log.follow import Follower
+from streaming_job.log.partitioner import KeyGroups
 from streaming_job.permissions import Permission, Resource, needed
+from streaming_job.progress.last_record import FACTS_COMMIT
 from streaming_job.runtime.preconditions import require_inputs
 from streaming_job.takeover.handover import newest_records
+from streaming_job.takeover.inherited_facts import require_stopped
 from streaming_job.transaction.producer import SinkError
 
 pytestmark = pytest.mark.integration
@@ -145,3 +152,20 @@ def test_a_replay_needs_no_other_permissions_until_it_is_switched_to(
     drop(live, replay, ends_way_back=False, wrote=deleted.append)
     assert {f"topic {name}" for name in own} <= {*deleted}
     assert topics.fraud_alerts in clients.admin(Address(stack.bootstrap_servers)).list_topics().topics
+
+
+def test_a_job_that_continues_the_facts_of_a_replay_may_see_whether_it_goes_on(
+    stack: Endpoints, topic_names: Callable[[], Topics]
+) -> None:
+    assert stack.guarded is not None
+    servers, kafka = stack.guarded
+    topics = topic_names()
+    broker.create(stack.bootstrap_servers, topics)
+    job = settings_of_nowhere.settings(
+        job_id=f"job-{topics.transactions}", topics=topics, merchant_facts=True,
+        bootstrap_servers=servers, kafka=kafka,
+    )  # fmt: skip
+    grant(stack.bootstrap_servers, Component.JOB, needed(Component.JOB, job))
+    rules = Rules(topics, KeyGroups(job.partitioner, 2, 1), limits_of(job), lambda _: pytest.fail("no model"))
+    heir = Opening(job, rules, 0, "query", "instance", takes_over=True)
+    require_stopped(heir, Meta(extra={AUTHOR: f"{job.job_id}-replay-better", FACTS_COMMIT: 0}))
