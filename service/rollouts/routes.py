@@ -4,6 +4,7 @@ import re
 import time
 from dataclasses import asdict
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Path, Query, Response
 
@@ -185,7 +186,7 @@ def _actor(caller: Caller) -> Actor:
 
 def _answer(receipt: Receipt, response: Response) -> dict[str, Any]:
     response.headers["ETag"] = f'"{receipt.seq}"'
-    response.headers["Location"] = f"/v1/rollouts/{receipt.rollout_id}"
+    response.headers["Location"] = f"/v1/rollouts/{quote(receipt.rollout_id, safe='')}"
     if receipt.repeated:
         response.status_code = 200
     return asdict(receipt)

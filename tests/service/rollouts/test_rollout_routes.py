@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
-from harness.memory_rollouts import START, KnownModels, MemoryRollouts
+from harness.memory_rollouts import BOB, START, KnownModels, MemoryRollouts, proposal
 from trial_progress import COUNTS, trial_progress
 
 from models.rollouts.events import Type
@@ -133,6 +134,18 @@ def test_a_repeated_request_gets_the_same_answer_with_status_200(api: Api) -> No
     first, again = api.propose(), api.propose()
     assert (first.status_code, again.status_code) == (201, 200)
     assert again.json() == first.json() | {"repeated": True}
+
+
+@pytest.mark.parametrize("name", ["märz", "三月", "a b"])
+def test_a_rollout_may_have_any_printable_name(api: Api, name: str) -> None:
+    """The command line takes any, and a default one begins with the model's name."""
+    api.parts.desk.propose(proposal(rollout_id=name), BOB)
+    headers = {"Idempotency-Key": "k2"}
+    path, body = f"/v1/rollouts/{quote(name)}", {"type": "rolled_back", "reason": "because"}
+    answer = api.client.post(f"{path}/events", json=body, headers=headers)
+    assert (answer.status_code, answer.json()["rollout_id"]) == (201, name), answer.text
+    assert answer.headers["Location"] == path
+    assert api.client.get(answer.headers["Location"]).json()["phase"] == "rolled_back"
 
 
 @pytest.mark.parametrize(
