@@ -1,7 +1,7 @@
 """The explanation of a transaction's decision: its alert, or the rollouts in force when it arrived."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -17,6 +17,7 @@ from service.rollouts.errors import UnansweredError, UnknownError
 from service.rollouts.history import History
 from service.settings import ServiceSettings
 from streaming_job.dead_letters.settings import LetterSettings
+from streaming_job.decode import card_numbers, strict
 from streaming_job.decode.framed import RecordSchemas
 from streaming_job.decode.strict import Rejected
 from streaming_job.log import clients, follow, topic_reader
@@ -80,31 +81,55 @@ def explain(
             f"neither an alert nor the transaction was found since {since_ms}; check the ids, or give an "
             "earlier `since` (ms since 1970-01-01 UTC)",
         )
-    return _unalerted(settings, history, groups, card_id, records[0], shadows)
+    return _unalerted(settings, history, groups, search, records, shadows)
 
 
 def _unalerted(
     settings: ServiceSettings,
     history: History,
     groups: Groups,
-    card_id: str,
-    record: Message,
+    search: "_Search",
+    records: list[Message],
     shadows: list[dict[str, Any]],
 ) -> dict[str, Any]:
+    chosen = groups.get(0, {}).get("settings", {})
+    refusals = [refused(search.json(record), record.timestamp()[1], chosen) for record in records]
+    # a dead letter may have been corrected, and sent again
+    at = refusals.index(None) if None in refusals else 0
+    record, refusal = records[at], refusals[at]
     partition, offset, arrival = record.partition() or 0, record.offset() or 0, record.timestamp()[1]
     place = settings.topics.transactions, partition
     is_decided = any(positions(record).get(place, 0) > offset for record in groups.values())
-    plan = plan_at(history, arrival)
+    plan = None if refusal else plan_at(history, arrival)
+    outcome = "dead_letter" if refusal else "no_alert"
     return {
-        "outcome": "no_alert" if is_decided else "not_decided_yet",
+        "outcome": outcome if is_decided else "not_decided_yet",
         "decision": None,
+        "refused": refusal and {"reason": refusal.reason.value, "detail": refusal.detail},
         "source": {"topic": settings.topics.transactions, "partition": partition, "offset": offset},
         "arrival_time": arrival,
-        **by_plan(plan, card_id),
+        **by_plan(plan, search.card_id),
         "shadow_alerts": shadows,
         "features": None,
         "why_no_features": "features are written with alerts only; `fraud explain-card` shows the card",
     }
+
+
+def refused(value: bytes, arrival: int, settings: Mapping[str, Any]) -> Rejected | None:
+    """Return why the job makes a transaction a dead letter, by the settings that its progress names.
+
+    The partition is not checked.
+    """
+    try:
+        fields = strict.transaction(value)
+        if settings.get("refuse_card_numbers"):
+            card_numbers.check(fields)
+        if "allowed_lateness_ms" in settings and "allowed_skew_ms" in settings:
+            limits = settings["allowed_lateness_ms"], settings["allowed_skew_ms"]
+            strict.check_time(fields["event_time"], arrival, *limits)
+    except Rejected as fault:
+        return fault
+    return None
 
 
 def plan_at(history: History, arrival: int) -> Plan | None:
@@ -172,7 +197,7 @@ class _Search:
         schemas: Callable[[], RecordSchemas | None],
     ) -> None:
         self._reader, self._since_ms, self._is_late, self._schemas = reader, since_ms, is_late, schemas
-        self._card_id, self._transaction_id = card_id, transaction_id
+        self.card_id, self._transaction_id = card_id, transaction_id
         self._hint = orjson.dumps(transaction_id)[1:-1]
         self._left = MOST_RECORDS
 
@@ -211,13 +236,18 @@ class _Search:
                 if self._is_wanted(record):
                     yield record
 
-    def _is_wanted(self, record: Message) -> bool:
+    def json(self, record: Message) -> bytes:
+        """Return a record's value, a framed one as JSON; raises Rejected for one that cannot be read."""
         value = record.value() or b""
-        if record.key() != self._card_id.encode():
+        if value.startswith(b"\0") and (schemas := self._schemas()) is not None:
+            value = schemas.json(value, record.timestamp()[1]) or b""
+        return value
+
+    def _is_wanted(self, record: Message) -> bool:
+        if record.key() != self.card_id.encode():
             return False
         try:
-            if value.startswith(b"\0") and (schemas := self._schemas()) is not None:
-                value = schemas.json(value, record.timestamp()[1]) or b""
+            value = self.json(record)
             # a serialiser may write any character as an escape
             may_be = self._hint in value or b"\\" in value
             return may_be and bool(orjson.loads(value)["transaction_id"] == self._transaction_id)

@@ -63,7 +63,7 @@ MODELS = {
     ],
 }
 DECISION: dict[str, Any] = {
-    "card_id": "c_***42", "transaction_id": "t-1", "outcome": "no_alert", "decision": None,
+    "card_id": "c_***42", "transaction_id": "t-1", "outcome": "no_alert", "decision": None, "refused": None,
     "source": {"topic": "transactions", "partition": 0, "offset": 81_300}, "arrival_time": 1_763_873_700_000,
     "decided_by": {"rollout_id": "card-fraud-7", "rollout_seq": 3, "role": "canary", "challenger": "march",
                    "model": {"name": "card-fraud", "version": "7", "digest": "ab" * 32},

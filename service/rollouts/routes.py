@@ -144,7 +144,11 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
             Query(ge=0, le=99_999_999_999_999, description="Start of the search, ms; default: an hour ago"),
         ] = None,
     ) -> dict[str, Any]:
-        """Explain the decision on a transaction: model, rollout, membership, features, reasons, offsets."""
+        """Explain the decision on a transaction: model, rollout, membership, features, reasons, offsets.
+
+        Without an alert `outcome` is `no_alert`, `not_decided_yet` or `dead_letter`; of a dead letter, which
+        no model decides, `refused` has the reason.
+        """
         begin = int(time.time() * 1000) - HOUR_MS if since is None else since
         history, groups = _readable(parts), parts.progress.groups
         explanation = await reading.run(

@@ -11,7 +11,7 @@ from harness.memory_rollouts import ADA, BOB, START, KnownModels, MemoryRollouts
 from trial_progress import COUNTS, trial_progress
 
 from models.rollouts.events import Type
-from service.rollouts.decisions import _Search, by_plan, plan_at
+from service.rollouts.decisions import _Search, _unalerted, by_plan, plan_at
 from service.rollouts.desk import Desk
 from service.rollouts.reading import Job
 from service.rollouts.requests import Step
@@ -74,6 +74,12 @@ class Sent:
     content: bytes
     arrival: int = 5
 
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return 7
+
     def key(self) -> bytes:
         return b"c-1"
 
@@ -84,26 +90,70 @@ class Sent:
         return 1, self.arrival
 
 
+FIELDS: dict[str, Any] = {
+    "transaction_id": "t-1", "card_id": "c-1", "merchant_id": "m", "amount": 1.5, "currency": "EUR",
+    "country": "FR", "event_time": START,
+}  # fmt: skip
+LIMITS = {"allowed_lateness_ms": 1_000, "allowed_skew_ms": 100, "refuse_card_numbers": True}
+
+
+def outcome_of(
+    log: MemoryRollouts, *sent: dict[str, Any], settings: dict[str, Any] = LIMITS
+) -> dict[str, Any]:
+    """The explanation of transactions of one id without an alert, which the job has read."""
+    nothing: Any = None
+    search = _Search(nothing, "c-1", "t-1", 0, lambda: False, lambda: None)
+    read = {"topic": "transactions", "partition": 0, "end_offset": 8}
+    progress = trial_progress("r2", {}, written_at=START, partitions=[read], settings=settings)
+    records: Any = [Sent(json.dumps(FIELDS | fields).encode(), START) for fields in sent]
+    service = ServiceSettings(bootstrap_servers="none")
+    return _unalerted(service, log.history(), {0: progress}, search, records, [])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"amount": -1}, "negative_amount"),
+        ({"currency": "eur"}, "invalid_value"),
+        ({"event_time": START - 1_001}, "too_late"),
+        ({"event_time": START + 101}, "future_event_time"),
+        ({"merchant_id": "4111 1111 1111 1111"}, "card_number"),
+    ],
+)
+def test_a_dead_letter_is_not_called_decided(log: MemoryRollouts, wrong: dict[str, Any], reason: str) -> None:
+    explained = outcome_of(log, wrong)
+    assert (explained["outcome"], explained["refused"]["reason"]) == ("dead_letter", reason)
+    assert (explained["decided_by"], explained["scored_by"]) == (None, [])
+    corrected = outcome_of(log, wrong, {})
+    assert (corrected["outcome"], corrected["refused"]) == ("no_alert", None)
+    assert corrected["decided_by"]["role"] == "champion"
+
+
+def test_the_limits_are_those_of_the_job(log: MemoryRollouts) -> None:
+    late, card_number = {"event_time": START - 2_000}, {"merchant_id": "4111 1111 1111 1111"}
+    lax = {"allowed_lateness_ms": 2_000, "allowed_skew_ms": 100, "refuse_card_numbers": False}
+    for fields in (late, card_number):
+        assert outcome_of(log, fields)["outcome"] == "dead_letter"
+        for settings in (lax, {}):
+            assert outcome_of(log, fields, settings=settings)["outcome"] == "no_alert"
+
+
 def test_a_framed_transaction_is_found_as_its_json_would_be() -> None:
     schemas, schema = RecordSchemas(), framed_records.avro_schema()
     schemas.add(5, framed_records.event(1, schema))
-    fields = {
-        "transaction_id": "t-1", "card_id": "c-1", "merchant_id": "m", "amount": 1.5, "currency": "EUR",
-        "country": "FR", "event_time": 5,
-    }  # fmt: skip
-    framed = framed_records.avro(1, schema, fields)
+    framed = framed_records.avro(1, schema, FIELDS)
 
     def is_found(message: Any, known: RecordSchemas | None = schemas) -> bool:
         nothing: Any = None
         return _Search(nothing, "c-1", "t-1", 0, lambda: False, lambda: known)._is_wanted(message)
 
-    assert is_found(Sent(json.dumps(fields).encode()))
+    assert is_found(Sent(json.dumps(FIELDS).encode()))
     assert is_found(Sent(framed))
     # before its schema it is a dead letter; without a topic of schemas all such are
     assert not is_found(Sent(framed, arrival=4))
     assert not is_found(Sent(framed), known=None)
     assert not is_found(Sent(framed[:-3]))
-    assert not is_found(Sent(framed_records.avro(1, schema, {**fields, "transaction_id": "t-2"})))
+    assert not is_found(Sent(framed_records.avro(1, schema, {**FIELDS, "transaction_id": "t-2"})))
 
 
 @pytest.mark.parametrize("transaction_id", ["café", "a/b", 'a"b', "t-1"])
