@@ -1,6 +1,7 @@
 """Registration of models with MLflow, and what the registry knows of each version."""
 
 import json
+import math
 import re
 import tempfile
 from collections.abc import Mapping
@@ -138,9 +139,22 @@ def versions(tracking_uri: str, name: str = NAME) -> list[tuple[ModelRef, dict[s
         ]
         registered.sort(key=lambda version: int(version.version), reverse=True)
         return [
-            (_ref(version), dict(client.get_run(version.run_id).data.metrics) if version.run_id else {})
+            (_ref(version), _metrics(client, version.run_id) if version.run_id else {})
             for version in registered
         ]
+
+
+def _metrics(client: Any, run_id: str) -> dict[str, float]:
+    """Return the finite metrics of a run; none if it was deleted for good (`mlflow gc`)."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        metrics = client.get_run(run_id).data.metrics
+    except MlflowException as fault:
+        if fault.error_code == "RESOURCE_DOES_NOT_EXIST":
+            return {}
+        raise
+    return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
 
 def _named(name: str) -> str:

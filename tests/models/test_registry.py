@@ -86,6 +86,21 @@ def test_a_version_is_found_and_listed_with_its_metrics(ref: ModelRef, uri: str)
             registry.find("boosted", version, uri)
 
 
+def test_versions_are_listed_though_a_run_is_gone_or_has_a_metric_that_is_no_number(uri: str) -> None:
+    name, tags = "runs", {"features": FEATURES[0], "digest": "ab" * 32}
+    with tracking.registry(uri) as client:
+        client.create_registered_model(name)
+        for metric in (0.5, float("nan"), 0.7):
+            run = client.create_run(tracking.experiment_id(client, uri)).info.run_id
+            client.log_metric(run, "auc_roc", metric)
+            client.create_model_version(name, "file:///none", run, tags=tags)
+        first = client.get_model_version(name, "1").run_id
+        client.delete_run(first)
+        client._tracking_client.store._hard_delete_run(first)  # as `mlflow gc` does
+    listed = [(ref.version, metrics) for ref, metrics in registry.versions(uri, name)]
+    assert listed == [("3", {"auc_roc": 0.7}), ("2", {}), ("1", {})]
+
+
 def test_the_training_scores_are_stored_with_the_version(ref: ModelRef, uri: str, tmp_path: Path) -> None:
     assert registry.training_scores(ref, uri) is None  # `registered` stores no training scores
     x, y = rows()
