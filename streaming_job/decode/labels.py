@@ -72,7 +72,7 @@ class Label(LogRecord):
 
 
 def contracts(topics: Topics) -> dict[str, Contract]:
-    """Return the contract of each topic of labels, by the topic's name."""
+    """Return the contract of each topic of labels, by the topic's name, in the order of `Position`."""
     return {topics.labels: Contract.LABEL, topics.chargebacks: Contract.CHARGEBACK}
 
 

@@ -75,7 +75,8 @@ class GroupFacts:
         self._author = Author(extra.setdefault(AUTHOR, rules.job_id), group)
         self.table = FactTable(rules, key_groups.groups, store, extra)
         self._hours = OpenHours(store, extra)
-        self._labels = LabelQueue()
+        # in the order of `labels.Position`, in which the last one counts
+        self._labels = LabelQueue([*self._contracts])
         self._last_promise = NEVER_PROMISED
         """The last promise made here, which may not be on the log yet."""
 

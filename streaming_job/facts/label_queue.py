@@ -1,7 +1,7 @@
 """The queue of labels that wait until the transactions that arrived before them are decided."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from streaming_job.dead_letters.record import DeadLetter
@@ -20,8 +20,13 @@ class _Waiting:
 class LabelQueue:
     """The waiting labels of a key group's cards, by partition in the order of offsets."""
 
-    def __init__(self) -> None:
-        """Create an empty queue."""
+    def __init__(self, topics: Sequence[str]) -> None:
+        """Create an empty queue.
+
+        Args:
+            topics: of labels; of two that arrive at the same time, that of the earlier topic is due first.
+        """
+        self._topics = topics
         self._waiting: dict[PartitionId, deque[_Waiting]] = {}
 
     def add(self, items: Iterable[Label | DeadLetter]) -> None:
@@ -40,7 +45,8 @@ class LabelQueue:
         for queue in self._waiting.values():
             while queue and queue[0].due_at < clock:
                 due.append(queue.popleft())
-        due.sort(key=lambda waiting: (waiting.due_at, waiting.item.topic, waiting.item.partition))  # stable
+        rank = {topic: number for number, topic in enumerate(self._topics)}
+        due.sort(key=lambda each: (each.due_at, rank[each.item.topic], each.item.partition))  # stable
         return [waiting.item for waiting in due]
 
     def positions(self, read: Offsets) -> Offsets:

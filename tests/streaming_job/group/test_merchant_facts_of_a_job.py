@@ -236,6 +236,24 @@ def test_an_idle_group_decides_a_new_transaction_before_the_label_that_follows_i
     assert sum(job.output.counts["labels"] for job in groups.jobs) == 2
 
 
+def test_of_two_labels_that_arrive_at_the_same_time_the_chargeback_counts():
+    world = World(rollout=False)
+    world.rollout("all", -DAY, threshold=0.0)
+    world.profile("r", -DAY, "c", source={"snapshot": "last", "lsn": 1})
+    world.tx(0, card_id="c", transaction_id="t0", merchant_id="m")
+    world.label(0, HOUR, "chargeback")
+    world.label(0, HOUR, "reversal")  # on the other topic
+    world.tx(6 * HOUR, card_id="c", transaction_id="t1", merchant_id="m")
+    log, fate = as_written(world), Fate(0)
+    groups = MemoryGroups(world.rules(1, load, merchant_rules(0)), log, fate)
+    with mortal(fate):
+        groups.finish()
+    _, newest = map(json.loads, groups.alerts().values())
+    expected = oracle_of(world, log, 1, 0)[0].features("m", newest["arrival_time"])
+    assert expected["merchant_unexplained_30d"] == 1
+    assert all(newest["features"][name] == value for name, value in expected.items() if value == value)
+
+
 @pytest.mark.parametrize(("seed", "shape", "delay_ms"), CASES)
 def test_foreign_records_among_the_facts_change_nothing_but_their_count(seed, shape, delay_ms):
     world, log = case(seed, shape[0])
