@@ -12,7 +12,7 @@ from confluent_kafka import KafkaException
 from feature_store.utc import moment_of
 from service.security import audit
 from service.security.audit import AuditError, Verification
-from service.security.audit_log import AuditLog, StoredRecord
+from service.security.audit_log import AuditLog, StoredRecord, require_topics
 from service.settings import ServiceSettings
 from streaming_job import environment
 from streaming_job.log.clients import describe
@@ -45,6 +45,7 @@ def audit_log(
     Example: fraud audit --limit 20
     """
     settings = environment.settings(ServiceSettings)
+    require_topics(settings)  # a log that is gone is not an intact one without records
     if check or head is not None:
         _verify(settings, head)
         return

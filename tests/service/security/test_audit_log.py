@@ -32,8 +32,14 @@ def test_records_are_read_listed_and_verified(
     assert (log.newest(5), list(log.all())) == ([], [])
     with pytest.raises(NoAuditError, match=f"topic {topics.audit_log} does not exist"):
         log.last()
-    admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
-    admin.create_topics([NewTopic(topics.audit_log, 1, 1)])[topics.audit_log].result(30)
+    monkeypatch.setenv("FRAUD_BOOTSTRAP_SERVERS", stack.bootstrap_servers)
+    admin, run = AdminClient({"bootstrap.servers": stack.bootstrap_servers}), CliRunner()
+    for variable, name in (("LOG", topics.audit_log), ("REFUSALS", topics.audit_refusals)):
+        monkeypatch.setenv(f"FRAUD_TOPICS__AUDIT_{variable}", name)
+        missing = run.invoke(cli.app, ["audit", "--verify"]).exception
+        assert isinstance(missing, AuditError)
+        assert f"topic {name} does not exist" in str(missing)
+        admin.create_topics([NewTopic(name, 1, 1)])[name].result(30)
     assert (log.last(), log.newest(5), list(log.all())) == (None, [], [])  # it is empty
     producer = Producer(
         {"bootstrap.servers": stack.bootstrap_servers, "transactional.id": f"audit-{os.getpid()}"}
@@ -61,9 +67,6 @@ def test_records_are_read_listed_and_verified(
         before = None if page["next"] is None else f"&before={page['next']}"
     assert targets == [f"r-{number}" for number in reversed(range(RECORDS))]
 
-    monkeypatch.setenv("FRAUD_BOOTSTRAP_SERVERS", stack.bootstrap_servers)
-    monkeypatch.setenv("FRAUD_TOPICS__AUDIT_LOG", topics.audit_log)
-    run = CliRunner()
     listed = run.invoke(cli.app, ["audit", "--limit", "3"]).stdout.splitlines()
     assert [f"r-{RECORDS - 1 - row}" in line for row, line in enumerate(listed)] == [True] * 3
     verified = run.invoke(cli.app, ["audit", "--verify"])
