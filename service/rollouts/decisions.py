@@ -49,7 +49,8 @@ def explain(
 
     Raises:
         UnknownError: neither an alert nor the transaction was found.
-        UnansweredError: the brokers do not answer, or one of the limits of the search was reached.
+        UnansweredError: the brokers do not answer, a topic of alerts does not exist, or one of the limits of
+            the search was reached.
     """
     topics, deadline = settings.topics, clock() + MOST_S
     name = f"{settings.job_id}-{CLIENT}"
@@ -202,7 +203,11 @@ class _Search:
         self._left = MOST_RECORDS
 
     def values(self, topic: str) -> list[dict[str, Any]]:
-        """Return the transaction's decoded records on a topic; none if the topic does not exist."""
+        """Return the transaction's decoded records on a topic.
+
+        Raises:
+            UnansweredError: the topic does not exist, or one of the limits of the search was reached.
+        """
         try:
             return [
                 orjson.loads(record.value() or b"")
@@ -210,7 +215,11 @@ class _Search:
             ]
         except KafkaException as fault:
             if topic_reader.is_missing(fault):
-                return []
+                raise UnansweredError(
+                    "brokers",
+                    f"topic {topic} does not exist, so it is not known whether there are alerts; check "
+                    "FRAUD_TOPICS, or create it with `fraud job topics`",
+                ) from fault
             raise
 
     def records(self, topic: str, partitions: list[int]) -> Iterator[Message]:

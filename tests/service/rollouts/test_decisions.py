@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from harness import framed_records
 from harness.memory_rollouts import ADA, BOB, START, KnownModels, MemoryRollouts, proposal
 from trial_progress import COUNTS, trial_progress
@@ -13,12 +14,14 @@ from trial_progress import COUNTS, trial_progress
 from models.rollouts.events import Type
 from service.rollouts.decisions import _Search, _unalerted, by_plan, plan_at
 from service.rollouts.desk import Desk
+from service.rollouts.errors import UnansweredError
 from service.rollouts.reading import Job
 from service.rollouts.requests import Step
 from service.settings import ServiceSettings
 from streaming_job.contracts.topics import Topics
 from streaming_job.decide.rollout_history import EventVerdict, RolloutHistory, RolloutRecord
 from streaming_job.decode.framed import RecordSchemas
+from streaming_job.log import topic_reader
 
 pytestmark = pytest.mark.unit
 
@@ -168,3 +171,16 @@ def test_a_transaction_is_found_however_its_serialiser_escapes_characters(transa
         other: Any = Sent(text.encode().replace(b'"}', b'x"}'))
         assert search._is_wanted(wanted)
         assert not search._is_wanted(other)
+
+
+def test_without_a_topic_of_alerts_it_is_not_known_whether_there_are_any(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def is_gone(*_: object) -> list[int]:
+        raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+
+    nothing: Any = None
+    monkeypatch.setattr(topic_reader, "partitions", is_gone)
+    search = _Search(nothing, "c-1", "t-1", 0, lambda: False, lambda: None)
+    with pytest.raises(UnansweredError, match="topic fraud-alerts does not exist"):
+        search.values("fraud-alerts")
