@@ -149,7 +149,10 @@ def working(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClie
     """A sidecar whose handlers find rollouts, models and each transaction, and write labels."""
     path = tmp_path_factory.mktemp("tokens") / "tokens.json"
     headers = bearer(secrets_of(path)["admin"])
-    found = {"transactions": [Mock(partition=lambda: 0, offset=lambda: 5, timestamp=lambda: (1, START))]}
+    transaction = Mock(
+        partition=lambda: 0, offset=lambda: 5, timestamp=lambda: (1, START), value=lambda: b'{"amount": -1}'
+    )
+    found = {"transactions": [transaction]}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(application, "RolloutParts", KnownParts)
         patch.setattr(RolloutReader, "history", property(lambda _: KnownParts.log.history()))
