@@ -129,6 +129,10 @@ class Monitor:
 
     def _measure(self, lag: Lag, groups: Groups) -> None:
         """Measure times from the changes since the last sample."""
+        # a job that has taken over may have fewer key groups
+        self._commit_ids = {group: number for group, number in self._commit_ids.items() if group in groups}
+        self._epochs = {group: epoch for group, epoch in self._epochs.items() if group in groups}
+        self._seen_to_begin &= groups.keys()
         for group, record in groups.items():
             if record["commit_id"] != self._commit_ids.get(group):
                 self._commit_ids[group] = record["commit_id"]

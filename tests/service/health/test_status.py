@@ -77,6 +77,19 @@ class Sidecar:
         return status_of(view, SETTINGS, {"sidecar": "1"})
 
 
+def test_key_groups_that_a_successor_does_not_have_have_no_epoch() -> None:
+    sidecar = Sidecar()
+    sidecar.groups = {group: record(1, START, group, epoch=7, key_groups=2) for group in range(2)}
+    sidecar.look(position=1, end=1)
+    assert set(sidecar.status()["epoch"]["age_s"]) == {"0", "1"}
+    sidecar.groups = {0: record(2, START + 3_000, epoch=8)}
+    sidecar.now += 3_000
+    sidecar.look(position=1, end=1)
+    shown = sidecar.status()["epoch"]
+    assert set(shown["age_s"]) == {"0"}
+    assert shown["checkpoint_age_s"] < 10
+
+
 def test_a_working_job_is_ok_and_has_rates() -> None:
     sidecar = Sidecar()
     for commit in range(1, 11):
