@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
@@ -18,7 +19,7 @@ class Range:
     """Range of a numeric parameter."""
 
     above: float
-    """Exclusive lower bound."""
+    """Exclusive lower bound, at least 0. Positive numbers whose reciprocal is infinite are too small, too."""
     at_most: float
     """Inclusive upper bound."""
     whole: bool = False
@@ -36,6 +37,8 @@ class Range:
             and isinstance(value, kinds)
             # compared before it is converted: an integer may be larger than any float
             and self.above < value <= self.at_most
+            # bets divide by limits
+            and value >= sys.float_info.min
         )
         if not fits:
             kind = "an integer" if self.whole else "a number"

@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
@@ -14,7 +15,7 @@ from thoroughness import examples
 
 from feature_store.catalogue import HOUR_MS
 from models.errors import GuardError
-from models.guards.counts import PairedCounts, Pairs
+from models.guards.counts import Labelled, PairedCounts, Pairs
 from models.guards.findings import GuardOutcome
 from models.guards.policy import Guards, read
 from models.guards.psi import index
@@ -257,6 +258,9 @@ def rule(**parameters: object) -> dict[str, object]:
         (rule(name="alert_rate", max_ratio=-1), "above 0", ("rules", 0, "max_ratio")),
         (rule(name="alert_rate", max_ratio=1, min_ratio=1), "not below", ("rules", 0, "min_ratio")),
         (rule(name="failures", max_share=0.9), "at most 0.5", ("rules", 0, "max_share")),
+        (rule(name="failures", max_share=5e-324), "above 0", ("rules", 0, "max_share")),
+        (rule(name="precision", min_precision=1e-310), "above 0", ("rules", 0, "min_precision")),
+        (rule(name="alert_rate", max_ratio=1, min_ratio=5e-324), "above 0", ("rules", 0, "min_ratio")),
         (rule(name="score_drift", max_psi=1, against={}), "no score histogram", ("rules", 0, "against")),
         (
             rule(name="score_drift", max_psi=1, against=scores(0).to_json()),
@@ -273,6 +277,18 @@ def test_invalid_guards_are_refused_with_the_path_of_the_value(
         read(given)  # type: ignore[arg-type]
     assert refused.value.path == path
     assert "\n" not in str(refused.value)
+
+
+def test_the_evidence_of_the_smallest_limits_is_finite() -> None:
+    least = sys.float_info.min
+    counts = PairedCounts(transactions=1_000, failures=5, card_hours=Pairs(5, 5, 5), labelled=Labelled(3, 4))
+    for guards in (
+        rule(name="alert_rate", max_ratio=1, min_ratio=least),
+        rule(name="failures", max_share=least),
+        rule(name="disagreement", max_share=least),
+        rule(name="precision", min_precision=least),
+    ):
+        json.dumps(verdict(counts, read(guards)).to_json(), allow_nan=False)
 
 
 def test_the_bounds_equal_those_of_progress_records() -> None:
