@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from models.rollouts.events import Event
 from service.rollouts.errors import FencedError, UnansweredError
+from service.security.audit_log import PARTITION
 from service.settings import ServiceSettings
 from streaming_job.log import clients
 from streaming_job.log.clients import describe
@@ -26,7 +27,7 @@ FENCED = (
 
 @dataclass(frozen=True)
 class ExtraRecord:
-    """A further record of the events' Kafka transaction, for example an audit record."""
+    """An audit record in the events' Kafka transaction."""
 
     topic: str
     key: bytes
@@ -81,7 +82,8 @@ class RolloutWriter:
                     topic, event.to_json(), event.rollout_id.encode(), partition=0, on_delivery=delivered
                 )
             for record in extra:
-                self._producer.produce(record.topic, record.value, record.key)
+                # by its key it would miss the chain in a topic with more partitions
+                self._producer.produce(record.topic, record.value, record.key, partition=PARTITION)
             self._producer.commit_transaction(TIMEOUT_S)
         except KafkaException as fault:
             raise self._refused(fault) from fault

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 from harness.memory_rollouts import ADA, BOB, START, KnownModels, proposal, ref
 from trial_progress import COUNTS, trial_progress
 
@@ -289,6 +289,20 @@ def test_refused_requests_in_a_loop_do_not_keep_a_guard_from_ending_the_rollout(
             thread.join(60)
     assert set(refused) == {"seq"}
     assert refusals_by_the_job(settings) == []
+
+
+def test_an_audit_log_with_more_partitions_hides_no_change(settings: ServiceSettings) -> None:
+    admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
+    admin.create_partitions([NewPartitions(settings.topics.audit_log, 3)])[settings.topics.audit_log].result(
+        30
+    )
+    names = [f"r{number}" for number in range(2, 8)]
+    for name in names:
+        desk_of(settings).propose(proposal(f"k-{name}", rollout_id=name), ADA)
+        desk_of(settings).take(Step(name, Type.ROLLED_BACK, "because", f"b-{name}"), BOB)
+    values = [record.value for record in AuditLog(settings).all()]
+    assert [json.loads(value)["target"] for value in values] == [name for name in names for _ in range(2)]
+    assert verify(values).is_intact
 
 
 def test_without_an_audit_log_only_a_guard_may_write(settings: ServiceSettings) -> None:
