@@ -63,6 +63,8 @@ def find_card(
     for name, blob in pieces:
         if name == "meta":
             meta = Meta.decode(blob)
+        elif not name[1:].isdecimal():
+            continue  # it has no cards, as the piece of the schemas
         elif name.startswith("d"):
             deltas[int(name[1:])] = Delta.decode(blob, f"delta {name[1:]}")
         elif name.startswith("s"):

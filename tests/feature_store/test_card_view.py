@@ -11,6 +11,10 @@ from feature_store.state.arena import MemoryArena
 from feature_store.state.card_view import describe, find_card
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import Meta
+from streaming_job.facts.hours import OPEN
+from streaming_job.facts.table import COUNTED, REPORTED
+from streaming_job.group.core import ROLLOUTS, SCHEMAS
+from streaming_job.group.trial_pieces import APPLIED, FEATURES, UNITS
 
 pytestmark = pytest.mark.unit
 
@@ -69,6 +73,16 @@ def test_windows_of_hot_cards_come_from_their_rings() -> None:
     card_state = known(store)
     assert card_state["hot"]
     assert_windows(card_state["windows"], features[-1])
+
+
+def test_pieces_without_cards_are_passed_over() -> None:
+    history = History()
+    history.tx(0, 5)
+    store, _ = persisted(history)
+    facts = [f"{prefix}7" for prefix in (COUNTED, REPORTED, OPEN)]
+    for name in (ROLLOUTS, SCHEMAS, UNITS, APPLIED, FEATURES, *facts):
+        store.put(name, b"[]")
+    assert known(store)["transactions"] == 1
 
 
 def test_profile_versions_come_newest_first() -> None:
