@@ -98,7 +98,10 @@ def backtest(
 
 def _require_archived(log: ArchiveLog, topics: Topics) -> None:
     """Check that the archive has the topics without which a backtest would decide or compare otherwise."""
-    for name in ("transactions", "profiles", "fraud_alerts", "suppressed_alerts", "dead_letters"):
+    names = ["transactions", "profiles", "fraud_alerts", "suppressed_alerts", "dead_letters"]
+    if topics.record_schemas:
+        names.append("record_schemas")
+    for name in names:
         if not log.partitions(topic := getattr(topics, name)):
             raise BacktestError(
                 f"the archive has no {topic}; correct FRAUD_TOPICS__{name.upper()}, or archive it"

@@ -130,6 +130,13 @@ def test_alerts_of_another_topic_show_that_the_cards_have_moved(
     assert not report(world, [*records, moved], tmp_path)["history"]["whole"]
 
 
+def test_without_the_schemas_of_framed_transactions_there_is_no_backtest(
+    world: World, records: list[Record], tmp_path: Path
+) -> None:
+    with pytest.raises(BacktestError, match="has no elsewhere; correct FRAUD_TOPICS__RECORD_SCHEMAS, or"):
+        report(world, records, tmp_path, record_schemas="elsewhere")
+
+
 def test_rollouts_in_another_topic_are_missed(world: World, records: list[Record], tmp_path: Path) -> None:
     rules, topics = world.rules(1), TOPICS.model_copy(update={"model_rollouts": "elsewhere"})
     job = Job(topics, rules.key_groups.partitioner, rules.limits, "", tmp_path, None, 1)
