@@ -14,6 +14,8 @@ REPLAY = "fraud replay start <name> {}--follow, then fraud replay switch <name>"
 DELAY = REPLAY.format("--label-delay-days <n> ")
 OTHERS = "fraud replay start <name> --model <model>/<version>, then fraud replay switch <name>"
 UNMOVED = "the cards of a job that keeps merchant facts do not move; first turn these off"
+NONE = "none"
+"""In place of a topic that a job does not have."""
 OFF = "off, with the log read anew: {} FRAUD_MERCHANT_FACTS=false {}"
 
 
@@ -84,8 +86,13 @@ def choices(records: Mapping[int, Mapping[str, Any]], settings: JobSettings) -> 
             str(settings.label_delay_ms),
             DELAY,
         )
+    used = record["settings"]  # empty in the first record after a takeover
+    schemas, schemas_here = used.get("topics__record_schemas"), settings.topics.record_schemas
+    if schemas or schemas_here:
+        running = (schemas or NONE) if used else ""
+        yield Choice("FRAUD_TOPICS__RECORD_SCHEMAS", running, schemas_here or NONE, RESTART)
     for name in DECISIVE:
-        value = record["settings"].get(name)
+        value = used.get(name)
         yield Choice(
             f"FRAUD_{name.upper()}",
             "" if value is None else as_text(value),

@@ -6,6 +6,7 @@ import pytest
 from harness import settings_of_nowhere
 from harness.progress_records import progress
 
+from streaming_job.contracts.topics import Topics
 from streaming_job.log.partitioner import Layout
 from streaming_job.progress.choices import UNMOVED, Choice, choices
 from streaming_job.runtime.checkpoint import FixedSettings
@@ -40,6 +41,19 @@ def test_only_what_the_job_says_otherwise_differs() -> None:
     other = settings_of_nowhere.settings(key_groups=3, allowed_lateness_ms=1, partitioner="crc32")
     differing = {name for name, choice in found(other).items() if choice.differs}
     assert differing == {"FRAUD_KEY_GROUPS", "FRAUD_ALLOWED_LATENESS_MS", "FRAUD_PARTITIONER"}
+
+
+def test_whether_the_job_reads_framed_transactions_is_a_choice() -> None:
+    name, schemas = "FRAUD_TOPICS__RECORD_SCHEMAS", {"topics__record_schemas": "schemas"}
+    framed = settings_of_nowhere.settings(topics=Topics(record_schemas="schemas"))
+    plain = settings_of_nowhere.settings()
+    assert name not in found(plain)
+    for own, settings, differs in (({}, framed, True), (schemas, plain, True), (schemas, framed, False)):
+        record = progress(settings={**plain.decisive, **own}, layout=LAYOUT)
+        assert {choice.name: choice for choice in choices({0: record}, settings)}[name].differs is differs
+    # the first record after a takeover does not say what the job reads
+    unsaid = {0: progress(settings={}, layout=LAYOUT)}
+    assert not {choice.name: choice for choice in choices(unsaid, framed)}[name].differs
 
 
 def test_a_takeover_is_named_with_the_query_to_take_over_from() -> None:
