@@ -186,7 +186,9 @@ class Desk:
         if event.type is Type.CANARY_SET:
             checks.require_judged(trial, assess(history, trial, job.groups, labels), event.challenger)
         elif event.type is Type.RESUMED or (event.type is Type.PROMOTED and trial.phase in TRIED):
-            checks.require_no_breach(trial, assess(history, trial, job.groups, labels))
+            assessment = assess(history, trial, job.groups, labels)
+            checks.require_progress(trial, assessment, self.settings.job_id)
+            checks.require_no_breach(trial, assessment)
 
     def _write(self, draw: Draw, actor: Actor, history: History, job: Job) -> Receipt:
         return _repeat_while_fenced(lambda: self._write_once(draw, actor, history, job))

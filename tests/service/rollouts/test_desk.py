@@ -316,6 +316,20 @@ def test_no_step_forward_is_allowed_after_a_breach() -> None:
     assert refused(lambda: desk_of(log, bad).take(step(Type.RESUMED, "r"), ADA)) == "guards"
 
 
+def test_no_step_forward_is_allowed_while_no_progress_says_whether_there_is_a_breach() -> None:
+    """With the id of another job, or the name of another topic, a breach would not be seen."""
+    log = MemoryRollouts()
+    desk_of(log).propose(proposal(), ADA)
+    for way in (*WAYS[Phase.CANARY], step(Type.PAUSED, "p")):
+        desk_of(log, judged()).take(way, BOB)
+    for kind in (Type.RESUMED, Type.PROMOTED):
+        with pytest.raises(DeskError, match="there is no progress of a job card-fraud") as fault:
+            desk_of(log).take(step(kind, kind.value), BOB)
+        assert fault.value.check == "guards"
+        assert log.history().line.trials["r2"].phase is Phase.PAUSED
+    assert desk_of(log, judged()).take(step(Type.PROMOTED, "d"), BOB).phase is Phase.PROMOTED
+
+
 @pytest.mark.parametrize(
     ("asked", "check"),
     [
