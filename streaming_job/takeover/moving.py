@@ -15,7 +15,6 @@ from streaming_job.contracts import Reason
 from streaming_job.log import clients, topic_reader
 from streaming_job.log.clients import describe
 from streaming_job.log.partitioner import Layout, Partitioner
-from streaming_job.log.records import PartitionId
 from streaming_job.progress import last_record
 from streaming_job.runtime.preconditions import StartUpError
 from streaming_job.settings import JobSettings
@@ -71,17 +70,20 @@ def drained_up_to(records: Records, ends: list[int]) -> str:
         ends: of the partitions of its transactions.
     """
     layout = layout_of(records)
-    reached: dict[PartitionId, set[int]] = {}
-    for record in records.values():
-        for tp, end in last_record.positions(record).items():
-            reached.setdefault(tp, set()).add(end)
+    positions = [last_record.positions(record) for record in records.values()]
+    # a group may not know yet a partition that a table has got lately
+    known = {tp for each in positions for tp in each}
+    reached = {tp: {each.get(tp, 0) for each in positions} for tp in known}
     behind = sum(
         max(0, end - max(reached.get((layout.topic, partition), {0})))
         for partition, end in enumerate(ends[: layout.partitions])
     )
     if behind:
         return f"{behind} records of {layout.topic} are not decided"
-    apart = sorted({topic for (topic, _), ends_of in reached.items() if len(ends_of) > 1})
+    of_one_group = (layout.topic, *followed(records))
+    apart = sorted(
+        {topic for (topic, _), read in reached.items() if len(read) > 1 and topic not in of_one_group}
+    )
     return f"its key groups have read {', '.join(apart)} up to different positions" if apart else ""
 
 

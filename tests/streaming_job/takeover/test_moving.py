@@ -54,6 +54,9 @@ def test_groups_that_have_read_a_table_unequally_far_are_not_drained() -> None:
     unequal[1]["partitions"][1]["end_offset"] = 101
     assert drained_up_to(unequal, [100, 100]) == "its key groups have read profiles up to different positions"
     assert drained_up_to(records(), [100, 100, 5]) == "", "an added partition is not the job's"
+    new_to_one = records()
+    new_to_one[1]["partitions"].append({**new_to_one[1]["partitions"][1], "partition": 1})
+    assert drained_up_to(new_to_one, [100, 100]).startswith("its key groups have read profiles up to differ")
 
 
 def test_after_the_move_the_old_topic_is_watched_and_then_forgotten() -> None:
