@@ -64,7 +64,8 @@ class RolloutParts:
         None while they cannot be assessed, so that the absence of the metric is noticed; but a breach stays.
         """
         seen = self.guards.last
-        if seen is None or (self.guards.fault and seen.assessment.outcome is not GuardOutcome.BREACH):
+        fault = self.guards.fault or self.reader.missing or self.progress.missing
+        if seen is None or (fault and seen.assessment.outcome is not GuardOutcome.BREACH):
             return
         for challenger, verdict in seen.assessment.verdicts.items():
             for finding in verdict.findings:

@@ -40,6 +40,7 @@ class KnownProgress(ProgressReader):
     def __init__(self, settings: ServiceSettings) -> None:
         super().__init__(settings)
         self.given: dict[int, Any] = {}
+        self.why: str | None = None
 
     @property
     def groups(self) -> Mapping[int, Mapping[str, Any]]:
@@ -47,7 +48,7 @@ class KnownProgress(ProgressReader):
 
     @property
     def waiting_for(self) -> str | None:
-        return None
+        return self.why
 
 
 class KnownReader(RolloutReader):
@@ -267,6 +268,20 @@ def test_no_verdict_is_exported_once_the_guards_are_not_watched(api: Api) -> Non
     watch.start()
     watch.stop()
     assert watch.fault is not None
+    assert not list(api.parts.findings())
+
+
+@pytest.mark.parametrize("reader", ["reader", "progress"])
+def test_no_verdict_is_exported_while_rollouts_or_progress_cannot_be_read(api: Api, reader: str) -> None:
+    api.propose()
+    api.event("shadow_started", 1)
+    api.parts.guards = GuardWatch(
+        api.parts._complete_history, api.parts._complete, api.parts.desk, labels=api.parts.label_counts
+    )
+    api.parts.guards.look()
+    assert list(api.parts.findings())
+    getattr(api, reader).why = f"{reader} cannot be read: no permission"
+    api.parts.guards.look()
     assert not list(api.parts.findings())
 
 
