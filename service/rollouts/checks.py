@@ -131,11 +131,11 @@ def require_judged(trial: Trial, assessment: Assessment, challenger: str) -> Non
 
 
 def require_progress(trial: Trial, assessment: Assessment, job_id: str) -> None:
-    """Raise RefusedError if no progress of the job is known: whether a guard is breached is not known then."""
+    """Raise RefusedError if no progress of the job is known, so that a breach would not be seen."""
     if not assessment.commits:
         raise RefusedError(
             "guards",
-            f"the guards of {trial.rollout_id} cannot be judged, because there is no progress of a job {job_id}; "
+            f"the guards of {trial.rollout_id} cannot be judged: there is no progress of a job {job_id}; "
             "check FRAUD_JOB_ID and FRAUD_TOPICS, or start the job",
         )
 
