@@ -9,12 +9,14 @@ from deploy.page_tables import table, with_table
 
 SIZES = ((10_000, 1e6), (100_000, 1e7), (1_000_000, 1e8), (50_000_000, 1e9))
 """Peak rate and cards of the page's examples."""
+MOST = 1e12
+"""More transactions per second, or cards, than any bank has."""
 UNITS = ("", "k", "M", "G", "T", "P")
 
 
 def capacity(
-    rate: Annotated[float, typer.Option(min=1, help="Transactions per second at the peak.")],
-    cards: Annotated[float, typer.Option(min=1, help="Number of cards.")],
+    rate: Annotated[float, typer.Option(min=1, max=MOST, help="Transactions per second at the peak.")],
+    cards: Annotated[float, typer.Option(min=1, max=MOST, help="Number of cards.")],
 ) -> None:
     """Compute partitions, key groups, executors, memory, disks and brokers for a load, and the first limits.
 

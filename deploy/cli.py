@@ -149,9 +149,25 @@ def end(program: Callable[[], object]) -> None:
     """Run a program; print a FraudError without a traceback and exit with its code."""
     try:
         program()
-    except FraudError as error:
-        print(f"error: {printable(str(error))}", file=sys.stderr)
-        sys.exit(error.exit_code)
+    except Exception as error:
+        known = error if isinstance(error, FraudError) else _of_client_settings(error)
+        if known is None:
+            raise
+        print(f"error: {printable(str(known))}", file=sys.stderr)
+        sys.exit(known.exit_code)
+
+
+def _of_client_settings(error: Exception) -> FraudError | None:
+    """Return an error that names a Kafka client setting that librdkafka refuses; None for other errors."""
+    library = sys.modules.get("confluent_kafka")  # an import of it here would make each command slower
+    if library is None or not isinstance(error, library.KafkaException):
+        return None
+    cause = error.args[0]
+    if not isinstance(cause, library.KafkaError) or cause.code() != library.KafkaError._INVALID_ARG:
+        return None
+    from streaming_job.environment import SettingsError
+
+    return SettingsError(f"FRAUD_KAFKA or --kafka: {cause.str()}; see docs/settings.md")
 
 
 def main() -> None:

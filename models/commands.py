@@ -20,7 +20,9 @@ from models.evaluation.commands import evaluate_command
 from models.options import USUAL, AlertBudget, TrackingUri, takes_learner
 
 app = typer.Typer(
-    help="Train, evaluate and list models; `fraud rollouts` rolls them out.", no_args_is_help=True
+    add_completion=False,
+    help="Train, evaluate and list models; `fraud rollouts` rolls them out.",
+    no_args_is_help=True,
 )
 
 

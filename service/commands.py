@@ -23,7 +23,7 @@ class ServiceError(FraudError):
 
 def serve(
     bootstrap_servers: Servers,
-    port: Annotated[int, typer.Option(help="0: any free port")] = 8000,
+    port: Annotated[int, typer.Option(help="0: any free port", min=0, max=65535)] = 8000,
     host: Annotated[str, typer.Option(help="Address to listen on")] = "127.0.0.1",
     job_id: Annotated[str, typer.Option(envvar="FRAUD_JOB_ID", help="The job to watch")] = "card-fraud",
     work_dir: Annotated[
@@ -71,14 +71,15 @@ def serve(
     from service.app import create_app
     from service.security import audit_log, listening
     from service.settings import ServiceSettings
-    from streaming_job.environment import client_settings
+    from streaming_job import environment
 
-    settings = ServiceSettings(
+    settings = environment.settings(
+        ServiceSettings,
         bootstrap_servers=bootstrap_servers,
         job_id=job_id,
         work_dir=work_dir,
         max_progress_age_s=max_progress_age,
-        kafka=client_settings(kafka),
+        kafka=environment.client_settings(kafka),
         tokens_file=tokens_file,
         tls_cert=tls_cert,
         tls_key=tls_key,
@@ -110,7 +111,10 @@ def serve(
     server.run(sockets=[listener])
 
 
-app = typer.Typer(help="The sidecar: health, metrics, rollouts, labels, precision and the status page.")
+app = typer.Typer(
+    add_completion=False,
+    help="The sidecar: health, metrics, rollouts, labels, precision and the status page.",
+)
 app.command("serve")(serve)
 
 

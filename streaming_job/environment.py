@@ -3,7 +3,7 @@
 import difflib
 import json
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pydantic_settings
 from pydantic import ValidationError
@@ -26,17 +26,20 @@ simulator, the load tests or the tests."""
 
 
 class SettingsError(FraudError):
-    """A variable is missing, wrong or unknown, or the checkpoint's file system has no atomic rename."""
+    """A variable is missing, wrong or unknown, or the directory that it names cannot be used."""
 
 
-def settings(kind: type[S]) -> S:
+def settings(kind: type[S], **given: Any) -> S:
     """Read settings from the environment.
+
+    Args:
+        given: settings that are not read there.
 
     Raises:
         SettingsError: some are missing or wrong; it names them, but not their values, which may be secret.
     """
     try:
-        return kind()
+        return kind(**given)
     except pydantic_settings.SettingsError as fault:
         # its text has the field's name in quotes
         field = str(fault).split('"')[1::2][:1]

@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 
 from deploy.local.stack import Endpoints
+from streaming_job import environment
 from streaming_job.settings import Arrival, JobSettings
 
 DRIVER_MEMORY = "1g"
@@ -43,7 +44,8 @@ def job_settings(
             waits for the snapshot of the profiles.
         label_delay_ms: label delay of a job that keeps merchant facts; None: the job keeps none.
     """
-    settings = JobSettings(
+    settings = environment.settings(
+        JobSettings,
         bootstrap_servers=endpoints.bootstrap_servers,
         mlflow_tracking_uri=endpoints.mlflow_tracking_uri,
         checkpoint=str(data_dir / "checkpoint"),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from deploy.replay.record import Replay
 
 app = typer.Typer(
+    add_completion=False,
     no_args_is_help=True,
     help="Decide the log again beside the live job; compare, switch to it, and back.",
 )

@@ -14,6 +14,7 @@ from loadtests.compare.errors import CompareError
 from loadtests.compare.kafka_streams.build import build
 from loadtests.compare.quix import venv
 from loadtests.rig.report import Say
+from streaming_job import environment
 from streaming_job.contracts.topics import Topics
 from streaming_job.settings import Arrival, JobSettings
 
@@ -117,7 +118,8 @@ def prepare(variant: Variant, deployment: Deployment, say: Say) -> Callable[[], 
 
 
 def _ours(variant: Variant, deployment: Deployment, say: Say) -> tuple[list[str], dict[str, str]]:
-    settings = JobSettings(
+    settings = environment.settings(
+        JobSettings,
         job_id=deployment.group,
         bootstrap_servers=deployment.bootstrap_servers,
         topics=deployment.topics,

@@ -36,6 +36,7 @@ from models.pipeline import TrainingResult, fit_and_register
 from models.policy import Policy
 from models.registry import ModelRef
 from models.rollouts.events import installation
+from streaming_job import environment
 from streaming_job.contracts.topic import Component
 from streaming_job.contracts.topics import Topics
 from streaming_job.log.clients import Address
@@ -97,7 +98,8 @@ class Installation:
         """
         self.stack, self.topics, self.directory = stack, topics, directory
         self.world = cards or world()
-        self.settings = JobSettings(
+        self.settings = environment.settings(
+            JobSettings,
             **{
                 "job_id": f"job-{topics.transactions}",
                 "bootstrap_servers": stack.bootstrap_servers,
@@ -107,7 +109,7 @@ class Installation:
                 "work_dir": directory / "work",
                 "wait_for_snapshot_s": 0,  # most tests have no profiles
                 **settings,
-            }
+            },
         )
         broker.create(stack.bootstrap_servers, topics)
         self._log = TopicLog(stack.bootstrap_servers)

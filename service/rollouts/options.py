@@ -58,12 +58,13 @@ class Connection:
         """Create the desk of a command."""
         from service.rollouts.desk import Desk
         from service.settings import ServiceSettings
-        from streaming_job.environment import client_settings
+        from streaming_job import environment
 
-        settings = ServiceSettings(
+        settings = environment.settings(
+            ServiceSettings,
             bootstrap_servers=self.bootstrap_servers,
             job_id=self.job_id,
-            kafka=client_settings(self.kafka),
+            kafka=environment.client_settings(self.kafka),
             mlflow_tracking_uri=tracking_uri,
         )
         return Desk(settings)

@@ -10,13 +10,28 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from streaming_job.environment import SettingsError
+
 LOCK = "lock"
 """File that is locked while the directory's process lives; a lock is visible from other containers, too."""
 
 
 def prepare(work_dir: Path) -> Path:
-    """Create a new directory for this process, and remove those of processes that are gone."""
-    directory = work_dir / "tmp"
+    """Create a new directory for this process, and remove those of processes that are gone.
+
+    Raises:
+        SettingsError: nothing can be written in the working directory.
+    """
+    try:
+        return _prepare(work_dir / "tmp")
+    except OSError as fault:
+        raise SettingsError(
+            f"FRAUD_WORK_DIR: {work_dir} cannot be used ({fault}); give a local directory with room in which "
+            "the job may write"
+        ) from fault
+
+
+def _prepare(directory: Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     parent_lock = os.open(directory, os.O_RDONLY)
     try:

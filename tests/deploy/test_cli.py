@@ -130,3 +130,66 @@ def test_topics_are_created_for_the_arrivals_that_a_start_accepts(
     monkeypatch.setattr(topics, "create", lambda *_, **options: created.append(options) or [])
     assert CliRunner().invoke(cli.app, ["job", "topics"]).exit_code == 0
     assert [options["replay"] for options in created] == [replay]
+
+
+@pytest.mark.parametrize(
+    "command", [["job", "topics"], ["verify"], ["verify", "--follow"], ["serve", "--port", "0"]]
+)
+def test_a_client_setting_that_librdkafka_refuses_gives_one_line(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("BOOTSTRAP_SERVERS", "MLFLOW_TRACKING_URI", "CHECKPOINT", "WORK_DIR"):
+        monkeypatch.setenv(f"FRAUD_{name}", "none")
+    monkeypatch.setenv("FRAUD_KAFKA", '{"sasl.passwort": "secret"}')
+    with pytest.raises(SystemExit) as stopped:
+        cli.end(lambda: cli.app(command))
+    assert stopped.value.code == 1
+    written = capsys.readouterr().err
+    assert written == (
+        'error: FRAUD_KAFKA or --kafka: No such configuration property: "sasl.passwort"; '
+        "see docs/settings.md\n"
+    )
+
+
+def test_other_errors_of_kafka_keep_their_traceback() -> None:
+    fault = KafkaException(KafkaError(KafkaError._TRANSPORT, "broker transport failure"))
+
+    def fail() -> None:
+        raise fault
+
+    with pytest.raises(KafkaException) as raised:
+        cli.end(fail)
+    assert raised.value is fault
+
+
+@pytest.mark.parametrize("command", [["serve", "--port", "0"], ["rollouts", "rollback", "march"]])
+@pytest.mark.parametrize(
+    ("name", "value"), [("RATE_BURST", "0"), ("FOUR_EYES", "maybe"), ("OFFSETS_INTERVAL_S", "nan")]
+)
+def test_a_wrong_setting_of_the_sidecar_gives_one_line_without_its_value(
+    command: list[str], name: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FRAUD_BOOTSTRAP_SERVERS", "none")
+    monkeypatch.setenv(f"FRAUD_{name}", value)
+    fault = CliRunner().invoke(cli.app, command).exception
+    assert isinstance(fault, SettingsError)
+    assert str(fault).startswith(f"FRAUD_{name}: ")
+    assert "\n" not in str(fault)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["serve", "--bootstrap-servers", "none", "--port", "99999"],
+        ["serve", "--bootstrap-servers", "none", "--port", "-1"],
+        ["capacity", "--rate", "inf", "--cards", "1"],
+        ["capacity", "--rate", "1", "--cards", "inf"],
+    ],
+)
+def test_an_option_out_of_its_range_is_a_usage_error(command: list[str]) -> None:
+    assert CliRunner().invoke(cli.app, command).exit_code == 2
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_no_command_offers_completion_which_only_the_whole_program_could(name: str) -> None:
+    assert not [parameter for parameter in cli._load(name).params if "completion" in str(parameter.name)]

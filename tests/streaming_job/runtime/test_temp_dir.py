@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from streaming_job.environment import SettingsError
 from streaming_job.runtime import temp_dir
 
 pytestmark = pytest.mark.unit
@@ -56,3 +57,13 @@ def test_simultaneous_starts_do_not_disturb_each_other(tmp_path: Path) -> None:
     with ThreadPoolExecutor(16) as starts:
         prepared = list(starts.map(lambda _: temp_dir.prepare(tmp_path), range(100)))
     assert [path for path in prepared if not (path / temp_dir.LOCK).exists()] == []
+
+
+@pytest.mark.parametrize("hindrance", ["", "tmp"])
+def test_a_work_dir_that_cannot_be_written_is_a_wrong_setting(tmp_path: Path, hindrance: str) -> None:
+    work_dir = tmp_path / "work"
+    if hindrance:
+        work_dir.mkdir()
+    (work_dir / hindrance).write_text("a file where a directory has to be")
+    with pytest.raises(SettingsError, match=r"FRAUD_WORK_DIR: .*work cannot be used .*; give a local"):
+        temp_dir.prepare(work_dir)
