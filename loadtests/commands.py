@@ -78,6 +78,7 @@ def verify(
         raise typer.BadParameter("give either --report or --follow, which exports its findings as metrics")
     if archive is not None and alert_id is not None:
         raise typer.BadParameter("with --archive the whole log is audited; leave out the alert id")
+    reporting.require_place(report)
     if settings.merchant_facts and (follow or alert_id is not None):
         raise typer.BadParameter(
             "with FRAUD_MERCHANT_FACTS only the whole log can be audited: merchant features depend on "

@@ -21,7 +21,11 @@ def demo(
     given: Options,
     cards: Annotated[
         int | None,
-        typer.Option(help="Number of simulated cards. Default: 50,000, with --merchant-labels 2,000."),
+        typer.Option(
+            min=1,
+            max=100_000_000,
+            help="Number of simulated cards. Default: 50,000, with --merchant-labels 2,000.",
+        ),
     ] = None,
     replay: Annotated[
         Path | None,

@@ -34,8 +34,8 @@ class Options:
         ),
     ] = None
     """A tour (`rollouts`, `replay_model`) is completed even if it takes longer."""
-    rate: Annotated[float, Option(help="Transactions per second.")] = 500.0
-    seed: Annotated[int, Option(help="Seed of the simulated world.")] = 0
+    rate: Annotated[float, Option(min=0.001, max=10_000_000, help="Transactions per second.")] = 500.0
+    seed: Annotated[int, Option(min=0, help="Seed of the simulated world.")] = 0
     cards: int = 50_000
     """Number of cards in the simulated world."""
     replay: Path | None = None

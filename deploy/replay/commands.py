@@ -161,6 +161,7 @@ def compare_command(
     from deploy.replay.comparison import report as reports
     from loadtests.rig import report as reporting
 
+    reporting.require_place(report, page)
     replay, live = record.load(environment.settings(JobSettings), name)
     wanted = reports.limits_in(limits) if limits is not None else {}
     with reporting.saying(f"replay {name}") as say:

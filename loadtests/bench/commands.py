@@ -297,6 +297,8 @@ def run(
     Returns:
         The figures.
     """
+    report.require_place(to)
+    earlier = _read(beside or ())
     begun = report.Report()
     results: list[Result] = []
     with saying(name) as say:
@@ -306,7 +308,7 @@ def run(
     figures = [result for result in results if isinstance(result, Figure)]
     notes = {result.name: result.value for result in results if isinstance(result, Circumstance)}
     summary = begun.of({**notes, "figures": [asdict(figure) for figure in figures]})
-    report.write(to, summary, _plots({**_read(beside or ()), to.stem: summary}) if to is not None else None)
+    report.write(to, summary, _plots({**earlier, to.stem: summary}) if to is not None else None)
     report.show(
         f"fraud bench {name}",
         (
@@ -329,7 +331,12 @@ def run(
 
 
 def _read(reports: Sequence[Path]) -> dict[str, Any]:
-    return {path.stem: json.loads(path.read_text()) for path in reports}
+    try:
+        return {path.stem: json.loads(path.read_text()) for path in reports}
+    except (OSError, ValueError) as fault:
+        raise report.ReportError(
+            f"--beside: no report can be read ({fault}); give files of --report"
+        ) from fault
 
 
 def _plots(reports: dict[str, Any]) -> dict[str, str]:

@@ -62,6 +62,7 @@ def compare(
     """
     variants = engines.chosen(only)
     load = LoadProfile(prime, backlog, rate, seconds(warm_up), seconds(length), seconds(kill))
+    reporting.require_place(to)
     begun = reporting.Report()
 
     def results(runs: list[Run], tape: Tape) -> dict[str, Any]:

@@ -103,6 +103,9 @@ def loadtest(
 
     Example: fraud loadtest --rate 10000 --for 120s --report out.json
     """
+    reporting.require_place(report)
+    if replay is not None and not replay.is_file():
+        raise LoadTestError(f"no file {replay}; give a parquet file of transactions")
     if find_peak and (replay or shape != "steady" or web_port is not None):
         raise LoadTestError(
             "--find-peak has a steady load and no web UI; leave out --shape, --replay, --web-port"

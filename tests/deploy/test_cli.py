@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -184,6 +185,9 @@ def test_a_wrong_setting_of_the_sidecar_gives_one_line_without_its_value(
         ["serve", "--bootstrap-servers", "none", "--port", "-1"],
         ["capacity", "--rate", "inf", "--cards", "1"],
         ["capacity", "--rate", "1", "--cards", "inf"],
+        ["demo", "--rate", "nan"],
+        ["demo", "--seed", "-1"],
+        ["demo", "--cards", "0"],
     ],
 )
 def test_an_option_out_of_its_range_is_a_usage_error(command: list[str]) -> None:
@@ -193,3 +197,29 @@ def test_an_option_out_of_its_range_is_a_usage_error(command: list[str]) -> None
 @pytest.mark.parametrize("name", cli.COMMANDS)
 def test_no_command_offers_completion_which_only_the_whole_program_could(name: str) -> None:
     assert not [parameter for parameter in cli._load(name).params if "completion" in str(parameter.name)]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["bench", "features", "--report", "{none}"],
+        ["bench", "features", "--report", "{dir}"],
+        ["bench", "features", "--beside", "{none}"],
+        ["bench", "latency", "--report", "{none}"],
+        ["compare", "--report", "{none}"],
+        ["loadtest", "--report", "{none}"],
+        ["loadtest", "--replay", "{none}"],
+        ["verify", "--report", "{none}"],
+        ["replay", "compare", "better", "--page", "{none}"],
+    ],
+)
+def test_files_are_refused_before_long_work(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("BOOTSTRAP_SERVERS", "MLFLOW_TRACKING_URI", "CHECKPOINT", "WORK_DIR"):
+        monkeypatch.setenv(f"FRAUD_{name}", "none")
+    files = {"none": str(tmp_path / "none" / "file"), "dir": str(tmp_path)}
+    fault = CliRunner().invoke(cli.app, [word.format(**files) for word in command]).exception
+    assert isinstance(fault, FraudError)
+    assert files["dir"] in str(fault)
+    assert "give" in str(fault)
