@@ -5,7 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from feature_store.catalogue import DAY_MS, FORGET_AFTER_MS, MINUTE_MS, STRANGER_MARGIN_MS
@@ -22,6 +22,13 @@ with which it was made; other values are taken over only while P = Q (`group.set
 def as_text(value: Any) -> str:
     """Return the value of a setting as it is written in the environment."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _not_empty(value: Any) -> Any:
+    # an empty one would be the current directory, where a start would remove old files
+    if value == "":
+        raise ValueError("it is empty; name a directory")
+    return value
 
 
 class Arrival(StrEnum):
@@ -55,7 +62,7 @@ class JobSettings(BaseSettings):
     """Names of the topics."""
     mlflow_tracking_uri: str
     """Registry of the models that rollouts name."""
-    checkpoint: str
+    checkpoint: Annotated[str, BeforeValidator(_not_empty)]
     """Directory of Spark's checkpoint: a path, or a URI that every executor can reach (see "Where the
     checkpoint may be" in operations)."""
     predecessor: str = ""
@@ -80,7 +87,7 @@ class JobSettings(BaseSettings):
     then ignores partitions that its topic has got since the first start."""
     asked_by: str = ""
     """Who asks for the takeover; its record names them. Empty: it names the driver's host."""
-    work_dir: Path
+    work_dir: Annotated[Path, BeforeValidator(_not_empty)]
     """Local directory for working copies of state and models, and for temporary files; it may be lost between
     runs. A start removes the temporary files of a job that was killed, and what no job of this machine has
     used for 30 days."""

@@ -223,3 +223,12 @@ def test_files_are_refused_before_long_work(
     assert isinstance(fault, FraudError)
     assert files["dir"] in str(fault)
     assert "give" in str(fault)
+
+
+@pytest.mark.parametrize("empty", ["CHECKPOINT", "WORK_DIR"])
+def test_an_empty_variable_is_not_the_current_directory(empty: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BOOTSTRAP_SERVERS", "MLFLOW_TRACKING_URI", "CHECKPOINT", "WORK_DIR"):
+        monkeypatch.setenv(f"FRAUD_{name}", "" if name == empty else "none")
+    fault = CliRunner().invoke(cli.app, ["job", "run"]).exception
+    assert isinstance(fault, SettingsError)
+    assert f"FRAUD_{empty}: value error, it is empty; name a directory" in str(fault)
