@@ -47,6 +47,7 @@ def write(
         writer.close()
         part.replace(path)
     except (OSError, pa.ArrowException) as error:
-        part.unlink(missing_ok=True)
         raise OutputError(f"cannot write {path} ({error}); give a writable path with free space") from error
+    finally:
+        part.unlink(missing_ok=True)
     return written, left_out

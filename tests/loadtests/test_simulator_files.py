@@ -210,3 +210,14 @@ def test_the_command_names_the_mistake(arguments: list[str], message: str) -> No
     result = CliRunner().invoke(app, arguments, env={"FRAUD_BOOTSTRAP_SERVERS": ""})
     assert isinstance(result.exception, FraudError)
     assert message in str(result.exception)
+
+
+def test_an_interrupted_stream_leaves_no_file(tmp_path: Path) -> None:
+    def interrupt(_: int) -> None:
+        assert list(tmp_path.iterdir())
+        raise KeyboardInterrupt
+
+    stream = Stream(World.create(5, cards=500, merchants=100), 100.0, 0)
+    with pytest.raises(KeyboardInterrupt):
+        parquet.write(stream.blocks(events=10), tmp_path / "a.parquet", interrupt)
+    assert not list(tmp_path.iterdir())
