@@ -72,6 +72,8 @@ COMMANDS = {
 
 PACKAGES = ("deploy", "feature_store", "loadtests", "models", "service", "streaming_job")
 """Packages of this project; an image may lack some of them, and other packages that a command needs."""
+COMPLETION = ("install_completion", "show_completion")
+"""Names of the options that typer adds to each command that may be a program."""
 
 
 class LazyGroup(TyperGroup):
@@ -111,11 +113,13 @@ def _load(name: str) -> Any:
             "or in a checkout after `make setup`"
         ) from error
     if not isinstance(target, typer.Typer):
-        single = typer.Typer(add_completion=False)
+        single = typer.Typer()
         single.command()(target)
         target = single
     command = typer.main.get_command(target)
     command.name = name
+    # only the whole program could complete
+    command.params = [parameter for parameter in command.params if parameter.name not in COMPLETION]
     return command
 
 

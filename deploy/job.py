@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
     help="Create the topics of the streaming job, show permissions and fixed choices, and run it.",
 )

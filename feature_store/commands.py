@@ -25,7 +25,7 @@ from feature_store.training.transaction_files import TransactionFiles
 SPARK_FROM_ROWS = 20_000_000
 """Number of transactions from which Spark is the default; one process would take minutes."""
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer()
 
 
 @app.command()

@@ -24,7 +24,7 @@ from models import loading
 from streaming_job import environment
 from streaming_job.settings import JobSettings
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer()
 MANY = 200_000
 """With more transactions than this, each partition is judged in its own process."""
 

@@ -20,9 +20,7 @@ from models.evaluation.commands import evaluate_command
 from models.options import USUAL, AlertBudget, TrackingUri, takes_learner
 
 app = typer.Typer(
-    add_completion=False,
-    help="Train, evaluate and list models; `fraud rollouts` rolls them out.",
-    no_args_is_help=True,
+    help="Train, evaluate and list models; `fraud rollouts` rolls them out.", no_args_is_help=True
 )
 
 

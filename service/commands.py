@@ -111,10 +111,7 @@ def serve(
     server.run(sockets=[listener])
 
 
-app = typer.Typer(
-    add_completion=False,
-    help="The sidecar: health, metrics, rollouts, labels, precision and the status page.",
-)
+app = typer.Typer(help="The sidecar: health, metrics, rollouts, labels, precision and the status page.")
 app.command("serve")(serve)
 
 

@@ -31,7 +31,7 @@ from streaming_job.runtime.checkpoint import Checkpoint
 from streaming_job.runtime.checkpoint_errors import CheckpointError
 
 log = logging.getLogger(__name__)
-app = typer.Typer(add_completion=False)
+app = typer.Typer()
 
 
 class UnknownCardError(FraudError):

@@ -11,7 +11,7 @@ from deploy.demo.options import DemoError, Options
 from feature_store.option_groups import takes
 from loadtests import durations
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer()
 DIRECTORY = Path(".fraud")
 
 

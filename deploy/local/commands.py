@@ -13,11 +13,7 @@ from deploy.local.errors import StackError
 from deploy.local.ports import Ports
 from deploy.local.state import ALL, BROKERS, Service
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    help="Start and stop the embedded Kafka, Postgres and Debezium.",
-)
+app = typer.Typer(no_args_is_help=True, help="Start and stop the embedded Kafka, Postgres and Debezium.")
 
 DataDir = Annotated[
     Path,

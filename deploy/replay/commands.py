@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from deploy.replay.record import Replay
 
 app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    help="Decide the log again beside the live job; compare, switch to it, and back.",
+    no_args_is_help=True, help="Decide the log again beside the live job; compare, switch to it, and back."
 )
 Name = Annotated[str, typer.Argument(help="Name of the replay, part of its topics' names")]
 

@@ -14,7 +14,7 @@ from loadtests.durations import seconds
 from loadtests.rig import report
 from loadtests.rig.report import Say, saying
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, help="Measure; see docs/measurements.md.")
+app = typer.Typer(no_args_is_help=True, help="Measure; see docs/measurements.md.")
 
 Report = Annotated[
     Path | None,

@@ -19,7 +19,7 @@ from loadtests.gamedays.scene import Scene, scene, servers
 from loadtests.rig.report import stop_on_signals
 from streaming_job.contracts.topics import Topics
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer()
 
 
 @app.command()

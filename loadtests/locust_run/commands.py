@@ -23,7 +23,7 @@ from loadtests.locust_run.verdict import Audit, Bounds, audited, failures
 from loadtests.rig import report as reporting
 from loadtests.rig.report import Say, saying
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer()
 DATA_DIR = Path(".fraud/loadtest")
 _load, _peak, _where, _bound = (
     partial(typer.Option, rich_help_panel=panel) for panel in ("Load", "Highest rate", "Where", "Bounds")

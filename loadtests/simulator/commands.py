@@ -16,7 +16,7 @@ from loadtests.simulator.replay import Replay
 from loadtests.simulator.runs import Limits, TrafficOptions
 from loadtests.simulator.scenarios import FraudMix
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer()
 _USUAL = Disturbances()
 _feed, _world, _fault = (
     partial(typer.Option, rich_help_panel=panel)

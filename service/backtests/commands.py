@@ -11,7 +11,7 @@ import typer
 
 from service.rollouts.options import PolicyFile, SimplePolicy, takes_simple_policy
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer()
 
 
 @app.command()

@@ -31,9 +31,7 @@ from service.rollouts.options import (
     takes_step,
 )
 
-app = typer.Typer(
-    add_completion=False, help="Propose, watch and steer rollouts of models.", no_args_is_help=True
-)
+app = typer.Typer(help="Propose, watch and steer rollouts of models.", no_args_is_help=True)
 
 
 @app.command("show")

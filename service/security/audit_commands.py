@@ -21,7 +21,7 @@ from streaming_job.masking import safe
 SHOWN = 5
 """Maximum number of findings in an error text."""
 
-app = typer.Typer(add_completion=False)
+app = typer.Typer()
 
 
 @app.command()

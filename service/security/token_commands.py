@@ -18,11 +18,7 @@ from service.security.tokens import TokensError
 UNITS_S = {"m": 60, "h": 3600, "d": 86400}
 OWN_FILES_ONLY = 0o077
 
-app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    help="Tokens of the sidecar's callers; the file holds hashes only.",
-)
+app = typer.Typer(no_args_is_help=True, help="Tokens of the sidecar's callers; the file holds hashes only.")
 
 TheFile = Annotated[Path, typer.Option("--file", envvar="FRAUD_TOKENS_FILE", help="The tokens file")]
 Name = Annotated[str, typer.Argument(help="Name of the token's holder, for example alice or prometheus")]

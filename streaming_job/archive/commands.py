@@ -29,9 +29,7 @@ from streaming_job.runtime import pauses
 NICE = 10
 """Priority of the archiver: the job, if it runs on the same machine, comes first."""
 app = typer.Typer(
-    add_completion=False,
-    no_args_is_help=True,
-    help="Archive the topics as Parquet; prove the archive; let its files expire.",
+    no_args_is_help=True, help="Archive the topics as Parquet; prove the archive; let its files expire."
 )
 Place = Annotated[str, typer.Argument(help="Directory, or URI as pyarrow knows them, such as s3://...")]
 

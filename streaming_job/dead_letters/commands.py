@@ -26,9 +26,7 @@ from streaming_job.schemas import ledger
 EXCERPT = 60
 """Characters of a value in the table."""
 
-app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="List dead letters; send mended ones again."
-)
+app = typer.Typer(no_args_is_help=True, help="List dead letters; send mended ones again.")
 
 Reasons = Annotated[list[str] | None, typer.Option("--reason", help="Only these reasons; repeatable")]
 Topics = Annotated[list[str] | None, typer.Option("--topic", help="Only records of these topics; repeatable")]

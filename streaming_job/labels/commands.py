@@ -14,9 +14,7 @@ from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.labels import ledger
 from streaming_job.labels.ledger import Ledger, LedgerError
 
-app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="Add and show labels: what became of transactions."
-)
+app = typer.Typer(no_args_is_help=True, help="Add and show labels: what became of transactions.")
 
 REQUIRED = ("transaction_id", "card_id", "kind", "source", "occurred_at", "maturity")
 COLUMNS = (*REQUIRED, "verdict", "reason", "event_time")

@@ -11,9 +11,7 @@ from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.schemas import ledger, registry
 from streaming_job.schemas.registry import RegistryError
 
-app = typer.Typer(
-    add_completion=False, no_args_is_help=True, help="Publish the schemas of framed transactions."
-)
+app = typer.Typer(no_args_is_help=True, help="Publish the schemas of framed transactions.")
 
 
 @app.callback()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, TopicPartition
@@ -40,6 +41,7 @@ from streaming_job.log.partitioner import KeyGroups
 from streaming_job.permissions import Permission, Resource, needed
 from streaming_job.progress.last_record import FACTS_COMMIT
 from streaming_job.runtime.preconditions import require_inputs
+from streaming_job.settings import JobSettings
 from streaming_job.takeover.handover import newest_records
 from streaming_job.takeover.inherited_facts import require_stopped
 from streaming_job.transaction.producer import SinkError
@@ -117,18 +119,23 @@ def test_a_missing_permission_to_see_settings_of_topics_is_a_warning(
     assert missing not in caplog.text
 
 
+def of_a_guarded_job(stack: Endpoints, topics: Topics, user: Component, **given: Any) -> JobSettings:
+    """Create a job's topics; return its settings for a user on the broker that checks permissions."""
+    assert stack.guarded is not None
+    servers, kafka = stack.guarded
+    broker.create(stack.bootstrap_servers, topics)
+    return settings_of_nowhere.settings(
+        job_id=f"job-{topics.transactions}", topics=topics, bootstrap_servers=servers,
+        kafka={**kafka, "sasl.username": user.value}, **given,
+    )  # fmt: skip
+
+
 def test_a_replay_needs_no_other_permissions_until_it_is_switched_to(
     stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Path
 ) -> None:
     """All that its commands do on the brokers, but the second job (test_replay_parts has its permissions)."""
-    assert stack.guarded is not None
-    servers, kafka = stack.guarded
     topics = topic_names()
-    broker.create(stack.bootstrap_servers, topics)
-    live = settings_of_nowhere.settings(
-        job_id=f"job-{topics.transactions}", topics=topics, work_dir=tmp_path,
-        bootstrap_servers=servers, kafka={**kafka, "sasl.username": Component.REPLAY.value},
-    )  # fmt: skip
+    live = of_a_guarded_job(stack, topics, Component.REPLAY, work_dir=tmp_path)
     grant(stack.bootstrap_servers, Component.REPLAY, needed(Component.REPLAY, live))
     rollout = {"model": asdict(MODEL), "policy": asdict(Policy(0.5, 6)), "created_at": 5}
     replay = Replay(
@@ -142,7 +149,7 @@ def test_a_replay_needs_no_other_permissions_until_it_is_switched_to(
     inputs.create(live, replay)
     assert inputs.foreign(live, replay) == {replay.topics(topics).model_rollouts: 2}
     assert live_line(live).champions == ()
-    with closing(LiveJob(live, TopicLog(servers, live.kafka))) as watched:
+    with closing(LiveJob(live, TopicLog(live.bootstrap_servers, live.kafka))) as watched:
         assert (watched.behind, watched.p99_s(0.0)) == (0, 0.0)
     assert labelled.read(live) == {}
     assert newest_records(replay.settings(live)) == {}
@@ -157,14 +164,8 @@ def test_a_replay_needs_no_other_permissions_until_it_is_switched_to(
 def test_a_job_that_continues_the_facts_of_a_replay_may_see_whether_it_goes_on(
     stack: Endpoints, topic_names: Callable[[], Topics]
 ) -> None:
-    assert stack.guarded is not None
-    servers, kafka = stack.guarded
     topics = topic_names()
-    broker.create(stack.bootstrap_servers, topics)
-    job = settings_of_nowhere.settings(
-        job_id=f"job-{topics.transactions}", topics=topics, merchant_facts=True,
-        bootstrap_servers=servers, kafka=kafka,
-    )  # fmt: skip
+    job = of_a_guarded_job(stack, topics, Component.JOB, merchant_facts=True)
     grant(stack.bootstrap_servers, Component.JOB, needed(Component.JOB, job))
     rules = Rules(topics, KeyGroups(job.partitioner, 2, 1), limits_of(job), lambda _: pytest.fail("no model"))
     heir = Opening(job, rules, 0, "query", "instance", takes_over=True)
