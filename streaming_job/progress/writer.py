@@ -155,7 +155,8 @@ class GroupProgress:
         }
         if self._silent_before:
             if any(
-                part["offset"] > ends[part["topic"], part["partition"]]
+                # a start without the topic of schemas passes nothing there
+                part["offset"] > ends.get((part["topic"], part["partition"]), part["offset"])
                 for home in self._silent_before
                 for part in home["offsets"]
             ):

@@ -178,6 +178,16 @@ def test_the_positions_by_home_are_repeated_until_the_group_has_passed_them():
     assert is_seam(first)
 
 
+def test_a_start_without_a_table_that_the_seam_names_passes_the_others():
+    (first,) = seam({group: record(group, 2, 50 + group, 7) for group in range(2)}, 1)
+    progress = GroupProgress("job", "new", 0, 1, first, computed=IDENTITIES)
+    ends: Offsets = {tp: end for tp, end in last_record.positions(first).items() if tp[0] == TX}
+    encoded = progress.record(
+        Outcome(), epoch=0, started_at=0, now=0, starts=ends, ends=ends, transactions_topic=TX, table_lag={}
+    )
+    assert "silent_before" not in orjson.loads(encoded)
+
+
 def test_a_tables_new_partition_may_be_known_to_some_of_the_groups_only():
     old = {group: record(group, 2, 50, 7) for group in range(2)}
     old[0]["partitions"].append({**old[0]["partitions"][0], "topic": TABLE, "partition": 1, "end_offset": 3})
