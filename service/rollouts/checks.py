@@ -24,7 +24,13 @@ MOST_CHALLENGERS = 4
 
 
 def require_sound(proposal: Proposal) -> None:
-    """Raise RefusedError unless a proposal's challengers are valid, so that it can be written as an event."""
+    """Raise RefusedError unless the id and the challengers of a proposal are valid."""
+    if "/" in proposal.rollout_id or proposal.rollout_id in (".", ".."):
+        # `fraud rollouts promote` would take it for NAME/VERSION, and clients of the API for part of the path
+        raise RefusedError(
+            "contract",
+            f"{proposal.rollout_id} is no id of a rollout: give one without slashes, of more than dots",
+        )
     names = [challenger.name for challenger in proposal.challengers]
     if not 1 <= len(names) <= MOST_CHALLENGERS or len(set(names)) < len(names):
         raise RefusedError(

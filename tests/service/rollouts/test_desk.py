@@ -335,6 +335,7 @@ def test_no_step_forward_is_allowed_while_no_progress_says_whether_there_is_a_br
     [
         (proposal(guards={"rules": [{"name": "alert_rat", "max_ratio": 2}]}), "guards"),
         (proposal(rollout_id="r1"), "rollout_conflict"),
+        *((proposal(rollout_id=name), "contract") for name in ("march/2", "/", ".", "..")),
         (replace(proposal(), challengers=()), "challenger"),
         (replace(proposal(), challengers=proposal().challengers * 2), "challenger"),
         (
