@@ -45,11 +45,12 @@ class AliasMirror(Background):
             return True
         try:
             self._point(ALIAS, model)
-        except ModelError as fault:
-            if str(fault) != self._fault:
+        except Exception as error:  # what MLflow and its database raise is not known; the thread goes on
+            fault = str(error) if isinstance(error, ModelError) else f"{type(error).__name__}: {error}"
+            if fault != self._fault:
                 log.warning("alias %s is behind the rollout topic: %s", ALIAS, fault)
             # the alias may have moved although the registry did not answer
-            self._mirrored, self._fault = None, str(fault)
+            self._mirrored, self._fault = None, fault
             return False
         self._mirrored, self._fault = model, None
         return True

@@ -18,24 +18,30 @@ class Registry:
 
     def __init__(self) -> None:
         self.version = ""
-        self.fails = False
+        self.fault: Exception | None = None
 
     def point(self, alias: str, model: ModelRef) -> None:
         assert alias == ALIAS
         self.version = model.version
-        if self.fails:
-            raise ModelUnavailableError("no answer")
+        if self.fault is not None:
+            raise self.fault
 
 
-def test_an_alias_that_moved_without_an_answer_is_moved_back_with_the_champion() -> None:
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [(ModelUnavailableError("no answer"), "no answer"), (ValueError("no JSON"), "ValueError: no JSON")],
+)
+def test_an_alias_that_moved_without_an_answer_is_moved_back_with_the_champion(
+    fault: Exception, text: str
+) -> None:
     log, registry = MemoryRollouts(), Registry()
     mirror = AliasMirror(log.history, registry.point)
     assert mirror.look()
     log.put(*installation(ref(2), Policy(0.5, 6), "r2", ADA.name, 1))
-    registry.fails = True
+    registry.fault = fault
     assert not mirror.look()
-    assert (registry.version, mirror.fault) == ("2", "no answer")
+    assert (registry.version, mirror.fault) == ("2", text)
     log.put(event(Type.WITHDRAWN, "r2", 3))
-    registry.fails = False
+    registry.fault = None
     assert mirror.look()
     assert (registry.version, mirror.fault) == ("1", None)
