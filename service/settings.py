@@ -58,7 +58,8 @@ class ServiceSettings(BaseSettings):
     """Greatest share of the cards, basis points, that an operator may give to a challenger; a greater one
     counts as a promotion. Written into the log like `four_eyes`; unset: as in the log, at first 1000."""
     partitioner: Partitioner = Partitioner.MURMUR2
-    """Partitioner of the transactions' producers, as in the job's settings."""
+    """Partitioner of the transactions' producers, as in the job's settings; used while no progress of the job
+    names it."""
     tokens_file: Path | None = None
     """File of the callers' tokens (`fraud tokens`); without it, processes of this machine are served as
     admin."""

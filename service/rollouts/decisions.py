@@ -22,7 +22,7 @@ from streaming_job.decode.framed import RecordSchemas
 from streaming_job.decode.strict import Rejected
 from streaming_job.log import clients, follow, topic_reader
 from streaming_job.log.clients import Consumer, describe
-from streaming_job.log.partitioner import KeyGroups
+from streaming_job.log.partitioner import KeyGroups, Layout
 from streaming_job.progress.last_record import positions
 from streaming_job.schemas import ledger
 from streaming_job.schemas.ledger import SchemaTopicError
@@ -66,8 +66,8 @@ def explain(
             if alerts := search.values(topic):
                 return {"outcome": outcome, "decision": alerts[-1], "shadow_alerts": shadows}
         partitions = topic_reader.partitions(reader, topics.transactions)
-        own = KeyGroups(settings.partitioner, len(partitions), 1).partition_of(card_id)
-        records = list(search.records(topics.transactions, [own]))
+        own = partitions_of(card_id, len(partitions), settings, groups)
+        records = list(search.records(topics.transactions, own))
     except KafkaException as fault:
         raise UnansweredError(
             "brokers", f"the topics cannot be read: {describe(fault)}; check the brokers"
@@ -114,6 +114,20 @@ def _unalerted(
         "features": None,
         "why_no_features": "features are written with alerts only; `fraud explain-card` shows the card",
     }
+
+
+def partitions_of(card_id: str, partitions: int, settings: ServiceSettings, groups: Groups) -> list[int]:
+    """Return the partitions of the transactions topic that may have a card's transactions.
+
+    The running job's progress names the partitioner, and the partitions among which it divides the cards; the
+    topic may have got more. Without progress the partitioner is that of the settings.
+    """
+    layout = groups.get(0, {}).get("layout")
+    job = Layout(settings.topics.transactions, settings.partitioner, partitions)
+    if layout is not None and layout["topic"] == job.topic:
+        job = Layout.from_json(layout)
+    numbers = (min(job.partitions, partitions), partitions)
+    return sorted({KeyGroups(job.partitioner, number, 1).partition_of(card_id) for number in numbers})
 
 
 def refused(value: bytes, arrival: int, settings: Mapping[str, Any]) -> Rejected | None:

@@ -12,7 +12,7 @@ from harness.memory_rollouts import ADA, BOB, START, KnownModels, MemoryRollouts
 from trial_progress import COUNTS, trial_progress
 
 from models.rollouts.events import Type
-from service.rollouts.decisions import _Search, _unalerted, by_plan, plan_at
+from service.rollouts.decisions import _Search, _unalerted, by_plan, partitions_of, plan_at
 from service.rollouts.desk import Desk
 from service.rollouts.errors import UnansweredError
 from service.rollouts.reading import Job
@@ -22,6 +22,7 @@ from streaming_job.contracts.topics import Topics
 from streaming_job.decide.rollout_history import EventVerdict, RolloutHistory, RolloutRecord
 from streaming_job.decode.framed import RecordSchemas
 from streaming_job.log import topic_reader
+from streaming_job.log.partitioner import KeyGroups, Layout, Partitioner
 
 pytestmark = pytest.mark.unit
 
@@ -97,6 +98,28 @@ FIELDS: dict[str, Any] = {
     "transaction_id": "t-1", "card_id": "c-1", "merchant_id": "m", "amount": 1.5, "currency": "EUR",
     "country": "FR", "event_time": START,
 }  # fmt: skip
+
+
+def test_a_card_is_looked_up_by_the_partitioner_of_the_running_job() -> None:
+    settings = ServiceSettings(bootstrap_servers="none", partitioner=Partitioner.MURMUR2)
+
+    def found(card: str, groups: dict[int, Any], partitions: int = 4) -> list[int]:
+        return partitions_of(card, partitions, settings, groups)
+
+    def partition(partitioner: Partitioner, card: str, partitions: int = 4) -> int:
+        return KeyGroups(partitioner, partitions, 1).partition_of(card)
+
+    layout = Layout(settings.topics.transactions, Partitioner.CRC32, 4).to_json()
+    for card in (f"c{number}" for number in range(50)):
+        by_setting, by_job = partition(Partitioner.MURMUR2, card), partition(Partitioner.CRC32, card)
+        assert found(card, {}) == [by_setting]
+        assert found(card, {0: {"layout": layout}}) == [by_job]
+        assert found(card, {0: {"layout": layout | {"topic": "another"}}}) == [by_setting]
+        # producers use the topic's new partitions before the job does
+        both = {by_job, partition(Partitioner.CRC32, card, 6)}
+        assert found(card, {0: {"layout": layout}}, partitions=6) == sorted(both)
+
+
 LIMITS = {"allowed_lateness_ms": 1_000, "allowed_skew_ms": 100, "refuse_card_numbers": True}
 
 
