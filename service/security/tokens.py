@@ -22,6 +22,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 from feature_store.errors import FraudError
 from service.security.roles import Role
 
+RESERVED = {
+    "local": "the name of callers while there is no tokens file",
+    "guard": "the name of the guards of rollouts in the audit log",
+}
+"""Names that no token may have -> why."""
 PREFIX = "fraud_"
 """Prefix of all tokens, by which secret scanners recognise them."""
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
@@ -100,13 +105,13 @@ def add(path: Path, name: str, role: Role, by: str, now_ms: int, expires_at: int
     """Add a token; return its secret, which is not stored.
 
     Raises:
-        TokensError: a token of that name exists and is not revoked, the name is invalid or `local` (the name
-            of all callers while there is no tokens file), or the file cannot be used.
+        TokensError: a token of that name exists and is not revoked, the name is invalid or RESERVED, or the
+            file cannot be used.
     """
     secret = PREFIX + secrets.token_urlsafe(32)
     with _changing(path) as tokens:
-        if name == "local":
-            raise TokensError("local is the name of callers while there is no tokens file; give another")
+        if name in RESERVED:
+            raise TokensError(f"{name} is {RESERVED[name]}; give another")
         if any(token.name == name and token.revoked_at is None for token in tokens):
             raise TokensError(f"there is a token of {name}; revoke it first, or give another name")
         try:

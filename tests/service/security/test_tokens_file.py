@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from deploy import cli
+from service.rollouts.requests import GUARD
 from service.security import tokens
 from service.security.roles import Role
 from service.security.tokens import TokensError, TokensFile
@@ -56,6 +57,7 @@ def test_commands_add_list_and_revoke(tmp_path: Path) -> None:
         (["add", "alice", "--role", "king"], "is no role"),
         (["add", "alice", "--role", "viewer"], "there is a token of alice"),
         (["add", "local", "--role", "viewer"], "local is the name of callers while there is no tokens file"),
+        (["add", GUARD, "--role", "viewer"], "guard is the name of the guards of rollouts in the audit log"),
         (["add", "Al ice", "--role", "viewer"], "is no name"),
         (["add", "bob", "--role", "viewer", "--expires", "soon"], "is no duration"),
         (["revoke", "bob"], "no token of bob"),
