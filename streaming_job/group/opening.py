@@ -23,6 +23,7 @@ from streaming_job.group.positions import require_fit, require_output, require_s
 from streaming_job.group.rules import Rules
 from streaming_job.group.silence import Silence
 from streaming_job.group.stored_positions import positions_of, save_positions, save_topic_ids, topic_ids_of
+from streaming_job.group.tables_after_schemas import TablesAfterSchemas
 from streaming_job.log.errors import LogError, confirmed
 from streaming_job.log.records import Arrivals, Arrived, Offsets, PartitionId
 from streaming_job.log.same_records import require_same_records
@@ -217,6 +218,8 @@ class OpenGroup:
         tables: Tables = connections.tables(
             {tp: offset for tp, offset in positions.items() if tp not in own_partitions}
         )
+        if (schemas := opening.rules.topics.record_schemas) and opening.retired:
+            tables = TablesAfterSchemas(tables, schemas, opening.retired)
         if opening.until is not None:
             tables = LimitedTables(tables, opening.until)
         self.follower = Follower(
