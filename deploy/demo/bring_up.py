@@ -21,7 +21,7 @@ from deploy.local.stack import Endpoints
 from deploy.local.state import ALL, Service
 from deploy.prometheus import server
 from loadtests.audit.topic_log import TopicLog
-from loadtests.simulator.profiles import ProfileLoader
+from loadtests.simulator import profiles
 from loadtests.simulator.replay import Replay
 from loadtests.simulator.world import World
 from service.health.groups import end_offsets
@@ -147,7 +147,7 @@ def _profiles(options: Options, run: Run, steps: Steps, lag: LagWatch, settings:
         rows = int(world.cards.has_profile.sum())
         if not run.profiles_loaded:
             doing("loading")
-            ProfileLoader(stack.endpoints(options.data_dir).postgres_dsn).load(world)
+            profiles.load(stack.endpoints(options.data_dir).postgres_dsn, world)
             run.profiles_loaded = True
             run.save(options.data_dir)
     with steps.step("profiles on their topic, by Debezium") as doing:

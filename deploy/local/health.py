@@ -60,11 +60,6 @@ def check(data_dir: Path) -> None:
             raise StackError(f"Debezium's connector failed ({reason}); `fraud stack up` starts it again")
 
 
-def logs(data_dir: Path, service: Service, lines: int = 100) -> str:
-    """Return the last lines of a service's log; empty if it was never started."""
-    return launch.tail(log_file(data_dir.resolve(), service), lines)
-
-
 def log_file(data_dir: Path, service: Service) -> Path:
     """Return the path of a service's log."""
     return data_dir / "logs" / f"{service}.log"

@@ -23,7 +23,7 @@ from loadtests.faults.installation import Installation
 from loadtests.faults.proxy import HOST, Fault, Proxy
 from loadtests.faults.relay import Relay
 from loadtests.rig.report import Say
-from loadtests.simulator.profiles import ProfileLoader
+from loadtests.simulator import profiles
 from loadtests.simulator.world import World
 from streaming_job.contracts.topics import Topics
 
@@ -62,7 +62,7 @@ def measure(extent: ChaosExtent, say: Say) -> Iterator[Result]:
         assert endpoints.proxied is not None
         network = cleanup.enter_context(Proxy(*endpoints.proxied))
         cards = World.create(extent.seed, CARDS)
-        ProfileLoader(endpoints.postgres_dsn).load(cards)
+        profiles.load(endpoints.postgres_dsn, cards)
         installed = Installation(
             endpoints,
             Topics(),

@@ -25,7 +25,7 @@ from loadtests.bench.history import SPAN_S
 from loadtests.faults.installation import POLL_S, UNDISTURBED, Installation
 from loadtests.faults.job_process import PATIENCE_S, JobProcess
 from loadtests.rig.report import Say
-from loadtests.simulator.profiles import ProfileLoader
+from loadtests.simulator import profiles
 from loadtests.simulator.rollouts import publish
 from loadtests.simulator.world import World
 from models.policy import Policy
@@ -203,7 +203,7 @@ def rig(options: RigOptions, say: Say) -> Iterator[Rig]:
         world = World.create(options.seed, options.cards)
         if options.profiles:
             say(f"loading the profiles of {options.cards:,} cards")
-            ProfileLoader(endpoints.postgres_dsn).load(world)
+            profiles.load(endpoints.postgres_dsn, world)
         endpoints = stack.up(directory, services=services)
         snapshot_s = 600 if options.profiles else 0
         installed = Installation(

@@ -21,7 +21,7 @@ from loadtests.faults.job_process import PATIENCE_S, JobProcess
 from loadtests.gamedays.journal import Journal
 from loadtests.gamedays.traffic import Traffic
 from loadtests.gamedays.watchers import Watchers, watchers
-from loadtests.simulator.profiles import ProfileLoader
+from loadtests.simulator import profiles
 from streaming_job.contracts.topics import Topics
 from streaming_job.runtime.failpoints import Failpoint
 
@@ -152,7 +152,7 @@ def servers(directory: Path) -> Iterator[Endpoints]:
     with ExitStack() as cleanup:
         cleanup.callback(stack.down, directory)
         endpoints = stack.up(directory)
-        ProfileLoader(endpoints.postgres_dsn).load(world())
+        profiles.load(endpoints.postgres_dsn, world())
         yield endpoints
 
 

@@ -8,7 +8,6 @@ import numpy.typing as npt
 
 from loadtests.locust_run.errors import LoadTestError
 
-F64 = npt.NDArray[np.float64]
 I64 = npt.NDArray[np.int64]
 SHAPES = ("steady", "ramp", "spike", "soak", "replay")
 FIRST_SHARE = 0.1

@@ -71,44 +71,38 @@ def _copy_lines(table: pa.Table) -> bytes:
     return ("\n".join(lines.to_pylist()) + "\n").encode()
 
 
-class ProfileLoader:
-    """Loader of the world's profiles. Loading again resets these profiles; rows of other cards stay."""
+def load(dsn: str, world: World) -> Loaded:
+    """Write the profiles of all cards with `has_profile` into Postgres, in one transaction.
 
-    def __init__(self, dsn: str) -> None:
-        """Store the address.
+    Loading again resets these profiles; equal rows stay untouched, as do rows of other cards.
 
-        Args:
-            dsn: libpq URI or keywords.
-        """
-        self._dsn = dsn
+    Args:
+        dsn: libpq URI or keywords.
 
-    def load(self, world: World) -> Loaded:
-        """Write the profiles of all cards with `has_profile` in one transaction; equal rows stay untouched.
-
-        Raises:
-            ProfileError: no server, no table, or a row was refused.
-        """
-        cards = np.flatnonzero(world.cards.has_profile)
-        columns = ", ".join(COLUMNS)
-        try:
-            with psycopg.connect(self._dsn) as connection, connection.cursor() as cursor:
-                cursor.execute(
-                    f"create temp table loaded on commit drop as select {columns} from card_profiles limit 0"
-                )
-                with cursor.copy(f"copy loaded ({columns}) from stdin") as copy:
-                    for start in range(0, len(cards), _CHUNK):
-                        copy.write(_copy_lines(profiles(world, cards[start : start + _CHUNK])))
-                # an update of an equal row would be a needless change event
-                cursor.execute(
-                    f"insert into card_profiles as old ({columns}) select {columns} from loaded "
-                    f"on conflict (card_id) do update set ({', '.join(COLUMNS[1:])}) = "
-                    f"row({', '.join('excluded.' + name for name in COLUMNS[1:])}) "
-                    f"where ({', '.join('old.' + name for name in COLUMNS[1:])}) is distinct from "
-                    f"({', '.join('excluded.' + name for name in COLUMNS[1:])})"
-                )
-                return Loaded(len(cards), cursor.rowcount)
-        except psycopg.Error as error:
-            raise profile_error(error) from error
+    Raises:
+        ProfileError: no server, no table, or a row was refused.
+    """
+    cards = np.flatnonzero(world.cards.has_profile)
+    columns = ", ".join(COLUMNS)
+    try:
+        with psycopg.connect(dsn) as connection, connection.cursor() as cursor:
+            cursor.execute(
+                f"create temp table loaded on commit drop as select {columns} from card_profiles limit 0"
+            )
+            with cursor.copy(f"copy loaded ({columns}) from stdin") as copy:
+                for start in range(0, len(cards), _CHUNK):
+                    copy.write(_copy_lines(profiles(world, cards[start : start + _CHUNK])))
+            # an update of an equal row would be a needless change event
+            cursor.execute(
+                f"insert into card_profiles as old ({columns}) select {columns} from loaded "
+                f"on conflict (card_id) do update set ({', '.join(COLUMNS[1:])}) = "
+                f"row({', '.join('excluded.' + name for name in COLUMNS[1:])}) "
+                f"where ({', '.join('old.' + name for name in COLUMNS[1:])}) is distinct from "
+                f"({', '.join('excluded.' + name for name in COLUMNS[1:])})"
+            )
+            return Loaded(len(cards), cursor.rowcount)
+    except psycopg.Error as error:
+        raise profile_error(error) from error
 
 
 def profile_error(error: psycopg.Error) -> ProfileError:

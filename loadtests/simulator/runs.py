@@ -2,12 +2,10 @@
 
 import signal
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic_settings import BaseSettings, SettingsConfigDict
 from rich.console import Console
 
 from feature_store.errors import FraudError
@@ -16,32 +14,21 @@ from loadtests.rig import histograms
 from loadtests.rig.histograms import Slips
 from loadtests.rig.pace import Pace
 from loadtests.rig.send import Sender
-from loadtests.simulator import destination, parquet
+from loadtests.simulator import destination, parquet, profiles
 from loadtests.simulator.chargebacks import Chargebacks
 from loadtests.simulator.churn import ProfileChurn, ProfileFeed
 from loadtests.simulator.disturbances import Disturbances
-from loadtests.simulator.profiles import ProfileLoader
 from loadtests.simulator.replay import Replay
 from loadtests.simulator.scenarios import FraudMix
 from loadtests.simulator.tally import Tally
 from loadtests.simulator.timeline import Records, timeline
 from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
-from streaming_job.contracts.topics import Topics
-from streaming_job.log.clients import Address
+from streaming_job import environment
+from streaming_job.dead_letters.settings import LetterSettings
 
 _out = Console(highlight=False, soft_wrap=True)
 _err = Console(stderr=True, highlight=False)
-
-
-class FeedSettings(BaseSettings):
-    """Settings shared with the job, from the same variables (`FRAUD_TOPICS__TRANSACTIONS`, ...)."""
-
-    model_config = SettingsConfigDict(env_prefix="FRAUD_", env_nested_delimiter="__", extra="ignore")
-
-    kafka: dict[str, str] = {}
-    """More Kafka client settings, for example security.protocol (librdkafka names)."""
-    topics: Topics = Topics()
 
 
 @dataclass(frozen=True)
@@ -68,7 +55,7 @@ class TrafficOptions:
 
     def world(self) -> World:
         """Create the world, with a status line."""
-        with _busy("making cards and merchants"):
+        with _err.status("making cards and merchants"):
             return World.create(self.seed, self.cards, self.merchants)
 
     def stream(self, world: World, start_ms: int) -> Stream:
@@ -143,24 +130,23 @@ def replay(servers: str, source: Replay, speed: float, limits: Limits, chargebac
     _send(sender, settings, records, pace, Limits(limits.seconds, events), None)
 
 
-def _sender(servers: str, *, archive_from_ms: int | None = None) -> tuple[Sender, FeedSettings]:
-    settings = FeedSettings()
-    brokers = Address(servers, settings.kafka)
-    destination.check(brokers, [settings.topics.transactions, settings.topics.chargebacks], archive_from_ms)
-    return Sender(brokers, stamped=archive_from_ms is not None), settings
+def _sender(servers: str, *, archive_from_ms: int | None = None) -> tuple[Sender, LetterSettings]:
+    settings = environment.settings(LetterSettings, bootstrap_servers=servers)
+    destination.check(settings, [settings.topics.transactions, settings.topics.chargebacks], archive_from_ms)
+    return Sender(settings, stamped=archive_from_ms is not None), settings
 
 
 def _load(world: World, postgres_dsn: str | None) -> None:
     if postgres_dsn is not None:
-        with _busy("loading profiles"):
-            loaded = ProfileLoader(postgres_dsn).load(world)
+        with _err.status("loading profiles"):
+            loaded = profiles.load(postgres_dsn, world)
         _out.print(f"profiles {loaded.rows:,}, of them written {loaded.written:,}")
 
 
 def _simulate(
     stream: Stream,
     sender: Sender,
-    settings: FeedSettings,
+    settings: LetterSettings,
     pace: Pace,
     limits: Limits,
     chargeback_delay_ms: int,
@@ -179,7 +165,7 @@ def _simulate(
 
 def _send(
     sender: Sender,
-    settings: FeedSettings,
+    settings: LetterSettings,
     records: Iterable[Records],
     pace: Pace,
     limits: Limits,
@@ -227,9 +213,3 @@ def _send(
 def _print_tally(tally: Tally) -> None:
     for line in tally.lines():
         _out.print(line)
-
-
-@contextmanager
-def _busy(text: str) -> Iterator[None]:
-    with _err.status(text):
-        yield

@@ -7,7 +7,6 @@ Step 4  read     records written since step 1, and construct the events again
 Step 5  write    events and audit in one Kafka transaction; if fenced, nothing was written: repeat from step 3
 """
 
-import logging
 import random
 import threading
 import time
@@ -30,7 +29,6 @@ from service.rollouts.requests import GUARD, Actor, Proposal, Receipt, Refs, Ste
 from service.rollouts.topic import Rollouts
 from service.settings import ServiceSettings
 
-log = logging.getLogger(__name__)
 T = TypeVar("T")
 Draw = Callable[[History, Job], tuple[Event, ...] | Receipt]
 PROPOSED = f"rollout.{Type.PROPOSED.value}"

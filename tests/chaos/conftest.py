@@ -7,7 +7,7 @@ import pytest
 from deploy.local.stack import Endpoints
 from loadtests.faults.installation import Installation, world
 from loadtests.faults.relay import Relay
-from loadtests.simulator.profiles import ProfileLoader
+from loadtests.simulator import profiles
 from streaming_job.contracts.topics import Topics
 
 
@@ -24,7 +24,7 @@ def installed(
 @pytest.fixture(scope="module")
 def relay(installed: Installation) -> Iterator[Relay]:
     """A running job, with the cards' profiles loaded; `restart` replaces it; the last job is killed."""
-    ProfileLoader(installed.stack.postgres_dsn).load(world())
+    profiles.load(installed.stack.postgres_dsn, world())
     result = Relay(installed)
     try:
         yield result

@@ -12,7 +12,7 @@ from deploy.local import topics as broker
 from deploy.local.stack import Endpoints
 from loadtests.faults.installation import Installation, world
 from loadtests.faults.relay import Relay
-from loadtests.simulator.profiles import ProfileLoader
+from loadtests.simulator import profiles
 from streaming_job.contracts.topics import Topics
 from streaming_job.runtime.failpoints import VARIABLE, Failpoint
 from streaming_job.takeover.handover import TOOK_OVER
@@ -70,7 +70,7 @@ def test_an_executor_killed_within_a_takeover_is_replaced_without_loss_or_repeti
     """The predecessor of three key groups runs in its own process, the successor of two on the cluster."""
     topics, directory = topic_names(), tmp_path / "successor"
     broker.create(stack.bootstrap_servers, topics, partitions=4)
-    ProfileLoader(stack.postgres_dsn).load(world())
+    profiles.load(stack.postgres_dsn, world())
     installed = Installation(stack, topics, tmp_path)
     installed.roll_out()
     relay, before = Relay(installed, key_groups=3), installed.settings.checkpoint

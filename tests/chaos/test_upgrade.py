@@ -24,8 +24,8 @@ from deploy.local.stack import Endpoints
 from loadtests.faults.installation import Installation, query_of, world
 from loadtests.faults.relay import Relay
 from loadtests.faults.repeater import Repeater
+from loadtests.simulator import profiles
 from loadtests.simulator.disturbances import Disturbances
-from loadtests.simulator.profiles import ProfileLoader
 from loadtests.simulator.transactions import Stream
 from streaming_job.contracts.topics import Topics
 
@@ -44,7 +44,7 @@ def relay(stack: Endpoints, topic_names: Callable[[], Topics], tmp_path: Path) -
     """A running job of this release, on an installation of its own for each test."""
     installed = Installation(stack, topic_names(), tmp_path / "installed")
     installed.roll_out()
-    ProfileLoader(stack.postgres_dsn).load(world())
+    profiles.load(stack.postgres_dsn, world())
     result = Relay(installed)
     try:
         yield result

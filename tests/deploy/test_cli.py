@@ -93,6 +93,7 @@ def test_error_becomes_one_line_and_its_exit_code(
         ["verify"],
         ["dead-letters", "list"],
         ["serve"],
+        ["simulate"],
         ["rollouts", "promote", "card-fraud/1", "--threshold", "0.5"],
     ],
 )

@@ -17,7 +17,7 @@ from loadtests.audit.comparison import output_topics
 from loadtests.faults.acls import grant
 from loadtests.faults.installation import Installation, world
 from loadtests.faults.relay import Relay
-from loadtests.simulator.profiles import ProfileLoader
+from loadtests.simulator import profiles
 from streaming_job.contracts.topic import Component
 from streaming_job.contracts.topics import Topics
 from streaming_job.permissions import needed
@@ -122,7 +122,7 @@ def replays(stack: Endpoints, topics: Topics, directory: Path) -> Iterator[Repla
     """Start a live job with a rollout and profiles; at the end all processes are killed."""
     installed = Installation(stack, topics, directory)
     installed.roll_out()
-    ProfileLoader(stack.postgres_dsn).load(world())
+    profiles.load(stack.postgres_dsn, world())
     with replays_of(installed) as result:
         yield result
 

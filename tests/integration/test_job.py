@@ -46,7 +46,7 @@ from feature_store.release import RELEASE
 from loadtests.faults.installation import UNDISTURBED, Installation, trained, world
 from loadtests.faults.job_process import JobProcess
 from loadtests.oracle import Kind
-from loadtests.simulator.profiles import ProfileLoader
+from loadtests.simulator import profiles
 from service.rollouts import reading
 from service.settings import ServiceSettings
 from streaming_job import explain
@@ -85,7 +85,7 @@ def event_log(installed: Installation) -> list[str]:
 @pytest.fixture(scope="module")
 def job(installed: Installation) -> Iterator[JobProcess]:
     """A job that has decided about 3,000 transactions of all kinds."""
-    ProfileLoader(installed.stack.postgres_dsn).load(world())
+    profiles.load(installed.stack.postgres_dsn, world())
     events(installed).mkdir()
     spark = {
         "spark.eventLog.enabled": "true",

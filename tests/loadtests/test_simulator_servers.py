@@ -26,11 +26,11 @@ from deploy.local.stack import Endpoints
 from feature_store.catalogue import DAY_MS
 from loadtests.rig.pace import Pace
 from loadtests.rig.send import Sender, SendError
-from loadtests.simulator import destination
+from loadtests.simulator import destination, profiles
 from loadtests.simulator.chargebacks import Chargebacks
 from loadtests.simulator.churn import Change, ProfileChurn, ProfileFeed
 from loadtests.simulator.disturbances import Disturbances
-from loadtests.simulator.profiles import COLUMNS, ProfileError, ProfileLoader, profiles
+from loadtests.simulator.profiles import COLUMNS, ProfileError
 from loadtests.simulator.replay import Replay
 from loadtests.simulator.scenarios import FraudMix
 from loadtests.simulator.timeline import Records, timeline
@@ -282,20 +282,20 @@ def stored(database: psycopg.Connection) -> list[tuple[object, ...]]:
 def test_profiles_are_loaded_and_restored(
     stack: Endpoints, database: psycopg.Connection, world: World
 ) -> None:
-    loaded = ProfileLoader(stack.postgres_dsn).load(world)
-    wanted = profiles(world, np.flatnonzero(world.cards.has_profile)).to_pylist()
+    loaded = profiles.load(stack.postgres_dsn, world)
+    wanted = profiles.profiles(world, np.flatnonzero(world.cards.has_profile)).to_pylist()
     assert loaded.rows == loaded.written == len(wanted)
     assert stored(database) == [tuple(row.values()) for row in wanted]
     database.execute("update card_profiles set status = 'blocked' where card_id = 'card-00000001'")
     database.execute("delete from card_profiles where card_id = 'card-00000002'")
-    assert ProfileLoader(stack.postgres_dsn).load(world).written == 2
+    assert profiles.load(stack.postgres_dsn, world).written == 2
     assert stored(database) == [tuple(row.values()) for row in wanted]
 
 
 def test_generated_changes_reach_postgres_in_their_order(
     stack: Endpoints, database: psycopg.Connection, world: World, wait_for: Callable[..., object]
 ) -> None:
-    ProfileLoader(stack.postgres_dsn).load(world)
+    profiles.load(stack.postgres_dsn, world)
     expected = {row[0]: dict(zip(COLUMNS, row, strict=True)) for row in stored(database)}
     churn = ProfileChurn(world, 500.0, int(time.time() * 1_000), changes_per_s=200.0)
     feed = ProfileFeed(stack.postgres_dsn, churn)
@@ -323,7 +323,7 @@ def test_generated_changes_reach_postgres_in_their_order(
 def test_a_missing_database_is_named(world: World, wait_for: Callable[..., object]) -> None:
     nowhere = "postgresql://nobody@127.0.0.1:1/none"
     with pytest.raises(ProfileError, match="no Postgres"):
-        ProfileLoader(nowhere).load(world)
+        profiles.load(nowhere, world)
     feed = ProfileFeed(nowhere, ProfileChurn(world, 500.0, 0))
     feed.start()
 
@@ -342,7 +342,7 @@ def test_a_missing_database_is_named(world: World, wait_for: Callable[..., objec
 def test_a_missing_table_is_named(stack: Endpoints, world: World) -> None:
     other = stack.postgres_dsn.rsplit("/", 1)[0] + "/postgres"
     with pytest.raises(ProfileError, match="card_profiles does not exist"):
-        ProfileLoader(other).load(world)
+        profiles.load(other, world)
 
 
 def test_the_command_streams_until_ctrl_c_and_counts(

@@ -7,7 +7,6 @@ import pytest
 from typer.testing import CliRunner
 
 from deploy import cli
-from loadtests.simulator.runs import FeedSettings
 from service.settings import ServiceSettings
 from streaming_job.contracts.topics import Topics
 from streaming_job.dead_letters.settings import LetterSettings
@@ -17,7 +16,7 @@ from streaming_job.settings import JobSettings
 pytestmark = pytest.mark.unit
 PROJECT = Path(__file__).parents[2]
 NAME = re.compile(r"(?<![A-Z_])FRAUD_[A-Z0-9_]*[A-Z0-9](?![A-Z0-9_<])")
-KINDS = (JobSettings, ServiceSettings, LetterSettings, FeedSettings)
+KINDS = (JobSettings, ServiceSettings, LetterSettings)
 
 
 def test_every_variable_mentioned_in_the_project_is_known() -> None:
