@@ -158,7 +158,7 @@ class MemoryCommitter:
             notes: `Meta.extra` of the state, as for `GroupCommitter`.
         """
         self._output, self._fate, self._log, self._notes = output, fate, log, notes
-        self._group, self._settings = opening.group, notes[settings_in_force.SETTINGS]
+        self._inputs, self._settings = opening.inputs, notes[settings_in_force.SETTINGS]
         self.summary: dict[str, int] = {}
         self.epoch = 0
 
@@ -174,6 +174,7 @@ class MemoryCommitter:
         if facts := outcome.records["merchant_facts"]:
             self._log.append(FACTS, [(fact.record_key, fact.value) for fact in facts])
         reported = last_record.positions(output.progress)
+        reported = {tp: end for tp, end in reported.items() if tp[0] in self._inputs}
         assert all(ends[partition] >= end for partition, end in reported.items()), "goes back behind Q"
         output.commit(ends, outcome.newest, outcome.set_aside, self._settings)
         output.committed |= {partition: ends[partition] for partition in output.committed}

@@ -123,6 +123,27 @@ def test_settings_changed_after_a_clean_stop_hold_from_there_on() -> None:
     assert letters(memory.output) == expected
 
 
+def test_the_topic_of_schemas_is_given_up_after_a_clean_stop_and_read_again_later() -> None:
+    world = World()
+    world.raw_schema(b"{")
+    for number in range(TRANSACTIONS):
+        world.tx(number * SECOND)
+    rules = world.rules()
+    without = replace(rules, topics=rules.topics.model_copy(update={"record_schemas": ""}))
+    memory = MemoryJob(0, rules, as_written(world), Fate(1))
+    memory.epoch(1)
+    for restarted in (without, rules):
+        while memory.output.counts["transactions"] < TRANSACTIONS // 3:
+            memory.epoch(5)
+        memory.restart(restarted)
+        memory.epoch(5)  # takes the change over
+        memory.epoch(5)
+    while not memory.is_done:
+        memory.epoch(20)
+    assert memory.output.counts["transactions"] == TRANSACTIONS
+    assert len(letters(memory.output)) == 1
+
+
 def test_values_that_were_changed_and_changed_back_are_not_the_same() -> None:
     """What was decided between the two changes cannot be decided again with the values of today."""
     memory, rules = job(TRANSACTIONS), World().rules()
