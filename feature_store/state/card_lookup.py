@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 from feature_store.catalogue import DAY_MS
 from feature_store.kernels.cards import find
 from feature_store.kernels.windows import LONGEST
-from feature_store.layout import EMPTY, MERCHANT_BITS, MERCHANT_MASK, SPIKE, TRANSACTION_BITS, WHEN_SHIFT
+from feature_store.layout import (
+    EMPTY,
+    MERCHANT_BITS,
+    MERCHANT_MASK,
+    MOST_EVENTS,
+    SPIKE,
+    TRANSACTION_BITS,
+    WHEN_SHIFT,
+)
 from feature_store.state.group_state import GroupState
 
 CARD_TRANSACTION = np.dtype([("merchant", "u8"), ("arrival", "i8"), ("spike", "?")])
@@ -35,6 +43,16 @@ def label_age_ms(lateness_ms: int) -> int:
     return LONGEST + lateness_ms - DAY_MS
 
 
+def may_drop(state: GroupState, lo: int, hi: int, more: int) -> bool:
+    """Return whether a card may drop events that can be labelled when it gets up to `more` transactions.
+
+    Only a card with too many events to keep each does so (see `kernels.cards`).
+    """
+    number = _number(state, lo, hi)
+    events = int(state.arena.arrays["cards"][number]["events"]) if number >= 0 else 0
+    return events + more > MOST_EVENTS
+
+
 def find_transactions(state: GroupState, lo: int, hi: int, transaction: int, as_of: int) -> NDArray[np.void]:
     """Find a card's transactions with a given id; several if the id came with different contents.
 
@@ -48,9 +66,7 @@ def find_transactions(state: GroupState, lo: int, hi: int, transaction: int, as_
         Records of CARD_TRANSACTION, in the order of event times.
     """
     arrays = state.arena.arrays
-    number = -1
-    if state.card_count:
-        number = int(find(arrays["index"], arrays["cards"], np.uint64(lo), np.uint64(hi)))
+    number = _number(state, lo, hi)
     if number < 0:
         return np.zeros(0, dtype=CARD_TRANSACTION)
     card = arrays["cards"][number]
@@ -72,6 +88,14 @@ def find_transactions(state: GroupState, lo: int, hi: int, transaction: int, as_
     transactions["arrival"] = arrivals[matches]
     transactions["spike"] = (events["when"][matches] & SPIKE) != 0
     return transactions
+
+
+def _number(state: GroupState, lo: int, hi: int) -> int:
+    """Return the number of a card, negative if the state does not have it."""
+    arrays = state.arena.arrays
+    if not state.card_count:
+        return EMPTY
+    return int(find(arrays["index"], arrays["cards"], np.uint64(lo), np.uint64(hi)))
 
 
 def _has_profile(state: GroupState, version: int, until: int) -> bool:

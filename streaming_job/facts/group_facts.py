@@ -17,16 +17,18 @@ drops the counts of earlier hours, because they have been written.
 """
 
 import logging
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from feature_store.catalogue import DAY_MS, HOUR_MS, LEAST_TIME_MS
 from feature_store.merchants.catalogue import takes_effect
 from feature_store.merchants.facts import REPORT, added_up, hour_counts, merchant_hash
-from feature_store.state.card_lookup import find_transactions, label_age_ms
+from feature_store.state.card_lookup import find_transactions, label_age_ms, may_drop
 from feature_store.state.group_state import GroupState
 from feature_store.state.journal import PieceSink, PieceStore
 from streaming_job.contracts import Reason
@@ -154,6 +156,28 @@ class GroupFacts:
     def has_due_facts(self, time: int, seen: int) -> bool:
         """Return whether `settle` has anything to do."""
         return self._labels.is_due(time) or self._next_promise(time, seen) > self.promised
+
+    def barriers(self, passing: Sequence[Records]) -> dict[int, int]:
+        """Return the arrival beyond which a partition's transactions wait for a label, by partition, ms.
+
+        A label finds what its card has kept when the label arrives, however the log is divided into
+        mini-batches. So transactions that may have the card drop events wait until the label is settled.
+
+        Args:
+            passing: the transactions to be decided next.
+        """
+        rows: Counter[int] = Counter()
+        for records in passing:
+            partitions, counts = np.unique(records.partitions, return_counts=True)
+            rows.update(dict(zip(partitions.tolist(), counts.tolist(), strict=True)))
+        newest = max((int(records.arrivals.max()) for records in passing), default=BEGUN)
+        barriers: dict[int, int] = {}
+        for due_at, item in self._labels.waiting(newest):
+            if isinstance(item, Label):
+                (home,) = self._key_groups.partitions_of(pa.array([item.key], pa.binary())).tolist()
+                if may_drop(self._state, item.lo, item.hi, rows[home]):
+                    barriers[home] = min(due_at, barriers.get(home, due_at))
+        return barriers
 
     def settle(self, time: int, seen: int, outcome: Outcome) -> list[Label | DeadLetter]:
         """Write the facts that are due, after all records up to a time have been decided and folded.

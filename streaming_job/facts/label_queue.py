@@ -1,8 +1,9 @@
 """The queue of labels that wait until the transactions that arrived before them are decided."""
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from streaming_job.dead_letters.record import DeadLetter
 from streaming_job.decode.labels import Label
@@ -38,6 +39,12 @@ class LabelQueue:
     def is_due(self, clock: int) -> bool:
         """Return whether a waiting label is due at a time, ms: its `due_at` is earlier."""
         return any(queue and queue[0].due_at < clock for queue in self._waiting.values())
+
+    def waiting(self, clock: int) -> Iterator[tuple[int, Label | DeadLetter]]:
+        """Yield `due_at` of each label that is due at a time, ms, and the label; it stays in the queue."""
+        for queue in self._waiting.values():
+            for each in takewhile(lambda each: each.due_at < clock, queue):
+                yield each.due_at, each.item
 
     def due(self, clock: int) -> list[Label | DeadLetter]:
         """Remove and return the labels that are due at a time, ms, in the order of `due_at`."""

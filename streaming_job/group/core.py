@@ -73,7 +73,7 @@ class GroupCore:
                 because its models cannot decide.
         """
         self._group, self._rules, self._state, self._meta = group, rules, state, meta
-        self.decisive_tables = rules.topics.tables
+        self.decisive_tables: tuple[str, ...] = rules.topics.tables
         """The tables that must be read to their ends before transactions are decided."""
         self.silence = silence
         """Q: records before it only update the state."""
@@ -117,6 +117,7 @@ class GroupCore:
             self.facts = GroupFacts(
                 group, rules.merchants, rules.topics, rules.key_groups, state, store, meta.extra
             )
+            self.decisive_tables = (*self.decisive_tables, *self.facts.label_topics)
         self._deciders = Deciders(
             self._rollouts, rules.load_model, challengers, self._trial.units, self._trial.features,
             rules.release, None if self.facts is None else self.facts.table.features, rules.losses,

@@ -3,14 +3,16 @@
 A transaction passes once every fact that it may see is known: all key groups have promised that the facts
 that take effect up to its arrival are written. While it waits, the later transactions of its partition wait
 too, and no more of that partition are read. The group writes its own facts as soon as they are due by its
-clock (`facts.clock`), so that other groups do not wait for it.
+clock (`facts.clock`), so that other groups do not wait for it. Where a card has very many transactions, they
+also wait for labels that arrived before them (`GroupFacts.barriers`).
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from feature_store.merchants.catalogue import NEVER
 from streaming_job.facts.clock import LogClock
 from streaming_job.group.core import GroupCore
 from streaming_job.log.records import Offsets, PartitionId, Records
@@ -67,7 +69,10 @@ class Gate:
         for records in new:
             for partition in np.unique(records.partitions).tolist():
                 self._last_seen[records.topic, partition] = now
-        passed, self._waiting = _split([*self._waiting, *new], self._facts.table.horizon)
+        passed, self._waiting = _split([*self._waiting, *new], self._facts.table.horizon, {})
+        if barriers := self._facts.barriers(passed):
+            passed, stopped = _split(passed, NEVER, barriers)
+            self._waiting = [*stopped, *self._waiting]
         for records in passed:
             self._clock.advance(records)
         self._clock.set_waiting(
@@ -109,17 +114,22 @@ class Gate:
             self._core.fold(records)
 
 
-def _split(batches: list[Records], horizon: int) -> tuple[list[Records], list[Records]]:
+def _split(
+    batches: list[Records], horizon: int, barriers: Mapping[int, int]
+) -> tuple[list[Records], list[Records]]:
     """Split transactions into those that pass and those that wait, partition by partition.
 
-    A transaction waits if it arrived at or after `horizon`, the time before which all facts are known, or if
-    an earlier transaction of its partition waits.
+    A transaction waits if it arrived at or after `horizon`, the time before which all facts are known, or
+    after the barrier of its partition (`GroupFacts.barriers`), or if an earlier transaction of its partition
+    waits.
     """
     passed: list[Records] = []
     waiting: list[Records] = []
     stopped: set[int] = set()
     for records in batches:
         too_early = (records.arrivals >= horizon) | np.isin(records.partitions, list(stopped))
+        for partition, last in barriers.items():
+            too_early |= (records.partitions == partition) & (records.arrivals > last)
         if not too_early.any():
             passed.append(records)
             continue

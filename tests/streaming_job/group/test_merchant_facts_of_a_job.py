@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from harness.job_world import LIMITS, PARTITIONER, World, load
 from harness.labelled_world import MemoryGroups, labelled_world, merchant_rules
-from harness.log_world import DAY, HOUR, START
-from harness.memory_job import FACTS, mortal
+from harness.log_world import DAY, HOUR, SECOND, START
+from harness.memory_job import FACTS, MemoryOpening, mortal
 from harness.memory_log import Fate, MemoryLog, MemoryTransactions, as_written
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,6 +28,7 @@ from loadtests.oracle import AcceptanceRules, MerchantLog, ProfileLog, Record
 from streaming_job.contracts import Contract
 from streaming_job.decode.labels import read
 from streaming_job.decode.strict import Rejected
+from streaming_job.group.loop import Pace
 from streaming_job.log.records import Offsets
 
 pytestmark = pytest.mark.unit
@@ -311,3 +312,36 @@ def counts(groups: MemoryGroups, over: int) -> dict[tuple[int, int], int]:
             for merchant, count in zip(fact["merchants"], fact["counts"], strict=True):
                 summed[merchant, fact["hour"]] = summed.get((merchant, fact["hour"]), 0) + count
     return summed
+
+
+@pytest.mark.parametrize(("most", "partitions"), [(9, 1), (400, 1), (400, 2)])
+def test_a_label_finds_what_a_hot_card_had_kept_when_the_label_arrived(most, partitions, monkeypatch):
+    world = World(rollout=False, partitions=partitions)
+    world.rollout("all", -DAY, threshold=0.0)
+    world.profile("r", -DAY, "c", source={"snapshot": "last", "lsn": 1})
+    others = [f"o{n}" for n in range(9) if world.partition_of(f"o{n}") != world.partition_of("c")]
+    # transactions 512 and 768 have the card drop those before 256, and those before 512
+    labels = {511: [100, 511], 600: [600, 255, 256], 767: [300, 200], 768: [511, 512]}
+    sent: list[int] = []
+    for number in range(800):
+        sent.append(len(world.transactions))
+        world.tx(number * SECOND, card_id="c", transaction_id=f"t{number}")
+        if number % 100 == 0 and others:
+            world.tx(number * SECOND, card_id=others[0], transaction_id=f"o{number}")
+        for after, labelled in enumerate(labels.get(number, ())):
+            world.label(sent[labelled], number * SECOND + after)
+    world.tx(6 * HOUR, card_id="c")
+    monkeypatch.setattr(MemoryOpening, "pace", Pace(most, 1 << 20, 0.0, 0.2, 10.0))
+    log, fate = as_written(world), Fate(0)
+    groups = MemoryGroups(world.rules(1, load, merchant_rules(0)), log, fate)
+    with mortal(fate):
+        groups.log._write(len(log))
+        for number in range(20):
+            groups.disturb(
+                0, [None, "another machine", "another process", number][number % 4], 6, 30 * number
+            )
+        groups.finish()
+    letters = oracle_of(world, log, partitions, 0)[1]
+    assert len(letters) == 3
+    assert groups.dead_letters() == letters
+    assert len(groups.reports()) == 6
