@@ -78,7 +78,7 @@ def register(
     import skops.io
 
     record = record or TrainingRecord()
-    with tempfile.TemporaryDirectory() as scratch, tracking.registry(tracking_uri) as client:
+    with tempfile.TemporaryDirectory() as scratch, tracking.registry(tracking_uri, creates=True) as client:
         import mlflow.sklearn
         from mlflow.models import infer_signature
 

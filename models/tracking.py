@@ -40,11 +40,13 @@ def load() -> None:
 
 
 @contextmanager
-def registry(tracking_uri: str, sought: str = "") -> Iterator[Any]:
+def registry(tracking_uri: str, sought: str = "", *, creates: bool = False) -> Iterator[Any]:
     """Open a client of the registry at `tracking_uri`, and use that address for the fluent API meanwhile.
 
     Args:
         sought: what the block asks for, as "model NAME/VERSION", for the error if the registry lacks it.
+        creates: whether a SQLite file that does not exist is created; it may only be misspelt, or on a volume
+            that is not mounted.
 
     Yields:
         mlflow.MlflowClient.
@@ -53,6 +55,12 @@ def registry(tracking_uri: str, sought: str = "") -> Iterator[Any]:
         ModelMissingError: what the caller's block asks for, a model for example, is not in the registry.
         ModelUnavailableError: the registry cannot be reached, or returns another error.
     """
+    file = sqlite_file(tracking_uri)
+    if not creates and file is not None and not file.exists():
+        raise ModelUnavailableError(
+            f"there is no model registry {tracking_uri}: no file {file}; check MLflow's tracking URI, or "
+            "register a first model there: fraud models train"
+        )
     load()
     import mlflow
     from mlflow.exceptions import MlflowException
@@ -91,14 +99,20 @@ def registry(tracking_uri: str, sought: str = "") -> Iterator[Any]:
         mlflow.set_registry_uri(before[1])
 
 
+def sqlite_file(tracking_uri: str) -> Path | None:
+    """Return the file of a registry in SQLite; None of another registry, or one in memory."""
+    url = urlsplit(tracking_uri)
+    is_file = url.scheme.partition("+")[0] == "sqlite" and not url.netloc and len(url.path) > 1
+    return Path(url.path.removeprefix("/")) if is_file and url.path != "/:memory:" else None
+
+
 def experiment_id(client: Any, tracking_uri: str) -> str:
     """Return the id of this project's experiment; create the experiment if necessary."""
     experiment = client.get_experiment_by_name(EXPERIMENT)
     if experiment is not None:
         return str(experiment.experiment_id)
     location = None
-    if tracking_uri.startswith("sqlite:///"):
+    if (file := sqlite_file(tracking_uri)) is not None:
         # otherwise MLflow would write to ./mlruns of the current directory
-        beside = Path(tracking_uri.removeprefix("sqlite:///")).resolve().parent / "artifacts"
-        location = beside.as_uri()
+        location = (file.resolve().parent / "artifacts").as_uri()
     return str(client.create_experiment(EXPERIMENT, artifact_location=location))

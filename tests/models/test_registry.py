@@ -205,6 +205,20 @@ def test_an_unknown_registry_or_model_is_one_clear_error(
     assert "hunter2" not in str(fault.value)
 
 
+def test_a_misspelt_registry_in_sqlite_is_refused_not_created(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for uri in (
+        "sqlite:///mlflow.db",
+        f"sqlite:///{tmp_path}/mlflow.db",
+        "sqlite+pysqlite:///mlflow.db?timeout=5",
+    ):
+        with pytest.raises(ModelUnavailableError, match=r"no file .*mlflow.db; check"):
+            registry.versions(uri)
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_store_whose_library_is_not_here_is_one_clear_error(
     ref: ModelRef, uri: str, tmp_path: Path
 ) -> None:

@@ -35,11 +35,12 @@ def test_a_registry_that_does_not_answer_is_retried_with_a_message(
 
 
 def test_a_missing_version_is_not_retried(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    with tracking.registry(uri, creates=True) as client:
+        client.search_registered_models()
     with (
         caplog.at_level(logging.WARNING),
         pytest.raises(ModelMissingError, match="has no model card-fraud/99"),
     ):
-        processor.load_patiently(
-            model_ref("99"), f"sqlite:///{tmp_path}/mlflow.db", tmp_path / "models", NAMES
-        )
+        processor.load_patiently(model_ref("99"), uri, tmp_path / "models", NAMES)
     assert not [record for record in caplog.records if "no decisions until" in record.getMessage()]
