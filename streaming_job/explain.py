@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -32,6 +33,8 @@ from streaming_job.runtime.checkpoint_errors import CheckpointError
 
 log = logging.getLogger(__name__)
 app = typer.Typer()
+STDERR = 2
+"""File descriptor of standard error, which a JVM inherits."""
 
 
 class UnknownCardError(FraudError):
@@ -112,8 +115,37 @@ def session() -> Iterator[SparkSession]:
     """Run a Spark session that reads the state's files; its sockets are on the loopback interface only."""
     spark_surroundings.prepare(local=True)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    with _quiet_jvm():
+        spark = _session()
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def _quiet_jvm() -> Iterator[None]:
+    """Let a JVM that starts meanwhile write its standard error to a file; show the file after an error.
+
+    Before the first setting of Spark's log holds, Spark and the JVM write some lines about themselves.
+    """
+    kept = os.dup(STDERR)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), STDERR)
+        try:
+            yield
+        except BaseException:
+            file.seek(0)
+            os.write(kept, file.read())
+            raise
+        finally:
+            os.dup2(kept, STDERR)
+            os.close(kept)
+
+
+def _session() -> SparkSession:
     rocksdb = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    spark = (
+    return (
         SparkSession.builder.master("local[1]")
         .appName("card-fraud explain-card")
         .config("spark.ui.enabled", "false")
@@ -125,10 +157,6 @@ def session() -> Iterator[SparkSession]:
         .config("spark.sql.streaming.stateStore.checkpointFormatVersion", "2")
         .getOrCreate()
     )
-    try:
-        yield spark
-    finally:
-        spark.stop()
 
 
 def _print(view: dict[str, Any]) -> None:
