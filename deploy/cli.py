@@ -1,9 +1,11 @@
 """The command line: `fraud`. Every command group is imported only when it is called."""
 
+import errno
 import importlib
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -149,16 +151,42 @@ def root(
         spark_surroundings.require_own()
 
 
+class OutputError(FraudError):
+    """Standard output, or a file of the command, cannot be written, because its disk is full.
+
+    Free space, or direct the output elsewhere.
+    """
+
+
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
 def end(program: Callable[[], object]) -> None:
     """Run a program; print a FraudError without a traceback and exit with its code."""
     try:
-        program()
+        try:
+            program()
+        finally:
+            with suppress(BrokenPipeError):
+                sys.stdout.flush()  # by Python at its end it would be tried too late for a message
     except Exception as error:
-        known = error if isinstance(error, FraudError) else _of_client_settings(error)
+        known = error if isinstance(error, FraudError) else _of_full_disk(error) or _of_client_settings(error)
         if known is None:
             raise
         print(f"error: {printable(str(known))}", file=sys.stderr)
         sys.exit(known.exit_code)
+
+
+def _of_full_disk(error: Exception) -> FraudError | None:
+    """Return an error that names a full disk; None for other errors."""
+    if not isinstance(error, OSError) or error.errno not in DISK_FULL:
+        return None
+    with suppress(OSError):  # what standard output still holds goes nowhere, or Python would try again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    file = error.filename or "standard output or a file"
+    return OutputError(
+        f"{file} cannot be written: {error.strerror}; free space, or direct the output elsewhere"
+    )
 
 
 def _of_client_settings(error: Exception) -> FraudError | None:

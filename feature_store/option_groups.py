@@ -5,6 +5,8 @@ import inspect
 from collections.abc import Callable, Collection
 from typing import Any
 
+import typer
+
 Command = Callable[..., None]
 
 
@@ -39,3 +41,19 @@ def takes(parameter: str, group: type, but: Collection[str] = ()) -> Callable[[C
         return with_options
 
     return decorate
+
+
+def refuse_ignored(context: typer.Context, names: Collection[str], reason: str) -> None:
+    """Refuse options on the command line that the command would ignore; variables may be set for others.
+
+    Args:
+        names: parameters of the command.
+        reason: continues "OPTION is", for people.
+
+    Raises:
+        typer.BadParameter: one of them is on the command line.
+    """
+    for option in context.command.params:
+        source = context.get_parameter_source(option.name or "")
+        if option.name in names and source is not None and source.name == "COMMANDLINE":
+            raise typer.BadParameter(f"{option.opts[0]} is {reason}")

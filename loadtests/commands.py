@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from feature_store.option_groups import refuse_ignored
 from feature_store.progress_bar import progress_bar
 from feature_store.spark_surroundings import LOOPBACK
 from loadtests.audit import endless, one_alert
@@ -29,8 +30,13 @@ MANY = 200_000
 """With more transactions than this, each partition is judged in its own process."""
 
 
+OF_FOLLOW = ("share", "behind", "metrics_port", "metrics_host", "state")
+"""Parameters that only --follow uses."""
+
+
 @app.command()
 def verify(
+    context: typer.Context,
     alert_id: Annotated[
         str | None, typer.Argument(help="Rebuild this alert, byte for byte, and show what it depends on.")
     ] = None,
@@ -71,6 +77,8 @@ def verify(
 
     Example: fraud verify --report verdict.json
     """
+    if not follow:
+        refuse_ignored(context, OF_FOLLOW, "for --follow only, which audits a sample: give --follow, too")
     settings = environment.settings(JobSettings)
     if alert_id is not None and follow:
         raise typer.BadParameter("give either an alert id or --follow")

@@ -217,17 +217,16 @@ def latency(
     from loadtests.bench.rig import RigOptions, rig
 
     options = RigOptions(data_dir.resolve(), cards, rate=rate, profiles=profiles, shadows=shadows)
+    warm_up_s, length_s = seconds(warm_up), seconds(length)  # refused before servers start
 
     def measured(say: Say) -> Iterator[Result]:
         with rig(options, say) as system:
             yield settings_of(system.installed.settings)
             if clients:
-                stretches = (seconds(warm_up), seconds(length), turns)
-                yield from sidecar.measure(
-                    system, sidecar.RequestLoad(clients, per_minute, rate, *stretches), say
-                )
+                load = sidecar.RequestLoad(clients, per_minute, rate, warm_up_s, length_s, turns)
+                yield from sidecar.measure(system, load, say)
             else:
-                yield from bench.measure(system, bench.Live(rate, seconds(warm_up), seconds(length)), say)
+                yield from bench.measure(system, bench.Live(rate, warm_up_s, length_s), say)
 
     run("latency", measured, to, beside)
 

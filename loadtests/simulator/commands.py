@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from feature_store.errors import FraudError
+from feature_store.option_groups import refuse_ignored
 from feature_store.secret_options import from_environment, in_address
 from loadtests import durations
 from loadtests.simulator import runs
@@ -24,10 +25,17 @@ _feed, _world, _fault = (
 )
 _START = datetime(2026, 1, 1)  # fixed, so that the same command gives the same file
 _LIVE_DELAY, _REPLAY_DELAY = "2m", "7d"
+_OF_SENDING = ("bootstrap_servers", "postgres_dsn", "profile_changes", "chargeback_delay", "speed")
+_OF_SIMULATION = (
+    "seed", "rate", "cards", "merchants", "fraud_share", "start", "postgres_dsn", "profile_changes", "late",
+    "out_of_order", "future", "malformed", "duplicated",
+)  # fmt: skip
+"""Parameters that a replay has no use for."""
 
 
 @app.command()
 def simulate(
+    context: typer.Context,
     seed: Annotated[int, _world(help="Same seed, same traffic.")] = 0,
     rate: Annotated[float, _world(help="Transactions per second.")] = 500.0,
     cards: Annotated[int, _world(help="Number of cards.")] = 50_000,
@@ -79,19 +87,23 @@ def simulate(
     if replay is not None:
         if output is not None:
             raise FraudError("--replay sends to Kafka; leave out --output")
+        refuse_ignored(context, _OF_SIMULATION, "for simulated traffic; leave it out with --replay")
         delay_ms = int(durations.seconds(chargeback_delay or _REPLAY_DELAY) * 1_000)
         runs.replay(_servers(bootstrap_servers), Replay(replay), factor, limits, delay_ms)
         return
     disturbances = Disturbances(late, out_of_order, future, malformed, duplicated)
     traffic = TrafficOptions(seed, cards, merchants, rate, FraudMix(share=fraud_share), disturbances)
     if output is not None:
+        refuse_ignored(context, _OF_SENDING, "for traffic that is sent; leave it out with --output")
         runs.to_file(
             traffic, int(start.replace(tzinfo=start.tzinfo or UTC).timestamp() * 1_000), output, limits
         )
         return
     servers = _servers(bootstrap_servers)
+    refuse_ignored(context, ("start",), "for --output: what is sent begins now")
     delay_ms = int(durations.seconds(chargeback_delay or _LIVE_DELAY) * 1_000)
     if factor == float("inf"):
+        refuse_ignored(context, ("profile_changes",), "for --speed 1; a backlog has none")
         runs.backlog(traffic, servers, limits, delay_ms, postgres_dsn)
     elif factor == 1:
         runs.live(traffic, servers, limits, delay_ms, postgres_dsn, profile_changes)

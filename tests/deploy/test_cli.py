@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -233,3 +234,73 @@ def test_an_empty_variable_is_not_the_current_directory(empty: str, monkeypatch:
     fault = CliRunner().invoke(cli.app, ["job", "run"]).exception
     assert isinstance(fault, SettingsError)
     assert f"FRAUD_{empty}: value error, it is empty; name a directory" in str(fault)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", [["--help"], ["capacity", "--rate", "100", "--cards", "1000"]])
+def test_standard_output_on_a_full_disk_is_one_line(command: list[str], unbuffered: str) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "deploy.cli", *command],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr.strip().startswith("error: standard output or a file cannot be written: No space left")
+    assert "\n" not in done.stderr.strip()
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (["simulate", "--output", "x", "--bootstrap-servers", "none"], "--bootstrap-servers"),
+        (["simulate", "--output", "x", "--speed", "max"], "--speed"),
+        (["simulate", "--output", "x", "--chargeback-delay", "1m"], "--chargeback-delay"),
+        (["simulate", "--replay", "x", "--bootstrap-servers", "none", "--rate", "9"], "--rate"),
+        (["simulate", "--bootstrap-servers", "none", "--start", "2026-01-01"], "--start"),
+        (
+            ["simulate", "--bootstrap-servers", "none", "--speed", "max", "--profile-changes", "9"],
+            "--profile-changes",
+        ),
+        (["verify", "--share", "0.1"], "--share"),
+        (["verify", "--state", "x"], "--state"),
+        (["verify", "some-alert", "--metrics-port", "0"], "--metrics-port"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_a_usage_error(
+    command: list[str], option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(cli.app, command, env={"COLUMNS": "200"})
+    assert done.exit_code == 2, done.output
+    assert f"Invalid value: {option} is for " in done.output
+    assert not list(tmp_path.iterdir())
+
+
+def test_variables_of_other_commands_do_not_refuse_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FRAUD_BOOTSTRAP_SERVERS", "none")
+    monkeypatch.setenv("FRAUD_POSTGRES_DSN", "none")
+    file = tmp_path / "x.parquet"
+    words = ["simulate", "--output", str(file), "--events", "5", "--cards", "20", "--merchants", "21"]
+    assert CliRunner().invoke(cli.app, words).exit_code == 0
+    assert file.exists()
+
+
+@pytest.mark.parametrize("option", ["--for", "--warm-up"])
+def test_a_benchmarks_length_is_refused_before_servers_start(
+    option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from loadtests.bench import rig
+
+    def start(*_: object) -> None:
+        raise AssertionError("servers would start")
+
+    monkeypatch.setattr(rig, "rig", start)
+    fault = CliRunner().invoke(cli.app, ["bench", "latency", option, "0s"]).exception
+    assert isinstance(fault, FraudError)
+    assert "'0s' is not a duration" in str(fault)
