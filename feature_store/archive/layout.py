@@ -12,7 +12,7 @@ of an archive are files that do not change. Where a file ends follows from the r
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import date
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,7 @@ GROUP_ROWS = 1 << 15
 GROUP_BYTES = 32 << 20
 """A row group ends after the record with which its keys and values reach so many bytes."""
 
+_EPOCH = date(1970, 1, 1).toordinal()
 Numbers = NDArray[np.int64]
 _HEADER = pa.struct([pa.field("key", pa.string(), nullable=False), ("value", pa.binary())])
 RECORD = pa.schema(
@@ -130,8 +131,12 @@ def limit_of(first: int) -> int:
 
 
 def day_of(arrival_ms: int) -> str:
-    """Return the day of an arrival (UTC), as YYYY-MM-DD."""
-    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=arrival_ms // DAY_MS)).date().isoformat()
+    """Return the day of an arrival (UTC), as YYYY-MM-DD.
+
+    A producer that sets timestamps in microseconds means a day after 9999-12-31, which then stands for it.
+    """
+    day = arrival_ms // DAY_MS + _EPOCH
+    return date.fromordinal(min(max(day, date.min.toordinal()), date.max.toordinal())).isoformat()
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,17 @@ def _binary(
     return pa.Array.from_buffers(_BINARY, present.size, buffers, null_count=nulls)
 
 
+def as_text(names: pa.BinaryArray) -> pa.StringArray:
+    """Return names of headers as text: it should be UTF-8, which brokers do not check.
+
+    Bytes that are not become U+FFFD, as in Java's clients.
+    """
+    try:
+        return names.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([name.decode(errors="replace") for name in names.to_pylist()], pa.string())
+
+
 class MessageBatch:
     """Messages read from a queue, held until their records are returned together."""
 
@@ -163,7 +174,7 @@ class MessageBatch:
         values, value_ends = np.empty(value_bytes, dtype=np.uint8), np.empty(total + 1, dtype=np.int32)
         present = np.empty(total, dtype=np.bool_)
         nulls = header_kernels.copy(located, names, name_ends, values, value_ends, present)
-        keys = _binary(name_ends, names, np.ones(total, dtype=np.bool_), 0).cast(pa.string())
+        keys = as_text(_binary(name_ends, names, np.ones(total, dtype=np.bool_), 0))
         pairs = pa.StructArray.from_arrays(
             [keys, _binary(value_ends, values, present, nulls)],
             fields=[pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())],

@@ -165,3 +165,17 @@ def test_directory_readers_see_the_whole_files_and_nothing_else(tmp_path: Path) 
     ]
     assert len(pd.read_parquet(tmp_path / "t" / "partition=1")) == 8
     assert len(list(Archive(str(tmp_path)).read("t", 0))) > 0
+
+
+@pytest.mark.parametrize(
+    ("arrival", "day"),
+    [(20_000 * DAY_MS - 1, "2024-10-03"), (20_000 * DAY_MS, "2024-10-04"), (-1, "1969-12-31"),
+     (1_700_000_000_000_000, "9999-12-31"), (2**63 - 1, "9999-12-31"), (-(2**63), "0001-01-01")],
+)  # fmt: skip
+def test_any_timestamp_has_a_day(tmp_path: Path, arrival: int, day: str) -> None:
+    assert day_of(arrival) == day
+    write(tmp_path, {"t": {0: [batch([(0, arrival, b"k", b"v")])]}})
+    (read,) = Archive(str(tmp_path)).read("t", 0)
+    assert read["timestamp"].cast("int64").to_pylist() == [arrival]
+    (span,) = Archive(str(tmp_path)).manifest("t", 0).spans
+    assert span.day == day

@@ -1,9 +1,11 @@
 """Measuring of the messages in librdkafka's queue."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from streaming_job.log.ffi import END_OF_PARTITION, ERROR, KEY_SIZE, OFFSET, PARTITION, SIZE, TOPIC, WORDS
+from streaming_job.log.message_batch import as_text
 from streaming_job.log.message_kernels import FAILED, MOST_BYTES, NO_LIMIT, PARTITION_STATE, UNUSED, measure
 
 pytestmark = pytest.mark.unit
@@ -121,3 +123,10 @@ def test_a_partition_that_ends_at_its_limit_is_not_cut() -> None:
     queue = Queue(limit=10)
     assert queue.measure((FIRST, 0, 9, 0), (FIRST, 0, 10, END_OF_PARTITION)) == (1, 13, False)
     assert queue.positions[0] == 10
+
+
+def test_names_of_headers_that_are_not_utf_8_are_text_nevertheless() -> None:
+    names = [b"commit_id", "Grund_\u00e4".encode(), "Grund_\u00e4".encode("latin-1"), b""]
+    text = as_text(pa.array(names, pa.binary()))
+    assert text.to_pylist() == ["commit_id", "Grund_\u00e4", "Grund_\ufffd", ""]
+    assert as_text(pa.array(names[:2], pa.binary())).to_pylist() == ["commit_id", "Grund_\u00e4"]
