@@ -58,20 +58,22 @@ class ArchivedLog:
         """Return the first offset of each partition that the archive or the topic has."""
         firsts = self._topics.beginnings(topic)
         for partition in self._partitions(topic):
-            begin = self._archive.manifest(self._fields[topic], partition).begin
-            firsts[partition] = min(firsts[partition], begin)
+            # what is before it was lost, or has expired
+            whole_from = self._archive.manifest(self._fields[topic], partition).whole_from
+            firsts[partition] = min(firsts[partition], whole_from)
         return firsts
 
     def read(
         self, topic: str, ends: Mapping[int, int] | None = None, starts: Mapping[int, int] | None = None
     ) -> Iterator[Record]:
         """Yield committed records as `TopicLog.read` does, those of the archive first."""
-        rest = dict(starts or {})
+        rest, firsts = dict(starts or {}), self.beginnings(topic)
         for partition in self._partitions(topic):
             manifest = self._archive.manifest(self._fields[topic], partition)
-            first = max(rest.get(partition, 0), manifest.begin)
+            first = rest.get(partition, firsts[partition])
             end = manifest.end if ends is None else min(ends.get(partition, 0), manifest.end)
-            if first < end:
+            # a topic may be kept for longer than the archive's files
+            if manifest.whole_from <= first < end:
                 yield from self._archived(topic, partition, first, end)
                 rest[partition] = end
         yield from self._topics.read(topic, ends, rest)
@@ -79,10 +81,12 @@ class ArchivedLog:
     def _archived(self, topic: str, partition: int, first: int, end: int) -> Iterator[Record]:
         field = self._fields[topic]
         for batch in self._archive.read(field, partition, first, end, columns=COLUMNS):
-            arrivals = batch["timestamp"].cast("int64").to_pylist()
-            for row, arrival in zip(batch.to_pylist(), arrivals, strict=True):
-                headers = tuple((header["key"], header["value"]) for header in row["headers"])
-                yield Record(topic, partition, row["offset"], arrival, row["key"], row["value"], headers)
+            # not as a datetime, which ends in 9999
+            arrivals = batch["timestamp"].cast("int64")
+            columns = [arrivals, *(batch[name] for name in ("offset", "key", "value", "headers"))]
+            for arrival, offset, key, value, named in zip(*(c.to_pylist() for c in columns), strict=True):
+                headers = tuple((header["key"], header["value"]) for header in named)
+                yield Record(topic, partition, offset, arrival, key, value, headers)
 
     def _partitions(self, topic: str) -> list[int]:
         return self._archive.partitions(self._fields[topic]) if topic in self._fields else []
