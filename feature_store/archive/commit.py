@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
+from typing import Any
 
 from feature_store.archive.file_writer import FinishedFile
 from feature_store.archive.layout import (
@@ -33,20 +34,40 @@ Reach = Callable[[CommitPoint], None]
 
 def names_of(storage: Storage) -> dict[str, str]:
     """Return the archive's topics by field; none if there is no archive."""
-    return _content(storage)[0]
+    return dict(_content(storage)["topics"])
 
 
 def former_of(storage: Storage) -> list[tuple[str, str]]:
     """Return field and name of the topics in whose place the archive has others now."""
-    return _content(storage)[1]
+    return [(field, name) for field, name in _content(storage)["former"]]
 
 
-def _content(storage: Storage) -> tuple[dict[str, str], list[tuple[str, str]]]:
+def settled_of(storage: Storage) -> dict[int, int] | None:
+    """Return what `settle` has noted; None: no archiver of a release that does so has begun the archive."""
+    settled = _content(storage)["settled"]
+    return None if settled is None else {int(partition): end for partition, end in settled.items()}
+
+
+def settle(storage: Storage, ends: Mapping[int, int]) -> None:
+    """Note the offsets of the progress, by partition, before which all of its Kafka transactions are listed.
+
+    The manifests alone do not tell: a topic's file that is full is listed at once, others later.
+    """
+    with storage.locked(""):
+        content = _content(storage)
+        settled = {str(partition): end for partition, end in sorted(ends.items())}
+        if content["settled"] != settled:
+            _replace_content(storage, {**content, "settled": settled})
+
+
+def _content(storage: Storage) -> dict[str, Any]:
     text = storage.read(ARCHIVE_FILE)
-    if text is None:
-        return {}, []
-    content = parsed(text, f"{storage.place}/{ARCHIVE_FILE}")
-    return dict(content["topics"]), [(field, name) for field, name in content.get("former", [])]
+    content = {} if text is None else parsed(text, f"{storage.place}/{ARCHIVE_FILE}")
+    return {"format": FORMAT, "topics": {}, "former": [], "settled": None, **content}
+
+
+def _replace_content(storage: Storage, content: Mapping[str, Any]) -> None:
+    storage.replace(ARCHIVE_FILE, json.dumps(content, indent=1).encode())
 
 
 def create(storage: Storage, names: Mapping[str, str], replaceable: Collection[str] = ()) -> None:
@@ -60,7 +81,8 @@ def create(storage: Storage, names: Mapping[str, str], replaceable: Collection[s
         ArchiveError: the archive is of other topics.
     """
     with storage.locked(""):
-        present, former = _content(storage)
+        content = _content(storage)
+        present, former = content["topics"], former_of(storage)
         replaced = [(field, name) for field, name in present.items() if names.get(field, name) != name]
         for field, name in replaced:
             if field not in replaceable:
@@ -71,8 +93,7 @@ def create(storage: Storage, names: Mapping[str, str], replaceable: Collection[s
         topics = {**present, **names}
         if topics != present:
             former = [place for place in (*former, *replaced) if place not in topics.items()]
-            content = {"format": FORMAT, "topics": topics, "former": former}
-            storage.replace(ARCHIVE_FILE, json.dumps(content, indent=1).encode())
+            _replace_content(storage, {**content, "topics": topics, "former": former})
 
 
 def manifest_of(storage: Storage, topic: str, partition: int) -> Manifest | None:

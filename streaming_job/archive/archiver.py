@@ -25,7 +25,7 @@ from streaming_job.archive.topics import SWITCHED, look_up, wanted
 from streaming_job.dead_letters.settings import LetterSettings
 from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.follower import LogFollower
-from streaming_job.log.records import PartitionId, Records
+from streaming_job.log.records import Offsets, PartitionId, Records
 from streaming_job.log.same_records import require_same_records
 from streaming_job.schemas.ledger import FollowedSchemas
 
@@ -112,7 +112,11 @@ class Archiver:
             LogError: a topic has lost archived records, and others have got their offsets.
         """
         topics = {topic.name: topic for topic in look_up(settings, settings.topics)}
+        begins = not commit.names_of(storage)
         commit.create(storage, {topic.field: topic.name for topic in topics.values()}, replaceable)
+        if begins:
+            commit.settle(storage, {})
+        self._storage, self._progress = storage, settings.topics.job_progress
         client = {**settings.kafka, "bootstrap.servers": settings.bootstrap_servers}
         absent = {*wanted(settings.topics).values()} - topics.keys()
         self._ends = EndOffsets(client, tuple(topics), absent=absent)
@@ -133,7 +137,7 @@ class Archiver:
         self._log = LogFollower({**TUNING, **client}, positions, with_headers=True)
         self.records = records
         """Records read since the start of the run."""
-        self._mark = time.time(), with_retries(self._ends.last)
+        self._mark = self._look()
         newest_ms = max(writer.newest_arrival_ms for writer in self._writers.values())
         self._listed_until_s = newest_ms / 1000 if newest_ms else self._mark[0]
 
@@ -146,7 +150,7 @@ class Archiver:
         while not stop.is_set():
             began = time.monotonic()
             is_full = self._step() >= MOST_RECORDS
-            if until_now and all(self._log.positions[tp] >= end for tp, end in ends.items()):
+            if until_now and all(self._log.positions.get(tp, 0) >= end for tp, end in ends.items()):
                 return False
             now = time.monotonic()
             if now - listed >= timing.tail_s:
@@ -168,7 +172,9 @@ class Archiver:
         arrived_s, ends = self._mark
         if all(self._log.positions.get(tp, 0) >= end for tp, end in ends.items()):
             self._listed_until_s = arrived_s
-            self._mark = time.time(), with_retries(self._ends.last)
+            progress = {part: end for (topic, part), end in ends.items() if topic == self._progress}
+            commit.settle(self._storage, progress)
+            self._mark = self._look()
 
     def report(self) -> Report:
         """Return how far the archive is."""
@@ -188,6 +194,14 @@ class Archiver:
         self._log.close()
         self._ends.close()
         self._schemas.close()
+
+    def _look(self) -> tuple[float, Offsets]:
+        """Return the time, and the ends that the topics have after it.
+
+        The ends of the progress come first: what its Kafka transactions have written is before the others.
+        """
+        now, progress = time.time(), with_retries(partial(self._ends.last, [self._progress]))
+        return now, {**with_retries(self._ends.last), **progress}
 
     def _step(self) -> int:
         """Archive what is new; return the number of records."""

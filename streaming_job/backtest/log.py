@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from feature_store.archive import commit
 from feature_store.archive.manifest import Kind, Manifest, Span
 from feature_store.archive.reader import Archive
 from feature_store.errors import FraudError
@@ -66,6 +67,10 @@ class ArchiveLog:
         parts = self.partitions(topic)
         manifests = [self._archive.manifest(self._fields[topic], partition) for partition in parts]
         return max((manifest.compacted_before_ms for manifest in manifests), default=0) or None
+
+    def settled(self) -> dict[int, int] | None:
+        """Return the offsets of the progress before which all that it tells of is archived; see `settle`."""
+        return commit.settled_of(self._archive.storage)
 
     def arrival(self, topic: str, partition: int, offset: int) -> int | None:
         """Return the earliest arrival among the next records at or after an offset, ms; None without one."""

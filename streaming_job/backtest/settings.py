@@ -40,20 +40,27 @@ class BacktestSettings(JobSettings):
 def decided_by_the_job(log: ArchiveLog, settings: JobSettings) -> Offsets:
     """Return the positions of the job's newest archived progress, whose settings have to be those here.
 
+    Progress counts only if all that was written with it is archived, too.
+
     Raises:
         BacktestError: they differ, or no progress of the job is archived.
     """
     topic, newest = settings.topics.job_progress, dict[int, dict[str, Any]]()
+    settled = log.settled()
     for partition, extent in log.extents(topic).items():
-        for records in log.records(topic, partition, extent.most_ms - HOUR_MS):
-            for key, value in zip(records.keys.to_pylist(), records.values.to_pylist(), strict=True):
-                if key == settings.job_id.encode():
+        end = None if settled is None else settled.get(partition, 0)
+        last = extent.most_ms if end is None else log.arrival(topic, partition, end) or extent.most_ms
+        for records in log.records(topic, partition, last - HOUR_MS):
+            columns = records.keys.to_pylist(), records.values.to_pylist(), records.offsets.tolist()
+            for key, value, offset in zip(*columns, strict=True):
+                if key == settings.job_id.encode() and (end is None or offset < end):
                     record = orjson.loads(value)
                     before = newest.get(record["key_group"], record)
                     newest[record["key_group"]] = max(before, record, key=itemgetter("commit_id"))
     if not newest:
         raise BacktestError(
-            f"the archive has no progress of the job {settings.job_id} in its last hour; set FRAUD_JOB_ID"
+            f"the archive has no progress of the job {settings.job_id} in its last hour, up to which it has "
+            "all topics; set FRAUD_JOB_ID, or let `fraud archive run` catch up"
         )
     newest = of_newest_query(newest)
     for choice in choices(newest, settings):

@@ -35,9 +35,7 @@ class Topics:
     def beginnings(self, topic: str) -> dict[int, int]:
         return {0: self._first}
 
-    def read(
-        self, topic: str, ends: Mapping[int, int] | None, starts: Mapping[int, int]
-    ) -> Iterator[Record]:
+    def read(self, topic: str, ends: Mapping[int, int] | None, starts: Mapping[int, int]) -> Iterator[Record]:
         for offset in range(starts.get(0, self._first), 30 if ends is None else ends[0]):
             assert offset >= self._first, "deleted"
             yield Record(topic, 0, offset, offset, b"k", b"v", ())

@@ -186,6 +186,8 @@ def test_each_committed_record_of_every_topic_is_archived(settings: LetterSettin
     for field in fields:
         assert of_archive(tmp_path, field) == of_log(settings, field)
     assert report.unread == 0
+    ends = TopicLog(settings.bootstrap_servers).ends(settings.topics.job_progress)
+    assert commit.settled_of(Storage(str(tmp_path))) == ends
     assert len(of_archive(tmp_path, "transactions")) == 36
     assert len(of_archive(tmp_path, "fraud_alerts")) == 3
     kinds = [span.kind for span in opened.manifest("transactions", 0).spans]
