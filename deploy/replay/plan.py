@@ -60,6 +60,8 @@ class Facts:
     """Offset at which the archive of each partition ends."""
     gaps: Sequence[str] = ()
     """What is missing between archive and topics, or in the archive."""
+    has_moved: bool = False
+    """Whether cards have come from other partitions or another topic, so their history is not here."""
 
 
 @dataclass(frozen=True)
@@ -107,13 +109,13 @@ def gather(live: JobSettings, replay: Replay) -> Facts:
         oldest = min([*archived_from, *(first for first in firsts if first is not None)], default=0)
     finally:
         reader.close()
-    compacted_before = lost_log.find(begins).profiles_before
+    compacted_before, newest = lost_log.find(begins).profiles_before, newest_records(live).values()
     return Facts(
         {part: first for (name, part), first in begun.items() if name == topic},
         log.ends(topic),
         sum(sizes) / max(1, len(sizes)),
         compacted_before if compacted_before is not None and oldest < compacted_before else None,
-        sum(group["state"]["cards"] for group in newest_records(live).values()),
+        sum(group["state"]["cards"] for group in newest),
         shutil.disk_usage(existing(live.work_dir)).free,
         int(psutil.virtual_memory().available),
         measured[-1] if measured else RATE,
@@ -123,6 +125,7 @@ def gather(live: JobSettings, replay: Replay) -> Facts:
         inputs.foreign(live, replay),
         archived,
         gaps,
+        any(group.get("takeover", {}).get("moved", False) for group in newest),
     )
 
 
@@ -145,6 +148,7 @@ def made(live: JobSettings, replay: Replay, facts: Facts, *, partial: bool) -> R
         f"{part}: {facts.first[part]:,} to {end:,}" for part, end in sorted(facts.ends.items())
     )
     cut = {} if replay.start_from else {part: first for part, first in facts.first.items() if first > 0}
+    has_moved = facts.has_moved and not replay.start_from
     lines = [
         f"range: {records:,} transactions of {live.topics.transactions}, by partition {offsets}",
         *_archived(replay, facts),
@@ -156,7 +160,7 @@ def made(live: JobSettings, replay: Replay, facts: Facts, *, partial: bool) -> R
         f"{disk / 1e6:,.0f} MB of disk beside its topics ({facts.free_disk / 1e6:,.0f} are free)",
         f"takes about {inputs.seconds(records, facts.rate):,.0f} s and a start, at {facts.rate:,.0f}/s ("
         + ("measured by a replay here)" if facts.is_measured else "measured on two free cores elsewhere)"),
-        *_differences(cut, facts),
+        *_differences(cut, facts, has_moved=has_moved),
     ]
     if settings.merchant_facts:
         lines.append(_merchants(live, replay))
@@ -175,6 +179,12 @@ def made(live: JobSettings, replay: Replay, facts: Facts, *, partial: bool) -> R
             f"the beginning of the range is lost (partitions {', '.join(map(str, sorted(cut)))}), so "
             "decisions will differ without a change; give --archive if it was archived, or --partial to "
             "accept that"
+        )
+    if has_moved and not partial:
+        refusals.append(
+            "the cards have moved from other partitions or another topic, where their history is, so "
+            "decisions will differ without a change; give --from with a copy of the live checkpoint, "
+            "or --partial to accept that"
         )
     if replay.release and not facts.has_release:
         refusals.append(f"there is no program {replay.release}; give the path of a release's `fraud`")
@@ -200,7 +210,7 @@ def made(live: JobSettings, replay: Replay, facts: Facts, *, partial: bool) -> R
             f"{facts.free_memory / 1e6:,.0f} MB of memory are free, {memory / 1e6:,.0f} are needed; run the "
             "replay on another machine"
         )
-    return ReplayPlan(tuple(lines), tuple(refusals), bool(cut))
+    return ReplayPlan(tuple(lines), tuple(refusals), bool(cut) or has_moved)
 
 
 def _merchants(live: JobSettings, replay: Replay) -> str:
@@ -242,8 +252,13 @@ def _decides(replay: Replay) -> str:
     )
 
 
-def _differences(cut: Mapping[int, int], facts: Facts) -> list[str]:
+def _differences(cut: Mapping[int, int], facts: Facts, *, has_moved: bool) -> list[str]:
     lines = []
+    if has_moved:
+        lines.append(
+            "may differ without a change: all features of cards that were used before they moved to these "
+            "partitions; alerts do not say so"
+        )
     if cut:
         lines.append(
             "may differ without a change: features without a window of cards with older transactions; for 37 "

@@ -218,6 +218,7 @@ def test_of_two_replays_switched_in_turn_the_first_leaves_only_what_is_used(
     ("changes", "refusal"),
     [
         ({"first": {0: 3, 1: 0}}, "--partial"),
+        ({"has_moved": True}, "cards have moved"),
         ({"foreign": {"fraud-alerts-replay-better": 7}}, "choose another name"),
         ({"free_disk": 1 << 29}, "free some"),
         ({"free_memory": 1 << 29}, "another machine"),
@@ -258,6 +259,18 @@ def test_from_a_kept_checkpoint_a_log_without_beginning_is_no_reason(live: JobSe
     assert kept.settings(live).predecessor_checkpoint == "/kept/checkpoint"
     with_facts = live.model_copy(update={"merchant_facts": True})
     assert "omit --from" in made(with_facts, kept, cut, partial=False).refusals[0]
+
+
+def test_a_replay_has_the_history_of_cards_that_have_moved_only_from_a_checkpoint(live: JobSettings) -> None:
+    moved = replace(FACTS, has_moved=True)
+    accepted = made(live, replay_of(live), moved, partial=True)
+    assert (accepted.refusals, accepted.is_partial) == ((), True)
+    text = "\n".join(accepted.lines)
+    assert "before they moved" in text
+    assert "nothing differs" not in text
+    kept = made(live, replay_of(live, start_from="/kept/checkpoint"), moved, partial=False)
+    assert (kept.refusals, kept.is_partial) == ((), False)
+    assert "nothing differs" in "\n".join(kept.lines)
 
 
 def test_a_plan_says_what_may_differ(live: JobSettings) -> None:
