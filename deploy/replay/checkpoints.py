@@ -1,12 +1,14 @@
 """The checkpoints of jobs that do not run: the query of each, and its removal."""
 
 import shutil
+import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from deploy.local.files import replace_json
 from streaming_job.runtime.checkpoint_errors import AccessError
 from streaming_job.settings import JobSettings
 
@@ -41,6 +43,14 @@ class Checkpoints:
             AccessError: it cannot be opened.
         """
         return self._at(location).query_id()
+
+    def begin(self, location: str) -> str:
+        """Return the id of a checkpoint's query; before its first start, choose it.
+
+        Raises:
+            CheckpointError, AccessError: as `query_id`, or it cannot be written.
+        """
+        return self._at(location).begin()
 
     def remove(self, location: str) -> bool:
         """Remove a checkpoint; return whether there was one.
@@ -81,6 +91,19 @@ class _LocalCheckpoint:
             return None
         except OSError as fault:
             raise AccessError(f"the checkpoint {self._path} cannot be read: {fault}") from fault
+
+    def begin(self) -> str:
+        from streaming_job.runtime.checkpoint import METADATA
+
+        if (known := self.query_id()) is not None:
+            return known
+        chosen = str(uuid.uuid4())
+        try:
+            self._path.mkdir(parents=True, exist_ok=True)
+            replace_json(self._path / METADATA, {"id": chosen})
+        except OSError as fault:
+            raise AccessError(f"the checkpoint {self._path} cannot be written: {fault}") from fault
+        return chosen
 
     def remove(self) -> bool:
         try:

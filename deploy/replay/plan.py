@@ -60,6 +60,8 @@ class Facts:
     """Offset at which the archive of each partition ends."""
     gaps: Sequence[str] = ()
     """What is missing between archive and topics, or in the archive."""
+    taken: Sequence[str] = ()
+    """Checkpoints of other replays that would be this one's, too."""
     has_moved: bool = False
     """Whether cards have come from other partitions or another topic, so their history is not here."""
 
@@ -125,6 +127,12 @@ def gather(live: JobSettings, replay: Replay) -> Facts:
         inputs.foreign(live, replay),
         archived,
         gaps,
+        sorted(
+            place
+            for other in others
+            if other
+            for place in replay.checkpoints & {other.checkpoint, *other.checkpoints}
+        ),
         any(group.get("takeover", {}).get("moved", False) for group in newest),
     )
 
@@ -200,6 +208,8 @@ def made(live: JobSettings, replay: Replay, facts: Facts, *, partial: bool) -> R
             f"{written} have records of something else, or of a switch, by which audits judge; choose "
             "another name"
         )
+    if facts.taken:
+        refusals.append(f"{', '.join(facts.taken)} is of another replay; choose another name")
     if facts.free_disk < disk + DISK_RESERVE:
         refusals.append(
             f"{facts.free_disk / 1e6:,.0f} MB are free on the disk of {live.work_dir}, "

@@ -72,6 +72,8 @@ class Replay:
     """Transactions per second of the last run that was long enough to tell; 0.0: none was."""
     live_query: str = ""
     """Query of the live job's checkpoint; set by the first switch."""
+    successor_query: str = ""
+    """Query of the successor's checkpoint; set by a switch, but not by one of an older release."""
     is_switched: bool = False
     """Whether the last act was a switch, and not the way back."""
     is_spent: bool = False
@@ -161,6 +163,11 @@ class Replay:
                 "drain": False,
             }
         )
+
+    @property
+    def checkpoints(self) -> set[str]:
+        """The checkpoints that it writes to: the second job's, and its successor's."""
+        return {f"{self.checkpoint}-replay-{self.name}", f"{self.checkpoint}-{self.name}"}
 
     def saved(self, **changes: Any) -> "Replay":
         """Change fields, write the file, and return the changed record."""

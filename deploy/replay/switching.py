@@ -93,9 +93,12 @@ def begin_switch(live: JobSettings, replay: Replay, demands: Demands, *, takes_p
         if replay.live_query and is_successors(live, replay, former):  # the way back was not finished
             former = replay.live_query
         replay = replay.saved(live_query=former, is_switched=True)
+    settings = replay.successor(live)
+    with checkpoints.opened(replay.settings(live)) as opened:
+        replay = replay.saved(successor_query=opened.begin(settings.checkpoint))
     if not is_live and replay.has_own_rollouts:
         carry_demands_over(live, replay)
-    return replay.successor(live)
+    return settings
 
 
 def call_off(live: JobSettings, replay: Replay) -> Replay:
@@ -113,7 +116,7 @@ def call_off(live: JobSettings, replay: Replay) -> Replay:
         raise ReplayError(f"the switch to {replay.name}, or the way back, was not finished; repeat it")
     with checkpoints.opened(replay.settings(live)) as opened:
         opened.remove(replay.successor(live).checkpoint)  # the next switch begins with the newer state
-    return replay.saved(is_switched=False)
+    return replay.saved(is_switched=False, successor_query="")
 
 
 def _spent(replay: Replay) -> ReplayError:
@@ -124,8 +127,11 @@ def _spent(replay: Replay) -> ReplayError:
 def is_successors(live: JobSettings, replay: Replay, query: str) -> bool:
     """Return whether a query that writes the live output is that of the replay's successor.
 
-    Without the successor's checkpoint that cannot be told: then any but the former live job's may be.
+    If an older release has made the switch, its checkpoint tells. Without that it cannot be told: then any
+    query but the former live job's may be.
     """
+    if replay.successor_query:
+        return query == replay.successor_query
     with checkpoints.opened(replay.settings(live)) as opened:
         own = opened.query_id(replay.successor(live).checkpoint)
     return query == own if own is not None else query != replay.live_query

@@ -1,6 +1,7 @@
 """The parts of a replay that need no servers: its record, its plan, and when it yields to the live job."""
 
 import json
+import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
@@ -39,7 +40,7 @@ FACTS = Facts({0: 0, 1: 0}, {0: 600, 1: 400}, 250.0, None, 1_000, 1 << 40, 1 << 
 
 @pytest.fixture
 def live(tmp_path: Path) -> JobSettings:
-    return settings_of_nowhere.settings(work_dir=tmp_path)
+    return settings_of_nowhere.settings(work_dir=tmp_path, checkpoint=str(tmp_path / "checkpoint"))
 
 
 def replay_of(live: JobSettings, **changes: object) -> Replay:
@@ -168,7 +169,6 @@ def test_a_replay_that_was_live_leaves_the_rollouts_by_which_it_is_audited(
 def test_nothing_is_deleted_while_it_is_unknown_whose_the_successor_s_checkpoint_is(
     live: JobSettings, monkeypatch: pytest.MonkeyPatch, content: bytes
 ) -> None:
-    live = live.model_copy(update={"checkpoint": str(live.work_dir / "checkpoint")})
     replay = replay_of(live, live_query="live", is_switched=True).saved()
     checkpoint = Path(replay.successor(live).checkpoint)
     checkpoint.mkdir()
@@ -219,6 +219,7 @@ def test_of_two_replays_switched_in_turn_the_first_leaves_only_what_is_used(
     [
         ({"first": {0: 3, 1: 0}}, "--partial"),
         ({"has_moved": True}, "cards have moved"),
+        ({"taken": ["checkpoint-a-b"]}, "checkpoint-a-b is of another replay; choose another name"),
         ({"foreign": {"fraud-alerts-replay-better": 7}}, "choose another name"),
         ({"free_disk": 1 << 29}, "free some"),
         ({"free_memory": 1 << 29}, "another machine"),
@@ -411,7 +412,6 @@ def test_a_job_that_has_taken_over_since_is_not_replaced_by_the_former_live_job(
 ) -> None:
     monkeypatch.setattr(switching, "writers", lambda _: (writer, ""))
     monkeypatch.setattr(switching, "newest_records", lambda _: {0: {"partitions": []}})
-    live = live.model_copy(update={"checkpoint": str(live.work_dir / "checkpoint")})
     replay = replay_of(live, live_query="live", is_switched=True).saved()
     checkpoint = Path(replay.successor(live).checkpoint)
     checkpoint.mkdir(parents=True)
@@ -435,7 +435,6 @@ def test_status_and_drop_say_whose_the_live_output_is(
 ) -> None:
     for module in (status, dropping):
         monkeypatch.setattr(module, "writers", lambda _: (writer, "another" if writer == "live" else ""))
-    live = live.model_copy(update={"checkpoint": str(live.work_dir / "checkpoint")})
     replay = replay_of(live, live_query="live", is_switched=True).saved()
     checkpoint = Path(replay.successor(live).checkpoint)
     checkpoint.mkdir(parents=True)
@@ -444,6 +443,47 @@ def test_status_and_drop_say_whose_the_live_output_is(
     with pytest.raises(ReplayError, match=refusal):
         dropping.drop(live, replay, ends_way_back=writer == "live", wrote=print)
     assert checkpoint.exists()
+
+
+def test_after_a_switch_no_checkpoint_is_read_to_tell_whose_the_live_output_is(
+    live: JobSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = live.model_copy(update={"checkpoint": "s3a://bank/checkpoint"})
+    output = ["live", ""]
+    for module in (switching, status):
+        monkeypatch.setattr(module, "writers", lambda _: tuple(output))
+    monkeypatch.setattr(switching, "newest_records", lambda _: {0: {"partitions": []}})
+    starts = 0
+
+    def at(_: Checkpoints, location: str) -> _LocalCheckpoint:
+        nonlocal starts
+        starts += 1
+        return _LocalCheckpoint(live.work_dir / location.rpartition("/")[2])
+
+    monkeypatch.setattr(Checkpoints, "_at", at)
+    for _ in range(2):
+        replay = record.find(live.work_dir, "better") or replay_of(live)
+        switching.begin_switch(live, replay, NO_DEMANDS, takes_partial=False)
+    switched, _ = record.load(live, "better")
+    metadata = live.work_dir / "checkpoint-better" / "metadata"
+    assert json.loads(metadata.read_text()) == {"id": switched.successor_query}
+    assert starts == 2
+    output[0] = switched.successor_query
+    assert status.author_of_live_output(live, switched) == "replay"
+    assert switching.begin_back(live, switched).predecessor == switched.successor_query
+    shutil.rmtree(metadata.parent)
+    output[0] = "resized"
+    assert status.author_of_live_output(live, switched) == "query resized"
+    with pytest.raises(ReplayError, match="is of query resized, which is that of another job"):
+        switching.begin_back(live, switched)
+    assert starts == 2
+
+
+def test_replays_whose_names_mean_the_same_checkpoint_are_told_apart(live: JobSettings) -> None:
+    first = replay_of(live, name="a-b")
+    after = replay_of(live, checkpoint=replay_of(live, name="a").successor(live).checkpoint, name="b")
+    assert first.checkpoints & after.checkpoints == {first.successor(live).checkpoint}
+    assert first.checkpoints == {each(live).checkpoint for each in (first.settings, first.successor)}
 
 
 def test_a_replay_that_writes_facts_is_stopped_before_a_switch_to_it(live: JobSettings) -> None:
