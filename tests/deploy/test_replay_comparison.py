@@ -1,6 +1,7 @@
 """The comparison of two sides' alerts: against a naive join, and each cause by an alert that has it."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -178,6 +179,46 @@ def test_limits_are_not_kept_before_both_jobs_have_decided_the_range() -> None:
     assert not report.broken(made, {})
     (fault,) = report.broken(made, {"differences.only_live": {"max": 0}})
     assert fault.startswith("7 transactions")
+
+
+def test_limits_are_not_kept_if_nothing_was_compared() -> None:
+    made = {"remaining": 0, "range": {0: (5, 5), 1: (7, 7)}, "not_kept": 12, "differences": {"only_live": 0}}
+    limits = {"differences.only_live": {"max": 0}}
+    assert report.broken(made, limits) == ["no transaction was compared"]
+    assert not report.broken({**made, "range": {0: (5, 5), 1: (7, 8)}}, limits)
+
+
+@pytest.mark.parametrize(
+    "limit",
+    ['{"max": "5"}', '{"max": null}', '{"max": true}', '{"max": NaN}', '{"min": -Infinity}', '{"mx": 5}',
+     "{}", "5", '{"min": 1, "max": [2]}'],
+)  # fmt: skip
+def test_a_file_of_limits_is_refused_before_anything_is_compared(tmp_path: Path, limit: str) -> None:
+    file = tmp_path / "limits.json"
+    file.write_text(f'{{"differences.only_live": {limit}, "equal": {{"min": 1, "max": 2.5}}}}')
+    with pytest.raises(ReplayError, match="give each limit as an object with min, max or both"):
+        report.limits_in(file)
+    file.write_text('{"equal": {"min": 1, "max": 2.5}}')
+    assert report.limits_in(file) == {"equal": {"min": 1, "max": 2.5}}
+
+
+def test_a_replay_whose_progress_is_gone_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Log:
+        def __init__(self, *_: object) -> None: ...
+
+        def ends(self, topic: str) -> dict[int, int]:
+            return {0: 9}
+
+        def committed(self, group: str, topics: tuple[str, ...]) -> dict[tuple[str, int], int]:
+            return {(topics[0], 0): 9}
+
+        def read(self, topic: str) -> list[object]:
+            return []
+
+    monkeypatch.setattr(reading, "TopicLog", Log)
+    settings = settings_of_nowhere.settings()
+    with pytest.raises(ReplayError, match="has no record left that says where the replay has begun"):
+        reading.decided(settings, settings)
 
 
 def test_the_page_stands_alone_and_escapes_what_records_say() -> None:

@@ -132,6 +132,11 @@ def decided(live: JobSettings, replay: JobSettings) -> Ranges:
     if not any(ends.values()):
         raise ReplayError("one of the two jobs has decided nothing; see `fraud replay status`")
     starts = _starts(log, replay)
+    if not starts:
+        raise ReplayError(
+            f"{replay.topics.job_progress} has no record left that says where the replay has begun; begin "
+            "another replay"
+        )
     return {part: (starts.get(part, end), end) for part, end in ends.items()}
 
 

@@ -1,6 +1,7 @@
 """The report of a comparison: counts, causes, totals, labels, samples; and the limits that it keeps. Pure."""
 
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -75,6 +76,8 @@ def broken(report: Mapping[str, Any], limits: Mapping[str, Mapping[str, float]])
     faults = []
     if limits and report.get("remaining"):
         faults.append(f"{report['remaining']:,} transactions of the range are not decided by both jobs yet")
+    if limits and "range" in report and not _compared(report):
+        faults.append("no transaction was compared")
     for path, limit in limits.items():
         value: Any = report
         for name in path.split("."):
@@ -92,15 +95,30 @@ def limits_in(path: Path) -> Mapping[str, Mapping[str, float]]:
     """Read a file of limits.
 
     Raises:
-        ReplayError: it cannot be read, or is no JSON object of objects.
+        ReplayError: it cannot be read, or is no JSON object of objects with numbers.
     """
     try:
         limits = json.loads(path.read_text())
-        if all(isinstance(limit, dict) for limit in limits.values()):
+        if all(map(_is_limit, limits.values())):
             return dict(limits)
     except (OSError, ValueError, AttributeError) as fault:
         raise ReplayError(f"{path} cannot be read as limits ({fault}); see docs/replay.md") from fault
-    raise ReplayError(f'{path}: give each limit as an object, such as {{"max": 10}}')
+    raise ReplayError(f'{path}: give each limit as an object with min, max or both, such as {{"max": 10}}')
+
+
+def _is_limit(value: Any) -> bool:
+    """Return whether a JSON value is an object of min, max or both, which are numbers."""
+    return (
+        isinstance(value, dict)
+        and bool(value)
+        and value.keys() <= {"min", "max"}
+        and all(type(bound) in (int, float) and math.isfinite(bound) for bound in value.values())
+    )
+
+
+def _compared(report: Mapping[str, Any]) -> int:
+    """Return the number of offsets that were compared."""
+    return sum(end - start for start, end in report["range"].values())
 
 
 def _side(side: Side, release: str, labels: Labels) -> dict[str, Any]:
@@ -193,7 +211,7 @@ def _sample(joined: Joined, live_row: int | None, replay_row: int | None, labels
 def lines(report: Mapping[str, Any], faults: Sequence[str]) -> list[str]:
     """Return the report as lines of text for a terminal."""
     live, replay = report["live"], report["replay"]
-    compared = sum(end - start for start, end in report["range"].values())
+    compared = _compared(report)
     text = [
         f"compared: {compared:,} offsets; {report['remaining']:,} of the range are not decided by both yet",
         *(
