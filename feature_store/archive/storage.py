@@ -111,7 +111,10 @@ class Storage:
         The caller holds the directory's lock, so that `delete_abandoned` does not see it before its writer
         has locked it.
         """
-        return NewFile(self._path(directory) if self._is_local else Path(gettempdir()))
+        new = NewFile(self._path(directory) if self._is_local else Path(gettempdir()))
+        if not self._is_local:
+            new.path.unlink()  # nobody would delete what a killed process has left
+        return new
 
     def publish(self, new: "NewFile", name: str) -> None:
         """Give a file that is on the disk its name; it replaces one that has it already."""

@@ -133,6 +133,24 @@ def test_an_object_store_gets_the_same_files(
     assert offsets == list(range(18))
 
 
+def test_a_killed_writer_to_an_object_store_leaves_no_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary, bucket = tmp_path / "tmp", tmp_path / "bucket"
+    for directory in (temporary, bucket / "t"):
+        directory.mkdir(parents=True)
+    store = fs.SubTreeFileSystem(str(bucket), fs.LocalFileSystem())
+    monkeypatch.setattr(storage.fs, "FileSystem", SimpleNamespace(from_uri=lambda _: (store, "")))
+    monkeypatch.setattr(storage, "gettempdir", lambda: str(temporary))
+    target = Storage("s3://bucket")
+    new = target.new_file("t")
+    new.file.write(b"x" * 100_000)
+    new.sync()
+    assert not list(temporary.iterdir())
+    target.publish(new, "t/file")
+    assert target.read("t/file") == b"x" * 100_000
+
+
 def archive_small_files(place: str, kill_at: tuple[CommitPoint, int] | None = None) -> None:
     """The same in a new process: the client of an object store does not survive a fork."""
     layout.RANGE, file_writer.GROUP_ROWS = 8, 3
