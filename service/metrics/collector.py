@@ -47,7 +47,9 @@ class FraudCollector(Collector):
 
 def of_view(view: View, settings: ServiceSettings) -> Iterable[Metric]:
     """Return the metric families of a view of the job."""
-    yield from of_totals(view.totals, settings.topics)
+    if view.groups or view.progress_is_complete:
+        # unread totals are not 0: Prometheus would count all that the job has ever done as growth afterwards
+        yield from of_totals(view.totals, settings.topics)
     if view.groups:
         yield from of_groups(view.groups, view.now_s)
         times = event_times(view.groups, view.lag, view.now_s, settings.idle_after_s)

@@ -175,8 +175,8 @@ SIDECAR = (
     histogram("fraud_sidecar_http_request_duration_seconds", "time from a request to the end of its response",
               ("route",)),
     gauge("fraud_sidecar_broker_up", "1 when the broker answered the sidecar's last query"),
-    gauge("fraud_sidecar_progress_complete", "1 when progress has been read to its end; the counters are not "
-          "valid before"),
+    gauge("fraud_sidecar_progress_complete", "1 when progress has been read to its end; the job's counters "
+          "are absent before the first time"),
     counter("fraud_sidecar_progress_unreadable", "records of the job on its progress topic that were not "
             "valid progress, since the sidecar's start"),
 )

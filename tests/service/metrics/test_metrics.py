@@ -1,6 +1,7 @@
 """The metrics as Prometheus reads them."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -168,6 +169,18 @@ def test_before_the_first_commit_every_total_is_zero() -> None:
     assert set(seen.samples.values()) == {0}
     assert seen("fraud_transactions_total") == 0
     assert seen("fraud_event_to_alert_seconds_bucket", le="+Inf") == 0
+
+
+def test_totals_that_are_not_read_yet_are_not_called_zero() -> None:
+    """The brokers are away at the sidecar's start; Prometheus would take what is read later for growth."""
+    unread = replace(everything(), groups={}, totals=Totals(), assessment=None, progress_is_complete=False)
+    names = {family.name for family in of_view(unread, SETTINGS)}
+    assert not names & {family.name for family in of_totals(Totals(), Topics())}
+    assert Scraped(list(of_view(unread, SETTINGS)))("fraud_sidecar_progress_complete") == 0
+    new_job = replace(unread, progress_is_complete=True)
+    assert Scraped(list(of_view(new_job, SETTINGS)))("fraud_transactions_total") == 0
+    brokers_away = replace(everything(), progress_is_complete=False)
+    assert Scraped(list(of_view(brokers_away, SETTINGS)))("fraud_transactions_total") == 200
 
 
 def test_a_commit_without_model_and_rollout_is_exported() -> None:
