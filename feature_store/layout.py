@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 """Format version, written into every persisted piece; pieces of other versions are refused."""
 
 UNITS_PER_CURRENCY = 10_000

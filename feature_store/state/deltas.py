@@ -39,6 +39,9 @@ class Delta:
     """Numbers of the evicted cards; a replay evicts them last. Set by `journal.append`."""
     after: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, dtype=np.uint8))
     """Digest of the previous delta, empty if there is none; set by `journal.append`."""
+    lateness_ms: int = field(default=0, kw_only=True)
+    """Allowed lateness with which the state included the delta: a replay forgets and drops the same, though
+    the setting may have changed since. Set by `journal.append`."""
 
     def encode(self) -> bytes:
         """Encode the delta as a blob, without the fields that a replay does not need."""
@@ -67,6 +70,7 @@ class Delta:
                 "added": self.added,
                 "evicted": self.evicted,
                 "after": self.after,
+                "lateness_ms": np.array([self.lateness_ms]),
             }
         )
 
@@ -96,6 +100,7 @@ class Delta:
             records(raw, "added", IDENTITY),
             raw["evicted"].astype(np.int32),
             raw["after"].astype(np.uint8),
+            lateness_ms=int(raw["lateness_ms"][0]),
         )
 
     def replay(self, state: GroupState, piece_versions: NDArray[np.int64], sequence: int) -> None:
@@ -105,6 +110,7 @@ class Delta:
             stale: NDArray[np.bool_] = piece_versions[numbers // CARDS_PER_PIECE] < sequence
             return stale
 
+        lateness_ms, state.lateness_ms = state.lateness_ms, self.lateness_ms
         state.adopt(self.added[is_stale(self.added["number"])])
         rows = is_stale(self.change_cards)
         state.change_profiles(
@@ -116,6 +122,7 @@ class Delta:
         suppressed = None if self.suppressed is None else self.suppressed[rows]
         state.count_alerts(cards, transactions["arrival"], self.alerted[rows], applied.restarted, suppressed)
         state.evict(self.evicted[is_stale(self.evicted)])
+        state.lateness_ms = lateness_ms
 
 
 def _bits(packed: NDArray[np.generic], count: int) -> NDArray[np.bool_]:

@@ -117,12 +117,18 @@ def append(store: PieceSink, meta: Meta, state: GroupState, delta: Delta) -> Non
     Args:
         meta: updated; `seal` writes it.
         state: already includes the delta.
-        delta: the input since the last delta, without `added`, `evicted` and `after`.
+        delta: the input since the last delta, without what is set here.
     """
     meta.sequence += 1
     added = state.take_added()
     previous = np.frombuffer(bytes.fromhex(meta.head), dtype=np.uint8)
-    delta = replace(delta, added=added, evicted=state.sweep(added.size), after=previous)
+    delta = replace(
+        delta,
+        added=added,
+        evicted=state.sweep(added.size),
+        after=previous,
+        lateness_ms=state.lateness_ms,
+    )
     blob = delta.encode()
     head = _digest(blob)
     meta.head = head.hex()

@@ -101,6 +101,27 @@ def test_a_rebuilt_state_continues_like_the_original(small_pieces):
     assert_same(one_batch(state, changes, batch)[0], one_batch(traffic.state, changes, batch)[0])
 
 
+@pytest.mark.parametrize("lateness_ms", [HOUR, 30 * DAY])
+def test_a_state_is_rebuilt_as_it_was_whatever_lateness_is_allowed_now(lateness_ms, monkeypatch):
+    monkeypatch.setattr(journal, "SNAPSHOT_BYTES_PER_DELTA_BYTE", 0)
+    monkeypatch.setattr(journal, "MOST_DELTAS", 10**6)
+    history = History()
+    for days in (3, 20):  # forgotten in between: with an hour's lateness, with all but 30 days'
+        for at in (0, days * DAY):
+            history.tx(at, card=f"used again after {days} days")
+    for number in range(513):  # in 34 days: with an hour's lateness it would not become hot
+        history.tx(number * 34 * DAY // 513, card="busy")
+    store, state, meta = Pieces(), GroupState(MemoryArena()), Meta()
+    for part in np.array_split(history.records(), 8):
+        _, delta = one_batch(state, history.change_records(), part)
+        persist(store, meta, state, delta)
+    later = GroupState(MemoryArena(), lateness_ms)
+    journal.rebuild(store, load_meta(store), later)
+    assert later.lateness_ms == lateness_ms
+    later.lateness_ms = state.lateness_ms
+    assert logically(later) == logically(state)
+
+
 def test_batch_of_profile_changes_only_is_kept(small_pieces):
     history = History()
     history.profile("c", 0, risk_tier=2)
