@@ -28,7 +28,7 @@ from models.scoring import Scorer
 from streaming_job.facts.record import FactError
 from streaming_job.group import settings_in_force
 from streaming_job.group.connections import KafkaConnections
-from streaming_job.group.opening import OpenGroup, Opening, begin, change_settings
+from streaming_job.group.opening import OpenGroup, Opening, begin, change_settings, require_log
 from streaming_job.group.placement import grouping_values
 from streaming_job.group.rules import Rules, limits_of, merchants_of
 from streaming_job.group.serving import Serving
@@ -270,6 +270,8 @@ class GroupProcessor(StatefulProcessor):
         if is_heir or FACTS_COMMIT in meta.extra:  # also when it is opened: until then the replay may go on
             require_stopped(opening, meta)
         if is_heir:  # facts are written aloud, so the group does not warm up
+            with closing(KafkaConnections(opening)) as connections:
+                require_log(opening, connections, meta)  # before the predecessor is fenced
             return {**NOTHING, "positions": _text(positions_of(meta))}
         if opening.takes_over:
             return {**NOTHING, "positions": _text(self._warm(opening, meta, pieces, epoch))}

@@ -6,12 +6,13 @@ always had the new ones; labels become facts once, and dead letters once.
 
 from collections.abc import Callable
 from functools import cache
+from unittest.mock import Mock
 
 import pytest
 from harness.job_world import World, load
 from harness.labelled_world import MemoryGroups, labelled_world
 from harness.log_world import DAY, TOPICS
-from harness.memory_job import FACTS, mortal
+from harness.memory_job import FACTS, MemoryConnections, mortal, settings_of
 from harness.memory_log import Fate, MemoryLog, as_written
 from harness.memory_takeover import Generation
 from hypothesis import given
@@ -22,7 +23,10 @@ from feature_store.state.journal import load_meta, seal
 from loadtests.oracle import Record
 from streaming_job.facts.group_facts import AUTHOR
 from streaming_job.facts.table import MerchantRules
+from streaming_job.group import processor
+from streaming_job.group.opening import Opening
 from streaming_job.group.rules import Rules
+from streaming_job.log.errors import LogError
 from streaming_job.progress import last_record
 from streaming_job.progress.last_record import FACTS_COMMIT
 from streaming_job.runtime.checkpoint_errors import CheckpointError
@@ -116,6 +120,29 @@ def test_a_state_of_a_release_that_named_no_author_of_its_facts_is_refused():
             CheckpointError, match="saved by an older release; have this release continue the"
         ):
             Generation("q1", rules_of(of, 0, LIVE), log, fate).inherit(replay)
+
+
+def test_a_log_that_lacks_what_the_state_needs_next_is_found_before_the_predecessor_is_fenced(monkeypatch):
+    of, fate = CASES[-1], Fate(1)
+    log = MemoryLog(case(*of[:2])[1], fate, own=[FACTS])
+    rules = rules_of(of, 0, LIVE)
+    with mortal(fate):
+        replay = Generation("replay", rules_of(of, 0, REPLAY), log, fate)
+        replay.begin()
+        stop(replay, lambda: Generation("q1", rules, log, fate))
+        successor = Generation("q1", rules, log, fate)
+        successor.inherit(replay)
+    (job,) = successor.jobs
+    opening = Opening(settings_of(rules), rules, 0, "q1", "instance", takes_over=True)
+    connections = MemoryConnections(log, job.output, fate, opening)
+    monkeypatch.setattr(processor, "KafkaConnections", lambda _: connections)
+    monkeypatch.setattr(processor, "require_stopped", lambda *_: None)
+    group = processor.GroupProcessor.__new__(processor.GroupProcessor)
+    group._settings, group._pieces = opening.settings, job.pieces
+    assert group._follow(opening, Mock())["positions"] != "{}"
+    monkeypatch.setattr(connections, "first", lambda: {tp: end + 1 for tp, end in job.positions.items()})
+    with pytest.raises(LogError, match="retention has deleted the records"):
+        group._follow(opening, Mock())
 
 
 def labels_of(groups: MemoryGroups) -> int:
