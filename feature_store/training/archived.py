@@ -4,6 +4,7 @@ Records that do not decode are left out, as the stream makes dead letters of the
 timestamps. Profiles are folded as the stream folds them: deletions and invalid columns included.
 """
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from feature_store.archive.layout import ARCHIVE_FILE, LABEL, RECORD, partition_path
+from feature_store.archive.layout import ARCHIVE_FILE, LABEL, MANIFEST_FILE, RECORD, partition_path
 from feature_store.archive.layout import PROFILE as ARCHIVED
+from feature_store.archive.manifest import Manifest
 from feature_store.archive.reader import Archive
 from feature_store.kernels.hashing import hash_strings
 from feature_store.layout import (
@@ -33,6 +35,7 @@ from feature_store.training.parquet_files import parquet_files, read_table
 
 DECODES = "event_time"
 """Column of an archived transaction that is null where the record does not decode."""
+_TAIL = re.compile(r"_tail-(\d{20})-(\d{20})\.parquet")
 _TOPICS = {
     "transactions": ("transactions",),
     "labels": ("labels", "chargebacks"),
@@ -60,6 +63,25 @@ def files_of(path: Path, content: str) -> list[Path]:
         for partition in archive.partitions(field)
         for span in archive.manifest(field, partition).files()
     ]
+
+
+def present(file: Path) -> tuple[Path, int | None]:
+    """Return a file; or, of a tail that an archiver has replaced since, the longer file, and the tail's end.
+
+    The longer one begins with the tail's records, in the same row groups.
+    """
+    tail = _TAIL.fullmatch(file.name)
+    place = file.parent / MANIFEST_FILE
+    if tail is None or file.exists() or not place.exists():
+        return file, None
+    first, end = map(int, tail.groups())
+    spans = Manifest.of_json(place.read_bytes(), str(place)).files()
+    return next(((file.parent / span.name, end) for span in spans if span.first == first), (file, None))
+
+
+def before(table: pa.Table, end: int | None) -> pa.Table:
+    """Return the rows of a file that are before an offset, without the offsets; None: all."""
+    return table.filter(pc.less(table["offset"], end)).drop_columns("offset") if end is not None else table
 
 
 def is_archived(names: list[str]) -> bool:

@@ -43,7 +43,7 @@ class TransactionFiles:
         self.pieces: list[Piece] = []
         self.rows = 0
         self._unlabelled: list[Path] = []
-        for file in paths:
+        for file, _ in map(archived.present, paths):
             parquet = open_parquet(file)
             names = parquet.schema_arrow.names
             _columns(file, names)
@@ -103,7 +103,7 @@ def read(piece: Piece, rows: int, *, times_only: bool = False) -> Iterator[tuple
     Raises:
         TrainingSetError: the file is missing or damaged, or lacks a required column.
     """
-    path = Path(piece.path)
+    path, end = archived.present(Path(piece.path))
     names = open_parquet(path).schema_arrow.names
     columns = _columns(path, names)
     as_handbook, is_archived = handbook.is_handbook(names), archived.is_archived(names)
@@ -112,10 +112,12 @@ def read(piece: Piece, rows: int, *, times_only: bool = False) -> Iterator[tuple
     elif times_only:
         time = "TX_DATETIME" if as_handbook else "event_time"
         columns = ["arrival_time" if "arrival_time" in columns else time]
+    if end is not None:
+        columns.append("offset")
     next_row = piece.first_row
     for first_row, table in batches(path, columns, rows, [piece.row_group], piece.first_row):
         if is_archived:
-            decoded = archived.decodable(table)
+            decoded = archived.decodable(archived.before(table, end))
             yield next_row, decoded
             next_row += len(decoded)
         elif as_handbook:

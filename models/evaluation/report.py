@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from feature_store.training.archived import present
 from feature_store.training.training_run import replacing
 from models.evaluation.run import FoldResult
 
@@ -43,9 +44,12 @@ def report(results: list[FoldResult], about: dict[str, Any]) -> dict[str, Any]:
 
 
 def digest(paths: list[Path]) -> str:
-    """Return the SHA-256 (hex) over the bytes of files, one after another."""
+    """Return the SHA-256 (hex) over the bytes of files, one after another.
+
+    A tail of an archive that was replaced meanwhile counts as what has replaced it.
+    """
     sha256 = hashlib.sha256()
-    for path in paths:
+    for path, _ in map(present, paths):
         with path.open("rb") as file:
             while block := file.read(1 << 20):
                 sha256.update(block)

@@ -13,12 +13,15 @@ from harness import archives, raw_records
 from typer.testing import CliRunner
 
 from deploy import cli
-from feature_store.archive import file_writer
+from feature_store.archive import commit, file_writer, layout
+from feature_store.archive.manifest import Kind
+from feature_store.archive.storage import Storage
 from feature_store.layout import PROFILE
-from feature_store.training.archived import read_labels, read_profiles
+from feature_store.training.archived import files_of, present, read_labels, read_profiles
 from feature_store.training.transaction_files import TransactionFiles
 from feature_store.training.transaction_table import profile_records
 from loadtests.simulator.encode import encode
+from models.evaluation.report import digest
 from streaming_job.archive.contract_columns import decoder
 from streaming_job.decode import profiles, snapshots
 from streaming_job.log.partitioner import KeyGroups, Partitioner
@@ -159,3 +162,32 @@ def test_features_of_an_archive_are_those_of_a_file(tmp_path: Path, monkeypatch:
     assert results[0].num_rows == n
     for name in results[0].column_names:
         np.testing.assert_array_equal(results[0][name].to_numpy(), results[1][name].to_numpy(), err_msg=name)
+
+
+def test_a_tail_that_an_archiver_replaces_is_read_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_writer, "GROUP_ROWS", 4)
+    monkeypatch.setattr(layout, "RANGE", 16)
+
+    def rows(first: int, end: int) -> list[archives.Row]:
+        values = [
+            b"broken" if number == 3 else raw_records.record(transaction_id=f"t-{number}")
+            for number in range(first, end)
+        ]
+        return [(number, NOW + number, b"c-1", value) for number, value in enumerate(values, first)]
+
+    place = archive(tmp_path, transactions=[rows(0, 10), rows(4, 7)])
+    files, paths = TransactionFiles(place), files_of(place, "transactions")
+    expected, arrivals = files.table(), files.arrivals()
+    assert files.rows == 9 + 3
+    for end in (12, 20):  # a longer tail, then a file and a tail
+        storage = Storage(str(place))
+        writer = archives.partition_writer(storage, "transactions", 0, 0, decoder("transactions"))
+        for each in [*writer.add(archives.batch(rows(0, end))), writer.finish(Kind.TAIL)]:
+            assert each is not None
+            commit.commit(storage, "transactions", 0, each, lambda _: None)
+        assert files.table().equals(expected)
+        np.testing.assert_array_equal(files.arrivals(), arrivals)
+        assert TransactionFiles(place).rows == end - 1 + 3
+        assert digest(paths) == digest([present(path)[0] for path in paths])
