@@ -1,13 +1,14 @@
 """Base class of background threads: of the sidecar's, of the tools' and of the demo's."""
 
 import threading
+from typing import Self
 
 STOP_S = 1.0
 """Longest wait for a sidecar's thread at shutdown; it may be blocked by a broker that does not answer."""
 
 
 class Background:
-    """A daemon thread that executes `_run`, which ends once the event `_stop` is set."""
+    """A daemon thread that executes `_run`, which ends once the event `_stop` is set; a context manager."""
 
     def __init__(self, name: str, patience_s: float | None = STOP_S) -> None:
         """Prepare the thread without starting it.
@@ -26,6 +27,13 @@ class Background:
         """Ask the thread to end, and wait for it."""
         self._stop.set()
         self._thread.join(self._patience_s)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     @property
     def has_ended(self) -> bool:

@@ -64,7 +64,7 @@ def begin(options: Options, steps: Steps) -> Run:
     except DemoError:
         if not options.fresh:
             raise
-        previous = Run({}, time.time())
+        previous = Run(options.data_dir, {}, time.time())
     if previous is not None and not previous.finished and not options.fresh:
         differing = state.differences(previous, options)
         if differing:
@@ -73,20 +73,20 @@ def begin(options: Options, steps: Steps) -> Run:
                 "give the same options to continue it, or --fresh"
             )
         previous.restarts += 1
-        previous.save(options.data_dir)
+        previous.save()
         since = datetime.fromtimestamp(previous.begun).strftime("%Y-%m-%d %H:%M:%S")
         steps.print_line(f"Found an unfinished demo in {options.data_dir}, begun at {since}: continuing it.")
-        stopped = children.stop_leftovers(options.data_dir, previous)
+        stopped = children.stop_leftovers(previous)
         if stopped:
             steps.print_line(f"Stopped its processes that were still running: {', '.join(stopped)}.")
         return previous
     if previous is not None:
         fate = "ended" if previous.finished else "was killed and is dropped"
         steps.print_line(f"The last demo in {options.data_dir} {fate}: starting from the beginning.")
-        children.stop_leftovers(options.data_dir, previous)
+        children.stop_leftovers(previous)
     state.clear(options.data_dir)
-    run = Run(options.story(), time.time())
-    run.save(options.data_dir)
+    run = Run(options.data_dir, options.story(), time.time())
+    run.save()
     return run
 
 
@@ -114,9 +114,7 @@ def system(options: Options, run: Run, steps: Steps) -> Iterator[System]:
     # wait until the job's consumer group has a coordinator: TopicLog retries until then, whereas LagWatch
     # takes the error for a broker that does not answer, and makes new clients
     TopicLog(settings.bootstrap_servers).committed(settings.job_id, watched.inputs)
-    progress.start()
-    lag.start()
-    try:
+    with progress, lag:
         if options.merchant_labels and options.replay and not options.replay.exists():
             with steps.step(f"{compromise.DAYS} days of traffic with compromised merchants"):
                 compromise.write(options.replay, options.seed, options.cards, options.rate)
@@ -127,15 +125,12 @@ def system(options: Options, run: Run, steps: Steps) -> Iterator[System]:
                 champion = wait_for_champion(options, run, doing)
                 roll_out(champion, settings, replay)
                 run.champion = True
-                run.save(options.data_dir)
+                run.save()
             steps.print_line(
                 f"    {champion.learnt_from}; AUC ROC {champion.auc_roc:.3f} on the newest quarter"
             )
         links = _processes(options, run, steps, lag, progress, settings)
         yield System(stack.endpoints(options.data_dir), settings, lag, progress, world, replay, links)
-    finally:
-        lag.stop()
-        progress.stop()
 
 
 def _profiles(options: Options, run: Run, steps: Steps, lag: LagWatch, settings: JobSettings) -> World:
@@ -149,7 +144,7 @@ def _profiles(options: Options, run: Run, steps: Steps, lag: LagWatch, settings:
             doing("loading")
             profiles.load(stack.endpoints(options.data_dir).postgres_dsn, world)
             run.profiles_loaded = True
-            run.save(options.data_dir)
+            run.save()
     with steps.step("profiles on their topic, by Debezium") as doing:
         stack.up(options.data_dir, services=ALL, progress=doing)
 
@@ -176,19 +171,19 @@ def _processes(
         doing("starting Spark")
         before, started = children.log_size(data_dir, children.JOB), time.time()
         job = job_to_run(settings).variables()
-        children.start(data_dir, run, children.JOB, ["deploy.cli", "job", "run"], job)
+        children.start(run, children.JOB, ["deploy.cli", "job", "run"], job)
         port = free_port()
-        children.start(data_dir, run, children.SIDECAR, ["deploy.cli", "serve", "--port", str(port)], env)
+        children.start(run, children.SIDECAR, ["deploy.cli", "serve", "--port", str(port)], env)
         wait(
             lambda: (
                 children.logged(data_dir, children.JOB, f"job {settings.job_id} runs", before) is not None
             ),
             "the job does not start",
             lambda: children.log_size(data_dir, children.JOB),
-            lambda: children.check(data_dir, run),
+            lambda: children.check(run),
         )
         # transactions are fed only when the job has read its tables: no score comes from half-read tables
-        wait_until_caught_up(options, run, lag, progress, started, doing)
+        wait_until_caught_up(run, lag, progress, started, doing)
     links = {
         "sidecar": f"http://{HOST}:{port}/",
         "metrics": f"http://{HOST}:{port}/metrics",
@@ -198,28 +193,28 @@ def _processes(
         targets = data_dir / children.PROMETHEUS / "audit-targets.json"
         targets.parent.mkdir(exist_ok=True)
         # merchant features depend on all cards, so a sample of the cards cannot be audited alone
-        audited = [] if options.merchant_labels else [_audit(data_dir, run, env)]
+        audited = [] if options.merchant_labels else [_audit(run, env)]
         targets.write_text(json.dumps([{"targets": audited}]))
-        links["Prometheus"] = _prometheus(data_dir, run, port, targets)
+        links["Prometheus"] = _prometheus(run, port, targets)
     if options.with_mlflow_ui:
         with steps.step("MLflow's web page"):
-            links["MLflow"] = mlflow_ui.start(data_dir, run)
+            links["MLflow"] = mlflow_ui.start(run)
     return links
 
 
-def _audit(data_dir: Path, run: Run, env: Mapping[str, str]) -> str:
+def _audit(run: Run, env: Mapping[str, str]) -> str:
     """Start the continuous audit of AUDITED_SHARE of the cards; return host:port of its metrics."""
     port = free_port()
     options = ["--share", str(AUDITED_SHARE), "--behind", str(AUDITED_BEHIND_S), "--metrics-port", str(port)]
-    children.start(data_dir, run, children.AUDIT, ["deploy.cli", "verify", "--follow", *options], env)
+    children.start(run, children.AUDIT, ["deploy.cli", "verify", "--follow", *options], env)
     return f"{HOST}:{port}"
 
 
-def _prometheus(data_dir: Path, run: Run, sidecar_port: int, audit: Path) -> str:
+def _prometheus(run: Run, sidecar_port: int, audit: Path) -> str:
     """Start Prometheus with the project's rules; return its URL."""
-    config = data_dir / children.PROMETHEUS / "prometheus.yml"
+    config = audit.with_name("prometheus.yml")
     server.write_config(config, f"{HOST}:{sidecar_port}", audit=audit)
     listen = f"{HOST}:{free_port()}"
-    storage = children.marker(data_dir, children.PROMETHEUS)
-    children.start_program(data_dir, run, children.PROMETHEUS, server.command(config, storage, listen))
+    storage = children.marker(run.data_dir, children.PROMETHEUS)
+    children.start_program(run, children.PROMETHEUS, server.command(config, storage, listen))
     return f"http://{listen}/"

@@ -26,7 +26,7 @@ def start_training(options: Options, run: Run) -> None:
         return
     uri = environment.tracking_uri(options.data_dir)
     command = ["deploy.demo.training", *training.arguments(options, uri, int(time.time() * 1_000))]
-    children.start(options.data_dir, run, children.TRAINING, command, {})
+    children.start(run, children.TRAINING, command, {})
 
 
 def wait_for_champion(options: Options, run: Run, doing: Progress) -> Champion:

@@ -42,10 +42,10 @@ def log_file(data_dir: Path, name: str) -> Path:
     return data_dir / "logs" / f"{name}.log"
 
 
-def start(data_dir: Path, run: Run, name: str, command: list[str], env: Mapping[str, str]) -> Server:
+def start(run: Run, name: str, command: list[str], env: Mapping[str, str]) -> Server:
     """Start a Python module as a child process, and record it."""
-    python = [sys.executable, "-X", marker(data_dir, name), "-m"]
-    return start_program(data_dir, run, name, [*python, *command], of_python(env))
+    python = [sys.executable, "-X", marker(run.data_dir, name), "-m"]
+    return start_program(run, name, [*python, *command], of_python(env))
 
 
 def of_python(env: Mapping[str, str]) -> dict[str, str]:
@@ -54,21 +54,19 @@ def of_python(env: Mapping[str, str]) -> dict[str, str]:
     return {**env, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
 
 
-def start_program(
-    data_dir: Path, run: Run, name: str, command: list[str], env: Mapping[str, str] | None = None
-) -> Server:
+def start_program(run: Run, name: str, command: list[str], env: Mapping[str, str] | None = None) -> Server:
     """Start any program that has its marker among its arguments, and record it."""
-    log = log_file(data_dir, name)
+    log = log_file(run.data_dir, name)
     log.parent.mkdir(parents=True, exist_ok=True)
     server = processes.spawn(
         command,
-        marker=marker(data_dir, name),
+        marker=marker(run.data_dir, name),
         log=log,
-        cwd=data_dir,
+        cwd=run.data_dir,
         env={**os.environ, **(env or {})},
     )
     run.children[name] = server
-    run.save(data_dir)
+    run.save()
     return server
 
 
@@ -89,7 +87,7 @@ def logged(data_dir: Path, name: str, text: str, since: int) -> str | None:
     return found + line if found and end else None
 
 
-def check(data_dir: Path, run: Run) -> None:
+def check(run: Run) -> None:
     """Check that all child processes run, but a former job.
 
     Raises:
@@ -97,7 +95,7 @@ def check(data_dir: Path, run: Run) -> None:
     """
     for name, server in list(run.children.items()):  # a tour changes them in its thread
         if name != FORMER and processes.running(server) is None:
-            raise exit_error(data_dir, name)
+            raise exit_error(run.data_dir, name)
 
 
 def exit_error(data_dir: Path, name: str) -> DemoError:
@@ -106,21 +104,21 @@ def exit_error(data_dir: Path, name: str) -> DemoError:
     return DemoError(f"the {name} ended unexpectedly; {log} ends with:\n{launch.tail(log)}")
 
 
-def stop(data_dir: Path, run: Run, name: str) -> None:
+def stop(run: Run, name: str) -> None:
     """Stop a process and wait until it has ended."""
     server = run.children.pop(name, None)
     if server is not None:
         processes.stop(server, patience_s=PATIENCE_S[name])
-        run.save(data_dir)
+        run.save()
 
 
-def stop_leftovers(data_dir: Path, run: Run) -> list[str]:
+def stop_leftovers(run: Run) -> list[str]:
     """Stop the processes that a killed demo left running, recorded or not; return their names."""
     stopped = []
     for name in PATIENCE_S:
         server = run.children.pop(name, None)
-        for candidate in (server, processes.find(marker(data_dir, name))):
+        for candidate in (server, processes.find(marker(run.data_dir, name))):
             if candidate is not None and processes.stop(candidate, patience_s=PATIENCE_S[name]):
                 stopped.append(name)
-    run.save(data_dir)
+    run.save()
     return stopped

@@ -1,6 +1,5 @@
 """The load of a demo: simulated traffic with profile changes, or a replayed file; in background threads."""
 
-import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
@@ -22,6 +21,7 @@ from loadtests.simulator.replay import Replay
 from loadtests.simulator.timeline import Records, timeline
 from loadtests.simulator.transactions import Stream
 from loadtests.simulator.world import World
+from service.background import Background
 from streaming_job.contracts.topics import Topics
 from streaming_job.log import clients, follow, topic_reader
 from streaming_job.log.clients import Address
@@ -31,7 +31,7 @@ CHARGEBACK_DELAY_MS = 120_000
 CHANGES_PER_S = 2.0
 
 
-class Feed:
+class Feed(Background):
     """A load sent by background threads until `stop`, the end of its time, or the end of its records."""
 
     def __init__(
@@ -43,9 +43,9 @@ class Feed:
         topic: str,
         changing: ProfileFeed | None = None,
     ) -> None:
+        super().__init__("load", patience_s=None)
         self._sender, self._records, self._pace, self._for_s = sender, records, pace, for_s
         self._topic, self._changing = topic, changing
-        self._thread = threading.Thread(target=self._run, name="load", daemon=True)
         self._fault: FraudError | None = None
         self.begun_at = 0.0
         """Wall clock of the start, seconds since 1970-01-01 UTC; 0 before."""
@@ -55,12 +55,12 @@ class Feed:
         self.begun_at = time.time()
         if self._changing is not None:
             self._changing.start()
-        self._thread.start()
+        super().start()
 
     def stop(self) -> None:
         """Stop, and wait until everything sent is in Kafka."""
         self._sender.stop()
-        self._thread.join()
+        super().stop()
         if self._changing is not None:
             self._changing.stop()
         self.check()
@@ -71,11 +71,6 @@ class Feed:
             raise self._fault
         if self._changing is not None:
             self._changing.check()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether sending was started and has ended."""
-        return self.begun_at > 0 and not self._thread.is_alive()
 
     @property
     def sent(self) -> int:

@@ -1,7 +1,6 @@
 """MLflow's web page over the demo's registry: runs with their curves, and model cards."""
 
 import socket
-from pathlib import Path
 
 from deploy.demo import children, environment
 from deploy.demo.state import Run
@@ -17,17 +16,17 @@ SETTINGS = {
 CONNECT_S = 1.0
 
 
-def start(data_dir: Path, run: Run) -> str:
+def start(run: Run) -> str:
     """Start the server, wait until it listens, and return its URL."""
     port = free_port()
-    store = environment.tracking_uri(data_dir)
+    store = environment.tracking_uri(run.data_dir)
     command = ["mlflow", "server", "--backend-store-uri", store, "--host", HOST, "--port", str(port)]
-    children.start(data_dir, run, children.MLFLOW, [*command, "--workers", "1"], SETTINGS)
+    children.start(run, children.MLFLOW, [*command, "--workers", "1"], SETTINGS)
     wait(
         lambda: _listens(port),
         "MLflow's server does not start",
-        lambda: children.log_size(data_dir, children.MLFLOW),
-        lambda: children.check(data_dir, run),
+        lambda: children.log_size(run.data_dir, children.MLFLOW),
+        lambda: children.check(run),
     )
     return f"http://{HOST}:{port}/"
 

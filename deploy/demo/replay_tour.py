@@ -7,7 +7,6 @@ switch and way back are started as the demo starts its job, because the demo has
 import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 from shlex import join
 
 from deploy.demo import children, training
@@ -35,11 +34,9 @@ PROGRESS = re.compile(r"\d\d:\d\d:\d\d ")
 class ReplayTour(Tour):
     """Replays the log with the better model, compares it, switches to it, and goes back."""
 
-    def __init__(
-        self, settings: JobSettings, run: Run, data_dir: Path, print_line: Callable[[str], None]
-    ) -> None:
+    def __init__(self, settings: JobSettings, run: Run, print_line: Callable[[str], None]) -> None:
         super().__init__("replay", print_line)
-        self._settings, self._run_state, self._data_dir = settings, run, data_dir
+        self._settings, self._run_state, self._data_dir = settings, run, run.data_dir
 
     def _show(self) -> None:
         if was_switched(self._settings):
@@ -95,12 +92,12 @@ class ReplayTour(Tour):
         data_dir, run = self._data_dir, self._run_state
         before, former = children.log_size(data_dir, children.JOB), run.children[children.JOB]
         run.children[children.FORMER] = former
-        children.start(data_dir, run, children.JOB, ["deploy.cli", "job", "run"], settings.variables())
+        children.start(run, children.JOB, ["deploy.cli", "job", "run"], settings.variables())
         said = self._until(
             lambda: children.logged(data_dir, children.JOB, TOOK_OVER, before), act, may_stop=False
         )
         self._until(lambda: processes.running(former) is None, "end of the former job", may_stop=False)
-        children.stop(data_dir, run, children.FORMER)
+        children.stop(run, children.FORMER)
         self._say(f"  {said}")
         return said
 

@@ -70,8 +70,8 @@ class Demo:
             self._may_end_gently = True
             measured = session.stream()
         with self._steps.step("graceful stop of job and sidecar"):
-            children.stop(options.data_dir, run, children.SIDECAR)
-            children.stop(options.data_dir, run, children.JOB)
+            children.stop(run, children.SIDECAR)
+            children.stop(run, children.JOB)
         begin = time.monotonic()
         verdict = audit.run(system.settings, console=self._console)
         self._steps.print_line(f"  verified in {time.monotonic() - begin:.1f} s")
@@ -82,7 +82,7 @@ class Demo:
             if path is not None:
                 replace_json(path, report)
         run.finished = True
-        run.save(options.data_dir)
+        run.save()
         if not verdict.is_clean:
             self._steps.print_line(f"Logs and topics stay in {options.data_dir} until the next demo there.")
         return verdict.is_clean
@@ -100,13 +100,12 @@ class Demo:
         return [os.getpid(), *(server.pid for server in servers)]
 
     def _stop_all(self, run: Run, *, keep_stack: bool) -> None:
-        data_dir = self._options.data_dir
         for name in list(run.children):
-            children.stop(data_dir, run, name)
+            children.stop(run, name)
         if keep_stack:
-            script = data_dir / "env"
+            script = run.data_dir / "env"
             self._steps.print_line(f"The servers keep running; `. {script}` sets FRAUD_ variables for them.")
-            self._steps.print_line(f"Stop them with `fraud stack down --data-dir {data_dir}`.")
+            self._steps.print_line(f"Stop them with `fraud stack down --data-dir {run.data_dir}`.")
             return
         with self._steps.step("stopping the servers") as doing:
-            stack.down(data_dir, progress=doing)
+            stack.down(run.data_dir, progress=doing)

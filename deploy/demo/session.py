@@ -78,7 +78,7 @@ class Session:
         if options.rollouts:
             return RolloutTour(SidecarClient(system.links["sidecar"]), options.data_dir, self._print_line)
         if options.replay_model:
-            return ReplayTour(system.settings, self._run, options.data_dir, self._print_line)
+            return ReplayTour(system.settings, self._run, self._print_line)
         return None
 
     def stream(self) -> Measurement:
@@ -115,9 +115,9 @@ class Session:
     def _is_over(self) -> bool:
         """Return whether to stop feeding: the load has ended, or both the tour and `for_s` are over."""
         if self._tour is None:
-            return self._load.is_over
+            return self._load.has_ended
         enough = time.time() - self._load.begun_at >= (self._options.for_s or 0.0)
-        return self._load.is_over or (self._tour.has_ended and enough)
+        return self._load.has_ended or (self._tour.has_ended and enough)
 
     def _print_line(self, text: str) -> None:
         self._console.print(text, soft_wrap=True, markup=False)
@@ -127,7 +127,7 @@ class Session:
         return lag is not None and lag.taken_at > since and lag.records == 0
 
     def _check(self, now: float) -> None:
-        children.check(self._options.data_dir, self._run)
+        children.check(self._run)
         self._load.check()
         self._alerts.update()
         if self._tour is not None and self._tour.fault is not None:

@@ -21,6 +21,8 @@ LOCKS = {LOCK, "lock"}
 class Run:
     """Recorded state of one run, saved at every step that a later start depends on."""
 
+    data_dir: Path
+    """Directory of all files of the demo; not stored."""
     story: dict[str, Any]
     """Options that a continued run must not change: `Options.story`."""
     begun: float
@@ -36,9 +38,11 @@ class Run:
     children: dict[str, Server] = field(default_factory=dict)
     """Processes of the demo by name; they may have ended since."""
 
-    def save(self, data_dir: Path) -> None:
+    def save(self) -> None:
         """Replace the recorded state atomically."""
-        replace_json(data_dir / FILE, asdict(self))
+        stored = asdict(self)
+        del stored["data_dir"]
+        replace_json(self.data_dir / FILE, stored)
 
 
 def load(data_dir: Path) -> Run | None:
@@ -50,7 +54,7 @@ def load(data_dir: Path) -> Run | None:
     try:
         raw = json.loads((data_dir / FILE).read_text())
         raw["children"] = {name: Server(**server) for name, server in raw["children"].items()}
-        return Run(**raw)
+        return Run(data_dir, **raw)
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError) as error:

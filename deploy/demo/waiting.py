@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from deploy.demo import children
-from deploy.demo.options import DemoError, Options
+from deploy.demo.options import DemoError
 from deploy.demo.state import Run
 from deploy.local.console import Progress
 from deploy.local.waiting import Patience
@@ -17,12 +17,7 @@ PATIENCE_S = 180.0
 
 
 def wait_until_caught_up(
-    options: Options,
-    run: Run,
-    lag: LagWatch,
-    progress: ProgressReader,
-    since: float,
-    doing: Progress,
+    run: Run, lag: LagWatch, progress: ProgressReader, since: float, doing: Progress
 ) -> None:
     """Wait until all key groups have read the tables, and have committed all that the inputs contain.
 
@@ -44,7 +39,7 @@ def wait_until_caught_up(
         # not the number of commits: an idle job commits, too
         return progress.totals.counts["records"], lag.lag.records if lag.lag is not None else 0
 
-    wait(has_caught_up, "the job makes no progress", records, lambda: children.check(options.data_dir, run))
+    wait(has_caught_up, "the job makes no progress", records, lambda: children.check(run))
 
 
 def have_loaded_the_tables(groups: Groups) -> bool:

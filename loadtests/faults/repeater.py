@@ -3,14 +3,13 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Self
 
 from loadtests.faults.errors import FaultError
 from service.background import Background
 
 
 class Repeater(Background):
-    """Thread that sends transactions repeatedly; a context manager that raises if sending failed."""
+    """Thread that sends transactions repeatedly; leaving its context raises if sending failed."""
 
     def __init__(self, send: Callable[[], None], every_s: float) -> None:
         super().__init__("transactions", patience_s=None)
@@ -18,13 +17,9 @@ class Repeater(Background):
         self._sending = threading.Lock()
         self._fault: Exception | None = None
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.stop()
-        if kind is None:
+    def __exit__(self, *failure: object) -> None:
+        super().__exit__()
+        if not any(failure):
             self.check()
 
     @contextmanager

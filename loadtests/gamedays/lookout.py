@@ -13,7 +13,7 @@ EVERY_S = 1.0
 
 
 class Lookout(Background):
-    """Polls in a thread and remembers what was seen since the game day began; a context manager.
+    """Polls in a thread and remembers what was seen since the game day began.
 
     Args:
         expected: what must be seen; its signs are added to the journal, too.
@@ -30,13 +30,6 @@ class Lookout(Background):
         self._pending: set[str] = set()
         self._firing: set[str] = set()
         self._signs: set[str] = set()
-
-    def __enter__(self) -> "Lookout":
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def missing(self) -> list[str]:
         """Return what has not been seen yet; rules count only with Prometheus."""

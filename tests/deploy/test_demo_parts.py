@@ -64,13 +64,13 @@ MOMENT = Moment(
 
 
 def run_of(options: Options) -> Run:
-    return Run(options.story(), 1_780_000_200.0)
+    return Run(options.data_dir, options.story(), 1_780_000_200.0)
 
 
 def test_a_run_and_its_processes_are_stored(tmp_path: Path):
     run = run_of(Options(tmp_path, seed=3))
     run.children["job"] = Server(4711, 12.5, "mark")
-    run.save(tmp_path)
+    run.save()
     assert state.load(tmp_path) == run
 
 
@@ -108,7 +108,7 @@ def test_two_demos_do_not_share_a_directory(tmp_path: Path):
 
 def test_clearing_leaves_nothing_but_the_lock(tmp_path: Path):
     with state.exclusive(tmp_path):
-        run_of(Options(tmp_path)).save(tmp_path)
+        run_of(Options(tmp_path)).save()
         (tmp_path / "kafka" / "data").mkdir(parents=True)
         (tmp_path / "kafka" / "data" / "log").write_text("x")
         state.clear(tmp_path)
@@ -227,5 +227,5 @@ def test_the_demo_of_compromised_merchants_has_traffic_of_its_own(tmp_path: Path
 def test_demo_without_tour_is_not_continued_with_one(tmp_path: Path):
     options = Options(tmp_path, rollouts=True)
     old = {**options.story(), "rollouts": False}
-    assert state.differences(Run(old, 0.0), options) == ["--rollouts False, not True"]
-    assert state.differences(Run(old, 0.0), Options(tmp_path)) == []
+    assert state.differences(Run(tmp_path, old, 0.0), options) == ["--rollouts False, not True"]
+    assert state.differences(Run(tmp_path, old, 0.0), Options(tmp_path)) == []
