@@ -1,6 +1,5 @@
 """Rollouts in the job's progress records: champion, phases, and counts of the challengers. Pure."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -8,15 +7,12 @@ from models.rollouts import machine
 from models.rollouts.events import Type
 from models.rollouts.state import FINAL, Phase
 from service.health.groups import Groups
-from streaming_job.progress.trials import MAX_TRIALS
+from streaming_job.progress.trials import MAX_TRIALS, TrialCounts, Trials
 
 TYPES = frozenset(Type)
 BACKWARD = frozenset({Type.BREACHED, Type.ROLLED_BACK, Type.WITHDRAWN})
 """Types of the events that end a trial or a rollout without promotion, or undo a promotion; an applied event
 of another type shows that the job uses the rollout."""
-NAMES = ("transactions", "decided", "failures", "both", "only_champion", "only_challenger", "rows")
-UNITS = ("card_hours", "cards")
-TIMES = ("time_ms", "champion_time_ms")
 
 
 def champions(groups: Groups) -> dict[str, Any] | None:
@@ -49,19 +45,16 @@ def phases(groups: Groups) -> dict[str, str]:
     return {rollout: phase.value for rollout, (phase, _) in states.items()}
 
 
-def trials(groups: Groups) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return rollout_id -> challenger -> its counts, summed over the key groups' totals.
+def trials(groups: Groups) -> dict[str, TrialCounts]:
+    """Return rollout_id -> its challengers' counts, summed over the key groups' totals.
 
     A rollout that one group has dropped from its totals already is left out: its sum would be too small.
     """
-    of_groups = [record["totals"]["trials"] for record in groups.values()]
-    by_rollout: dict[str, dict[str, dict[str, Any]]] = {}
+    of_groups = [Trials.from_json(record["totals"]["trials"]).by_rollout for record in groups.values()]
+    total = Trials()
     for of_group in of_groups:
-        for rollout, trial in of_group.items():
-            for name, counts in trial["challengers"].items():
-                total = by_rollout.setdefault(rollout, {}).get(name)
-                by_rollout[rollout][name] = dict(counts) if total is None else _sum(total, counts)
-    return {name: counts for name, counts in by_rollout.items() if not _is_dropped(name, of_groups)}
+        total.add(Trials(of_group))
+    return {name: counts for name, counts in total.by_rollout.items() if not _is_dropped(name, of_groups)}
 
 
 def _is_dropped(rollout: str, of_groups: Sequence[Mapping[str, Any]]) -> bool:
@@ -94,7 +87,7 @@ def open_rollout(groups: Groups) -> dict[str, Any] | None:
         "seq": seq,
         "applied_by": applied,
         "held_from": held_from,
-        "challengers": trials(groups).get(rollout, {}),
+        "challengers": trials(groups).get(rollout, TrialCounts()).to_json()["challengers"],
     }
 
 
@@ -105,17 +98,3 @@ def _events(groups: Groups) -> Iterator[Mapping[str, Any]]:
         for event in record["applied"]:
             by_key[event["offset"], event["rollout_id"], event["seq"]] = event
     return (by_key[key] for key in sorted(by_key))
-
-
-def _sum(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    total: dict[str, Any] = {**first}
-    for name in (*NAMES, *TIMES):
-        total[name] = first.get(name, 0) + second.get(name, 0)
-    for name in UNITS:
-        total[name] = dict(Counter(first.get(name, {})) + Counter(second.get(name, {})))
-    for name in ("scores", "champion_scores"):
-        left, right = first.get(name), second.get(name)
-        if left and right and left["le"] == right["le"]:
-            counts = [a + b for a, b in zip(left["counts"], right["counts"], strict=True)]
-            total[name] = {"le": left["le"], "counts": counts, "sum": left["sum"] + right["sum"]}
-    return total

@@ -63,7 +63,9 @@ def health_routes(job: JobWatch, registry: CollectorRegistry) -> APIRouter:
     router = APIRouter()
     versions = {"sidecar": version(), "python": platform.python_version()}
     metrics = CachedAnswer(lambda: generate_latest(registry))
-    status = CachedAnswer(lambda: orjson.dumps(status_of(job.view(), job.settings, versions)))
+    status = CachedAnswer(
+        lambda: orjson.dumps(status_of(job.view(), job.settings, versions), option=orjson.OPT_SERIALIZE_NUMPY)
+    )
 
     @router.get("/livez", responses=openapi.example(examples.ALIVE))
     async def live(_: Anyone) -> dict[str, str]:

@@ -5,26 +5,24 @@ three trials, with up to four challengers each; at most MOST rollouts, and MOST 
 exported.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any
 
 from prometheus_client.core import Metric
 
 from models.guards.counts import Labelled
 from models.rollouts.state import Phase
 from service.health.groups import Groups
-from service.health.rollout_progress import UNITS, phases, trials
+from service.health.rollout_progress import phases, trials
 from service.metrics.families import add_histogram, empty, samples, state_set
 from service.metrics.table import FAMILIES
-from streaming_job.progress.histogram import Histogram
+from streaming_job.progress.trials import PAIRED, ChallengerCounts
 
-TrialCounts = tuple[list[str], Mapping[str, Any]]
+Challengers = Sequence[tuple[list[str], ChallengerCounts]]
 """([rollout, challenger], the challenger's counts)."""
 MOST = 5
 """Maximum number of exported rollouts, and of exported challengers of each."""
 GUARD_VERDICTS = ("pass", "breach", "insufficient")
-ALERTED = ("both", "only_champion", "only_challenger")
 COUNTS = ("transactions", "decided", "failures", "rows")
 
 
@@ -37,32 +35,24 @@ def of_rollouts(groups: Groups) -> list[Metric]:
         for event in sorted(record["applied"], key=lambda event: event["offset"])
         if event["rollout_id"] in dict(phase_of)
     }
-    trial_counts = [
+    challengers = [
         ([rollout, name], counts)
-        for rollout, challengers in list(trials(groups).items())[-MOST:]
-        for name, counts in list(challengers.items())[:MOST]
+        for rollout, trial in list(trials(groups).items())[-MOST:]
+        for name, counts in list(trial.challengers.items())[:MOST]
     ]
     families = [
         state_set("fraud_rollout_phase", tuple(Phase), (([rollout], phase) for rollout, phase in phase_of)),
         samples("fraud_rollout_applied_seq", applied.items()),
     ]
     for name in COUNTS:
-        values = ((key, float(counts.get(name, 0))) for key, counts in trial_counts)
+        values = ((key, float(counts.numbers[name])) for key, counts in challengers)
         families.append(samples(f"fraud_trial_{name}", values))
-    families.append(
-        samples(
-            "fraud_trial_verdicts",
-            (([*key, who], float(counts.get(who, 0))) for key, counts in trial_counts for who in ALERTED),
-        )
-    )
-    for unit in UNITS:
+    for unit, field in (("verdicts", "numbers"), ("card_hours", "card_hours"), ("cards", "cards")):
         values = (
-            ([*key, who], float(counts.get(unit, {}).get(who, 0)))
-            for key, counts in trial_counts
-            for who in ALERTED
+            ([*key, who], float(getattr(counts, field)[who])) for key, counts in challengers for who in PAIRED
         )
         families.append(samples(f"fraud_trial_{unit}", values))
-    return [*families, _times(trial_counts), _scores(trial_counts)]
+    return [*families, _times(challengers), _scores(challengers)]
 
 
 def of_guards(findings: Iterable[tuple[str, str, str, str]]) -> list[Metric]:
@@ -89,19 +79,19 @@ def of_labelled(cards: Iterable[tuple[str, str, str, Labelled]]) -> list[Metric]
     return [samples("fraud_trial_labelled_cards", values)]
 
 
-def _times(trial_counts: Sequence[TrialCounts]) -> Metric:
-    fields = (("challenger", "time_ms"), ("champion", "champion_time_ms"))
+def _times(challengers: Challengers) -> Metric:
     values = (
-        ([*key, role], counts.get(name, 0) / 1e3) for key, counts in trial_counts for role, name in fields
+        ([*key, role], ms / 1e3)
+        for key, counts in challengers
+        for role, ms in (("challenger", counts.time_ms), ("champion", counts.champion_time_ms))
     )
     return samples("fraud_trial_scoring_seconds", values)
 
 
-def _scores(trial_counts: Sequence[TrialCounts]) -> Metric:
+def _scores(challengers: Challengers) -> Metric:
     family = empty("fraud_trial_score")
-    for key, counts in trial_counts:
-        for role, name in (("challenger", "scores"), ("champion", "champion_scores")):
-            if counts.get(name):
-                labels = dict(zip(FAMILIES[family.name].labels, (*key, role), strict=True))
-                add_histogram(family, labels, Histogram.from_json(counts[name]))
+    for key, counts in challengers:
+        for role, scores in (("challenger", counts.scores), ("champion", counts.champion_scores)):
+            labels = dict(zip(FAMILIES[family.name].labels, (*key, role), strict=True))
+            add_histogram(family, labels, scores)
     return family

@@ -347,7 +347,11 @@ def test_trials_are_summed_over_all_groups_or_left_out(order: tuple[int, ...]) -
     """Group 1 has not counted r4 yet, for which the others have dropped r1."""
     groups = [trials_of("r2", "r3", "r4"), trials_of("r1", "r2", "r3"), trials_of("r2", "r3", "r4")]
     total = trials({number: groups[number] for number in order})
-    assert {name: trial["b"]["transactions"] for name, trial in total.items()} == {"r2": 3, "r3": 3, "r4": 2}
+    assert {name: trial.challengers["b"].numbers["transactions"] for name, trial in total.items()} == {
+        "r2": 3,
+        "r3": 3,
+        "r4": 2,
+    }
 
 
 def test_trials_that_groups_counted_in_another_order_are_all_kept() -> None:
