@@ -1,4 +1,4 @@
-"""Bodies of the rollouts API: of requests, validated before the desk is called, and of a change's answer."""
+"""Bodies of the rollouts API: of requests, validated before the desk is called."""
 
 from typing import Annotated, Any, Literal
 
@@ -125,21 +125,6 @@ class EventBody(BaseModel):
             rollout_id, Type(self.type), self.reason, key, expected_seq, self.challenger or "",
             self.share_bp or 0, self.from_the_beginning,
         )  # fmt: skip
-
-
-class ReceiptBody(BaseModel):
-    """Answer to a change of a rollout."""
-
-    rollout_id: str
-    seq: Annotated[
-        int, Field(description="The rollout's seq after the change, for If-Match of the next event")
-    ]
-    phase: str
-    types: list[str]
-    offsets: Annotated[list[int], Field(description="Offsets of the events on model-rollouts")]
-    repeated: Annotated[
-        bool, Field(description="Whether an earlier request with the same Idempotency-Key wrote the events")
-    ]
 
 
 def policy_of(fields: dict[str, Any]) -> Policy:

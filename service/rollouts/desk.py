@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TypeVar
 
 from models.rollouts.events import Event, Type
 from models.rollouts.state import TRIED, Trial
@@ -29,7 +28,6 @@ from service.rollouts.requests import GUARD, Actor, Proposal, Receipt, Refs, Ste
 from service.rollouts.topic import Rollouts
 from service.settings import ServiceSettings
 
-T = TypeVar("T")
 Draw = Callable[[History, Job], tuple[Event, ...] | Receipt]
 PROPOSED = f"rollout.{Type.PROPOSED.value}"
 """Action of a proposal, in the audit."""
@@ -189,30 +187,23 @@ class Desk:
             checks.require_no_breach(trial, assessment)
 
     def _write(self, draw: Draw, actor: Actor, history: History, job: Job) -> Receipt:
-        return _repeat_while_fenced(lambda: self._write_once(draw, actor, history, job))
+        """Write what is drawn; again, after a random pause, while other desks fence the writer."""
+        for attempt in range(ATTEMPTS - 1):
+            with suppress(FencedError):
+                return self._write_once(draw, actor, history, job)
+            time.sleep(random.uniform(0.0, PAUSE_S * 2**attempt))
+        return self._write_once(draw, actor, history, job)
 
     def _write_once(self, draw: Draw, actor: Actor, history: History, job: Job) -> Receipt:
         with self._turn:
-            return self._write_in_turn(draw, actor, history, job)
-
-    def _write_in_turn(self, draw: Draw, actor: Actor, history: History, job: Job) -> Receipt:
-        write = self._rollouts.open()
-        history = self._rollouts.read(job.set_aside, history)
-        drawn = draw(history, job)
-        if isinstance(drawn, Receipt):  # the same request was written concurrently by another desk
-            return drawn
-        offsets = write(drawn, actor)
+            write = self._rollouts.open()
+            history = self._rollouts.read(job.set_aside, history)
+            drawn = draw(history, job)
+            if isinstance(drawn, Receipt):  # the same request was written concurrently by another desk
+                return drawn
+            offsets = write(drawn, actor)
         line = drawing.apply_events(history.line, drawn)
         return drawing.receipt(line, drawn, tuple(offsets), repeated=False)
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)
-
-
-def _repeat_while_fenced(write: Callable[[], T]) -> T:
-    """Call a function again, after a random pause, while other desks fence its writer; raises its errors."""
-    for attempt in range(ATTEMPTS - 1):
-        with suppress(FencedError):
-            return write()
-        time.sleep(random.uniform(0.0, PAUSE_S * 2**attempt))
-    return write()

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from models.policy import Policy
 from models.registry import ModelRef
@@ -95,17 +97,19 @@ class Stop:
 
 @dataclass(frozen=True)
 class Receipt:
-    """The desk's answer to a written change."""
+    """The desk's answer to a written change, over HTTP, too."""
 
     rollout_id: str
-    seq: int
-    """The rollout's seq after the change; for a repeated request, its current seq."""
+    seq: Annotated[
+        int, Field(description="The rollout's seq after the change, for If-Match of the next event")
+    ]
+    """For a repeated request, the rollout's current seq."""
     phase: Phase
     types: tuple[Type, ...]
-    offsets: tuple[int, ...]
-    """Offsets of the events on model-rollouts."""
-    repeated: bool = False
-    """Whether an earlier request with the same key wrote the events."""
+    offsets: Annotated[tuple[int, ...], Field(description="Offsets of the events on model-rollouts")]
+    repeated: Annotated[
+        bool, Field(description="Whether an earlier request with the same Idempotency-Key wrote the events")
+    ] = False
 
 
 Refs = Mapping[str, ModelRef]

@@ -2,7 +2,6 @@
 
 import re
 import time
-from dataclasses import asdict
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -15,7 +14,7 @@ from models.rollouts.state import Trial
 from service import openapi
 from service.rollouts import decisions, drawing, examples, views
 from service.rollouts.assessment import assess
-from service.rollouts.bodies import EventBody, ProposalBody, ReceiptBody
+from service.rollouts.bodies import EventBody, ProposalBody
 from service.rollouts.desk import PROPOSED
 from service.rollouts.history import History
 from service.rollouts.parts import RolloutParts
@@ -59,13 +58,8 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
         """List all rollouts, newest first, and the champion."""
         return views.overview(_readable(parts), parts.progress.groups, topic)
 
-    @router.post(
-        "/v1/rollouts",
-        status_code=201,
-        response_model=ReceiptBody,
-        responses=openapi.example(examples.RECEIPT, 201),
-    )
-    async def propose(caller: Operator, body: ProposalBody, key: Key, response: Response) -> dict[str, Any]:
+    @router.post("/v1/rollouts", status_code=201, responses=openapi.example(examples.RECEIPT, 201))
+    async def propose(caller: Operator, body: ProposalBody, key: Key, response: Response) -> Receipt:
         """Open a rollout, if the proposal passes every check.
 
         The checks: no other rollout is open; the rollout_id is free; the challengers, their policies and the
@@ -89,9 +83,8 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
         return views.rollout(parts.reader.history, trial, parts.progress.groups, topic)
 
     @router.post(
-        "/v1/rollouts/{rollout_id}/events", status_code=201, response_model=ReceiptBody,
-        responses=openapi.example(examples.RECEIPT, 201),
-    )  # fmt: skip
+        "/v1/rollouts/{rollout_id}/events", status_code=201, responses=openapi.example(examples.RECEIPT, 201)
+    )
     async def event(
         caller: Operator,
         rollout_id: Id,
@@ -99,7 +92,7 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
         key: Key,
         response: Response,
         if_match: IfMatch = None,
-    ) -> dict[str, Any]:
+    ) -> Receipt:
         """Write the next step of a rollout.
 
         A step that counts as a promotion by its effect (docs/rollouts.md), and `withdrawn`, need an admin.
@@ -188,12 +181,12 @@ def _actor(caller: Caller) -> Actor:
     return Actor(caller.name, caller.role.word, caller.origin)
 
 
-def _answer(receipt: Receipt, response: Response) -> dict[str, Any]:
+def _answer(receipt: Receipt, response: Response) -> Receipt:
     response.headers["ETag"] = f'"{receipt.seq}"'
     response.headers["Location"] = f"/v1/rollouts/{quote(receipt.rollout_id, safe='')}"
     if receipt.repeated:
         response.status_code = 200
-    return asdict(receipt)
+    return receipt
 
 
 def _current_roles(history: History) -> dict[str, list[dict[str, str]]]:
