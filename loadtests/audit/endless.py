@@ -63,59 +63,47 @@ def follow(
     """
     # no grace: what a stop leaves unread, the next run reads
     with suppress(pauses.StoppedError), pauses.ended_by(stop.is_set, grace_s=0.0):
-        _audit(log, settings, load, options, stop, clock, started)
+        memory = _memory(settings, options)
+        follower = ContinuousAudit(log, settings, load, memory, clock)
+        logger.warning("audit of a share of %g of the cards: %s", options.share, _start_text(memory))
+        start = clock()
 
+        def lag_s() -> float:
+            return clock() - (start if follower.point is None else follower.point.seen_s)
 
-def _audit(
-    log: Log,
-    settings: JobSettings,
-    load: Load,
-    options: EndlessOptions,
-    stop: Event,
-    clock: Callable[[], float],
-    started: Callable[[int], None],
-) -> None:
-    memory = _memory(settings, options)
-    follower = ContinuousAudit(log, settings, load, memory, clock)
-    logger.warning("audit of a share of %g of the cards: %s", options.share, _start_text(memory))
-    start = clock()
+        metrics = AuditMetrics(output_topics(settings.topics), lag_s)
+        finding_log = _FindingLog(metrics)
+        follower.findings.on_finding = finding_log.add
+        port, end = serve(metrics.registry, options.metrics_port, options.metrics_host)
+        started(port)
 
-    def lag_s() -> float:
-        return clock() - (start if follower.point is None else follower.point.seen_s)
+        def after_chunk() -> None:
+            metrics.advance(follower.checked, 0)
+            if stop.is_set():
+                raise pauses.StoppedError("stopped in the middle of a step")
 
-    metrics = AuditMetrics(output_topics(settings.topics), lag_s)
-    finding_log = _FindingLog(metrics)
-    follower.findings.on_finding = finding_log.add
-    port, end = serve(metrics.registry, options.metrics_port, options.metrics_host)
-    started(port)
-
-    def after_chunk() -> None:
-        metrics.advance(follower.checked, 0)
-        if stop.is_set():
-            raise pauses.StoppedError("stopped in the middle of a step")
-
-    try:
-        saved = clock()
-        while not stop.is_set():
-            # TopicReadError and StoppedError leave no chunk half judged; after any other error the
-            # state must not be saved
-            try:
-                follower.step(after_chunk)
-                metrics.advance(follower.checked, follower.audited_until_s)
-            except TopicReadError as fault:
-                logger.warning("the audit retries at its next step: %s", fault)
-            except pauses.StoppedError:
+        try:
+            saved = clock()
+            while not stop.is_set():
+                # TopicReadError and StoppedError leave no chunk half judged; after any other error the
+                # state must not be saved
+                try:
+                    follower.step(after_chunk)
+                    metrics.advance(follower.checked, follower.audited_until_s)
+                except TopicReadError as fault:
+                    logger.warning("the audit retries at its next step: %s", fault)
+                except pauses.StoppedError:
+                    finding_log.end_step()
+                    break
                 finding_log.end_step()
-                break
-            finding_log.end_step()
-            if options.state is not None and clock() - saved >= options.save_every_s:
+                if options.state is not None and clock() - saved >= options.save_every_s:
+                    memory.save(options.state)
+                    saved = clock()
+                stop.wait(options.every_s)
+            if options.state is not None:
                 memory.save(options.state)
-                saved = clock()
-            stop.wait(options.every_s)
-        if options.state is not None:
-            memory.save(options.state)
-    finally:
-        end()
+        finally:
+            end()
 
 
 def _memory(settings: JobSettings, options: EndlessOptions) -> Memory:

@@ -113,7 +113,7 @@ class Installation:
         )
         broker.create(stack.bootstrap_servers, topics)
         self._log = TopicLog(stack.bootstrap_servers)
-        self._progress = ProgressFollower(stack.bootstrap_servers, self.settings)
+        self._progress = ProgressFollower(self._log, self.settings)
         self._producer = RecordProducer(stack.bootstrap_servers, self.settings.partitioner)
         self.sent = 0
         """Number of transaction records sent."""

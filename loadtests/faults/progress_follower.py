@@ -2,14 +2,9 @@
 
 import json
 from collections.abc import Collection
-from contextlib import closing
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, KafkaException, TopicPartition
-
-from loadtests.faults.errors import FaultError
-from streaming_job.log import clients, follow, topic_reader
-from streaming_job.log.clients import Address
+from loadtests.audit.topic_log import TopicLog
 from streaming_job.log.records import PartitionId
 from streaming_job.progress.last_record import positions
 from streaming_job.progress.reader import of_newest_query
@@ -17,10 +12,10 @@ from streaming_job.settings import JobSettings
 
 
 class ProgressFollower:
-    """Follower of one job's progress topic; raises FaultError if the broker does not answer."""
+    """Follower of one job's progress topic; its methods raise the errors of `TopicLog`."""
 
-    def __init__(self, bootstrap_servers: str, settings: JobSettings) -> None:
-        self._servers, self._settings = bootstrap_servers, settings
+    def __init__(self, log: TopicLog, settings: JobSettings) -> None:
+        self._log, self._settings = log, settings
         self._next: dict[int, int] = {}
         self._newest: dict[int, dict[str, Any]] = {}
         self._commits = 0
@@ -45,18 +40,9 @@ class ProgressFollower:
 
     def _read(self) -> None:
         """Read new records, with one consumer per call so that nothing is fetched between calls."""
-        topic = self._settings.topics.job_progress
-        try:
-            with closing(clients.reader(Address(self._servers), "fraud-faults")) as reader:
-                starts = [
-                    TopicPartition(topic, part, self._next.get(part, OFFSET_BEGINNING))
-                    for part in topic_reader.partitions(reader, topic)
-                ]
-                for message in follow.Follower(reader, starts).to_end():
-                    self._next[message.partition() or 0] = (message.offset() or 0) + 1
-                    if message.key() == self._settings.job_id.encode():
-                        record = json.loads(message.value() or b"")
-                        self._newest[record["key_group"]] = record
-                        self._commits += 1
-        except KafkaException as fault:
-            raise FaultError(f"the job's progress cannot be read: {fault}; check the broker") from fault
+        for record in self._log.read(self._settings.topics.job_progress, starts=dict(self._next)):
+            self._next[record.partition] = record.offset + 1
+            if record.key == self._settings.job_id.encode():
+                progress = json.loads(record.value or b"")
+                self._newest[progress["key_group"]] = progress
+                self._commits += 1

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
+from loadtests.simulator.batch import EventBatch
 from loadtests.simulator.chargebacks import Chargebacks
+from loadtests.simulator.replay import ReplayBatch
 from streaming_job.contracts.topics import Topics
 
 
@@ -36,31 +36,12 @@ class Records:
         return Records(self.topic, self.at[start:end], self.keys[start:end], self.values[start:end])
 
 
-class Batch(Protocol):
-    """Transactions of a simulated stream or of a file."""
-
-    @property
-    def arrival(self) -> npt.NDArray[np.int64]:
-        """Arrivals, ms since 1970-01-01 UTC, ascending."""
-        ...
-
-    @property
-    def table(self) -> pa.Table:
-        """Columns, see `Chargebacks.observe`."""
-        ...
-
-    @property
-    def accepted(self) -> npt.NDArray[np.bool_] | None:
-        """Rows that can get a label; None: all."""
-        ...
-
-    def encode(self) -> tuple[list[bytes], list[bytes | None]]:
-        """Encode Kafka keys and values."""
-        ...
-
-
 def timeline(
-    batches: Iterable[Batch], chargebacks: Chargebacks | None, topics: Topics, *, drain: bool
+    batches: Iterable[EventBatch | ReplayBatch],
+    chargebacks: Chargebacks | None,
+    topics: Topics,
+    *,
+    drain: bool,
 ) -> Iterator[Records]:
     """Yield transactions with the chargebacks between them, by time.
 
