@@ -23,6 +23,8 @@ from PIL import Image
 from deploy.grafana.answers import STEPS, Prometheus, Series, filled, legend
 from deploy.grafana.panels import DASHBOARDS, WIDTH, Dashboard
 
+JOB = "card-fraud"
+"""Name of the scrape job."""
 MINUTES = 10.0
 STEP_MINUTES = MINUTES / STEPS
 CELL = 0.46, 0.28
@@ -59,7 +61,7 @@ class PanelAnswers:
         return [(at - self.end_s) / 60 for at, _ in series.points]
 
 
-def answered(dashboard: Dashboard, prometheus: Prometheus, job: str, end_s: float) -> list[PanelAnswers]:
+def answered(dashboard: Dashboard, prometheus: Prometheus, end_s: float) -> list[PanelAnswers]:
     """Query all panels of a dashboard.
 
     Args:
@@ -70,7 +72,7 @@ def answered(dashboard: Dashboard, prometheus: Prometheus, job: str, end_s: floa
     for panel in dashboard.to_json()["panels"]:
         series = []
         for target in panel.get("targets", ()):
-            query = filled(target["expr"], job)
+            query = filled(target["expr"], JOB)
             if target["instant"]:
                 answers = prometheus.instant(query, end_s)
             else:
@@ -181,7 +183,7 @@ KINDS = {
 }  # fmt: skip
 
 
-def draw_all(url: str, directory: Path, job: str = "card-fraud") -> list[str]:
+def draw_all(url: str, directory: Path) -> list[str]:
     """Draw every dashboard; return the panels without data.
 
     Args:
@@ -189,7 +191,7 @@ def draw_all(url: str, directory: Path, job: str = "card-fraud") -> list[str]:
     """
     prometheus, end_s, empty = Prometheus(url), time.time(), []
     for dashboard in DASHBOARDS:
-        panels = answered(dashboard, prometheus, job, end_s)
+        panels = answered(dashboard, prometheus, end_s)
         draw(dashboard.title, panels, directory / f"{dashboard.uid}.png")
         empty += [
             f"{dashboard.uid}: {item.panel['title']}"

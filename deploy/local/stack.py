@@ -14,7 +14,6 @@ from deploy.local.ports import HOST, Ports, choose, is_free
 from deploy.local.startup import BringUp
 from deploy.local.state import ALL, BROKERS, Service
 from feature_store.errors import FraudError
-from streaming_job.contracts.topics import Topics
 
 PORT_NAMES: dict[Service, tuple[str, ...]] = {
     "postgres": ("postgres",),
@@ -61,7 +60,6 @@ def up(
     brokers: int | None = None,
     proxied: bool = False,
     guarded: bool = False,
-    topic_names: Topics = Topics(),  # noqa: B008  # never changed
     progress: Progress = silent,
 ) -> Endpoints:
     """Start the services that do not run yet, and wait until all are ready.
@@ -113,9 +111,7 @@ def up(
         for attempts_left in reversed(range(STARTS)):
             current.ports |= choose(_pinned(ports, current, of_kafka), current.ports, names)
             try:
-                startup.bring_up(
-                    BringUp(data_dir, current, wanted, started, topic_names, replay, partitions, progress)
-                )
+                startup.bring_up(BringUp(data_dir, current, wanted, started, replay, partitions, progress))
                 break
             except BaseException as error:
                 startup.stop(data_dir, current, started)

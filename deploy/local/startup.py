@@ -39,7 +39,6 @@ class BringUp:
     """Services that must be ready at the end."""
     started: Collection[Service]
     """Wanted services that do not run yet."""
-    topics: Topics
     replay: bool
     partitions: int
     progress: Progress
@@ -80,7 +79,7 @@ def bring_up(work: BringUp) -> None:
         for name, server in servers.items():
             kafka.wait(data_dir, server, ports, name)
         addresses = kafka.bootstrap_servers(ports)
-        topics.create(addresses, work.topics, replay=work.replay, partitions=work.partitions)
+        topics.create(addresses, Topics(), replay=work.replay, partitions=work.partitions)
         work.progress(f"kafka is ready on port {ports['kafka']}")
 
     starters: dict[Service, Callable[[], None]] = {"postgres": bring_postgres, "kafka": bring_kafka}

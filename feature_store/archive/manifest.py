@@ -99,11 +99,9 @@ class Manifest:
         """Number of records."""
         return sum(span.rows for span in self.spans)
 
-    def files(self, first: int | None = None, end: int | None = None) -> Iterator[Span]:
-        """Yield the spans that have a file, and offsets between `first` and before `end`."""
-        for span in self.spans:
-            if span.name and (first is None or span.end > first) and (end is None or span.first < end):
-                yield span
+    def files(self, first: int | None = None) -> Iterator[Span]:
+        """Yield the spans that have a file, and offsets from `first` on."""
+        return (span for span in self.spans if span.name and (first is None or span.end > first))
 
     def appended(self, span: Span) -> "Manifest":
         """Return the manifest with another span in place of the tail.

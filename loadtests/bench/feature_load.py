@@ -26,12 +26,12 @@ class FeatureLoad:
         resolution_ms: resolution of event times; card networks use whole seconds, the data contract has ms.
     """
 
-    def __init__(self, cards: int, *, per_day: float = 2.0, seed: int = 1, resolution_ms: int = 1) -> None:
+    def __init__(self, cards: int, *, per_day: float = 2.0, resolution_ms: int = 1) -> None:
         self._resolution = resolution_ms
         self._cards = cards
         self._ms = DAY_MS / (per_day * cards)
         self._now = float(START_MS)
-        self._rng = np.random.default_rng(seed)
+        self._rng = np.random.default_rng(1)
 
     def next(self, events: int) -> NDArray[np.void]:
         """Return the next transactions in order of arrival, shape (events,)."""

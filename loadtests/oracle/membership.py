@@ -42,9 +42,9 @@ def fmix64(k: int) -> int:
     return k ^ (k >> 33)
 
 
-def murmur3(data: bytes, seed: int = 0) -> tuple[int, int]:
-    """Return the low and the high 64 bits of MurmurHash3 x64 128."""
-    h1 = h2 = seed
+def murmur3(data: bytes) -> tuple[int, int]:
+    """Return the low and the high 64 bits of MurmurHash3 x64 128, with seed 0."""
+    h1 = h2 = 0
     whole = len(data) - len(data) % 16
     for at in range(0, whole, 16):
         h1 ^= _k1(data[at : at + 8])

@@ -75,13 +75,13 @@ def percentile_ms(histogram: HdrHistogram, at: float) -> float | None:
     return float(histogram.get_value_at_percentile(at) / _MICROSECONDS)
 
 
-def curve(histogram: HdrHistogram, points: int = 5) -> list[tuple[float, float]]:
-    """Return (percentile, ms) pairs: `points` of them for each halving of the share of greater values."""
+def curve(histogram: HdrHistogram) -> list[tuple[float, float]]:
+    """Return (percentile, ms) pairs: five of them for each halving of the share of greater values."""
     if not histogram.get_total_count():
         return []
     return [
         (step.percentile_level_iterated_to, step.value_iterated_to / _MICROSECONDS)
-        for step in histogram.get_percentile_iterator(points)
+        for step in histogram.get_percentile_iterator(5)
     ]
 
 

@@ -58,26 +58,6 @@ class Stream:
         self._trip_ms = float(np.clip(12 * rhythm, 600_000, 14 * 86_400_000))
         self._salt = salt(world.seed, "transactions", start_ms)
 
-    def batches(
-        self, n: int, *, events: int | None = None, until_ms: int | None = None
-    ) -> Iterator[EventBatch]:
-        """Yield the stream in batches of n records; the last may be shorter.
-
-        Args:
-            events: number of records after which to stop; None: no limit.
-            until_ms: arrival before which to stop, ms since 1970-01-01 UTC; None: no limit.
-        """
-        pending: list[EventBatch] = []
-        for block in self.blocks(events=events, until_ms=until_ms):
-            pending.append(block)
-            if sum(map(len, pending)) >= n:
-                merged = EventBatch.concat(pending)
-                cut = len(merged) - len(merged) % n
-                yield from (merged.take(slice(at, at + n)) for at in range(0, cut, n))
-                pending = [merged.take(slice(cut, None))]
-        if pending and any(map(len, pending)):
-            yield EventBatch.concat(pending)
-
     def blocks(self, *, events: int | None = None, until_ms: int | None = None) -> Iterator[EventBatch]:
         """Yield the stream in its own blocks of about `BLOCK` records, which is cheapest."""
         remaining = events

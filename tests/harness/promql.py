@@ -12,11 +12,12 @@ from loadtests.audit import exported as exported_by_audit
 from models.rollouts.state import Phase
 from service.health.codes import OF_PARTITIONS, REGISTRY, Verdict
 from service.health.feature_drift import WINDOWS
-from service.metrics.of_rollouts import ALERTED, GUARD_VERDICTS
+from service.metrics.of_rollouts import GUARD_VERDICTS
 from service.metrics.table import FAMILIES
 from streaming_job.archive import metrics as exported_by_archiver
 from streaming_job.contracts import Reason
 from streaming_job.metric_families import Type
+from streaming_job.progress.trials import PAIRED
 
 TARGET = frozenset({"job", "instance"})
 VALUES: dict[str, set[str]] = {
@@ -24,7 +25,7 @@ VALUES: dict[str, set[str]] = {
     "fraud_partition_verdict": {verdict.value for verdict in OF_PARTITIONS},
     "fraud_rollout_phase": set(Phase),
     "fraud_guard_verdict": set(GUARD_VERDICTS),
-    "alerted": set(ALERTED),
+    "alerted": set(PAIRED),
     "code": set(REGISTRY),
     "reason": {reason.value for reason in Reason},
     "limit": {"commit", "latency", "held", "heartbeat", "epoch", "silence"},

@@ -6,6 +6,7 @@ import numpy as np
 import orjson
 import pandas as pd
 import pytest
+from harness.regrouped import regrouped
 
 from feature_store.errors import FraudError
 from loadtests.simulator import countries
@@ -49,7 +50,8 @@ def test_the_same_seed_gives_the_same_bytes(world: World) -> None:
 @pytest.mark.parametrize("size", [1_000, 8_192, 29_999, 100_000])
 def test_the_size_of_the_batches_changes_nothing(world: World, size: int) -> None:
     whole = encoded(list(Stream(world, RATE, START, disturbances=HEAVY).blocks(events=30_000)))
-    batches = list(Stream(world, RATE, START, disturbances=HEAVY).batches(size, events=30_000))
+    blocks = Stream(world, RATE, START, disturbances=HEAVY).blocks(events=30_000)
+    batches = list(regrouped(blocks, size))
     assert encoded(batches) == whole
     assert [len(batch) for batch in batches[:-1]] == [size] * (len(batches) - 1)
 

@@ -6,6 +6,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 import pytest
+from harness.regrouped import regrouped
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -96,7 +97,9 @@ def test_labels_do_not_depend_on_the_batches(world: World, size: int) -> None:
         return sorted(result + list(zip(keys, values, strict=True)))
 
     stream = Stream(world, 500.0, START, fraud=FraudMix(share=0.05))
-    assert all_labels(stream.batches(size, events=20_000)) == all_labels(stream.blocks(events=20_000))
+    assert all_labels(regrouped(stream.blocks(events=20_000), size)) == all_labels(
+        stream.blocks(events=20_000)
+    )
 
 
 @given(st.lists(st.integers(0, 20), max_size=12), st.lists(st.integers(0, 20), max_size=12))
@@ -111,7 +114,8 @@ def test_merging_keeps_order_and_loses_nothing(many: list[int], few: list[int]) 
 
 
 def test_a_tally_counts_only_what_was_sent(world: World) -> None:
-    batches = list(Stream(world, 500.0, START, fraud=FraudMix(share=0.2)).batches(1_000, events=9_000))
+    stream = Stream(world, 500.0, START, fraud=FraudMix(share=0.2))
+    batches = list(regrouped(stream.blocks(events=9_000), 1_000))
     tally = Tally()
     watched = tally.watch(batches)
     for _ in range(8):  # more batches were made than sent
