@@ -111,13 +111,11 @@ def send(server: Server, number: signal.Signals) -> bool:
     Returns:
         Whether it was running.
     """
+    if number == signal.SIGKILL:
+        return stop(server, gentle=number, patience_s=0.0)
     process = running(server)
     if process is None:
         return False
-    if number == signal.SIGKILL:
-        kill_all([process, *descendants(process)])
-        running(server)  # leaves no zombie
-        return True
     with suppress(psutil.NoSuchProcess):
         process.send_signal(number)
     return True

@@ -77,11 +77,8 @@ def measure(extent: ChaosExtent, say: Say) -> Iterator[Result]:
         relay = Relay(installed)
         cleanup.callback(lambda: relay.job.kill())
         begun = time.monotonic()
-        target, killed_by = (
-            kills.KillTarget(relay, extent.data_dir, chance),
-            begun + KILLS_SHARE * extent.within_s,
-        )
-        yield from _kill(target, extent.kills, killed_by, say)
+        target = kills.KillTarget(relay, extent.data_dir, chance)
+        yield from _kill(target, extent.kills, begun + KILLS_SHARE * extent.within_s, say)
         yield from _disturb(relay, network, chance, extent.faults, begun + extent.within_s, say)
         lasted = time.monotonic() - begun
         say("auditing")
@@ -101,8 +98,7 @@ def _kill(target: kills.KillTarget, count: int, end: float, say: Say) -> Iterato
         except (FaultError, ProcessError) as fault:
             raise FaultError(f"kill {number}, {name}: {fault}") from fault
         seconds[name].append(time.monotonic() - begun)
-        if seconds:
-            target.caught_up()
+        target.caught_up()
     yield from _all_seconds("kill", seconds)
 
 

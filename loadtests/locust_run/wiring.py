@@ -108,7 +108,7 @@ class Wiring:
         try:
             self.lane = Lane(LoadTestPlan.from_json(order["plan"]), share, variables.settings(JobSettings))
         except FraudError as fault:
-            self._refusal = {"lane": share.lane, "error": str(fault)}
+            self._refusal = refused(share.lane, str(fault))
 
     def begin(self, environment: Any, msg: Any, **_: Any) -> None:
         """Start to send at the moment that the master gives."""
@@ -124,9 +124,7 @@ class Wiring:
 
     def report(self) -> dict[str, Any] | None:
         """Return this worker's report; None if it has no share of a run."""
-        if self.lane is not None:
-            return self.lane.report()
-        return self._refusal and refused(self._refusal["lane"], self._refusal["error"])
+        return self._refusal if self.lane is None else self.lane.report()
 
     def report_to_myself(self) -> None:
         """Add the reports of a locust process without workers to its own conductor."""

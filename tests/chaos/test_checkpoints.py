@@ -208,7 +208,7 @@ def test_offsets_moved_while_the_job_is_stopped_change_nothing(
 
 def test_the_job_survives_a_killed_and_restarted_broker(target: KillTarget) -> None:
     job = target.relay.job
-    kills.server("kafka")(target)
+    kills.server(target, "kafka")
     assert target.relay.job is job
     target.relay.audit()
 

@@ -77,7 +77,7 @@ def test_a_worker_killed_at_a_step_is_replaced_without_loss_or_repetition(
     target: KillTarget, step: Failpoint
 ) -> None:
     job = target.relay.job
-    kills.worker_at(step)(target)
+    kills.worker_at(target, step)
     assert target.relay.job is job
     assert job.runs
     target.caught_up()
@@ -87,7 +87,7 @@ def test_a_worker_killed_at_a_step_is_replaced_without_loss_or_repetition(
 def test_a_job_killed_at_a_step_continues_without_loss_or_repetition(
     target: KillTarget, step: Failpoint
 ) -> None:
-    kills.job_at(step)(target)
+    kills.job_at(target, step)
     target.relay.audit()
     # with merchant facts the commit may hold nothing but a promise: then no transaction is decided again
     if step is Failpoint.COMMITTED and not isinstance(target.relay.installed, LabelledInstallation):
@@ -155,7 +155,7 @@ def test_kills_at_any_time_while_transactions_flow(target: KillTarget) -> None:
 @pytest.mark.parametrize("service", embedded.ALL)
 def test_the_job_survives_a_killed_and_restarted_server(target: KillTarget, service: Service) -> None:
     job = target.relay.job
-    kills.server(service)(target)
+    kills.server(target, service)
     assert target.relay.job is job
     target.relay.audit()
 
