@@ -5,7 +5,7 @@ three trials, with up to four challengers each; at most MOST rollouts, and MOST 
 exported.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from prometheus_client.core import Metric
@@ -29,11 +29,14 @@ COUNTS = ("transactions", "decided", "failures", "rows")
 def of_rollouts(groups: Groups) -> list[Metric]:
     """Return phases, applied events and challengers' counts; without rollouts, the families are empty."""
     phase_of = list(phases(groups).items())[-MOST:]
+    exported = dict(phase_of)
     applied = {
+        (str(group), rollout): 0.0 for group, rollout in _not_reached(groups) if rollout in exported
+    } | {
         (str(group), event["rollout_id"]): float(event["seq"])
         for group, record in groups.items()
         for event in sorted(record["applied"], key=lambda event: event["offset"])
-        if event["rollout_id"] in dict(phase_of)
+        if event["rollout_id"] in exported
     }
     challengers = [
         ([rollout, name], counts)
@@ -53,6 +56,17 @@ def of_rollouts(groups: Groups) -> list[Metric]:
         )
         families.append(samples(f"fraud_trial_{unit}", values))
     return [*families, _times(challengers), _scores(challengers)]
+
+
+def _not_reached(groups: Groups) -> Iterator[tuple[int, str]]:
+    """Yield (key group, rollout_id) of rollouts that begin behind all events that the group has applied."""
+    begin: dict[str, int] = {}
+    for record in groups.values():
+        for event in record["applied"]:
+            begin[event["rollout_id"]] = min(event["offset"], begin.get(event["rollout_id"], event["offset"]))
+    for group, record in groups.items():
+        newest = max((event["offset"] for event in record["applied"]), default=-1)
+        yield from ((group, rollout) for rollout, offset in begin.items() if newest < offset)
 
 
 def of_guards(findings: Iterable[tuple[str, str, str, str]]) -> list[Metric]:

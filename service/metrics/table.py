@@ -134,8 +134,8 @@ JOB = (
 )
 ROLLOUTS = (
     state_set("fraud_rollout_phase", "phase of the rollout", ("rollout_id",)),
-    gauge("fraud_rollout_applied_seq", "number of the rollout's last event that the group has applied",
-          (*_GROUP, "rollout_id")),
+    gauge("fraud_rollout_applied_seq", "number of the rollout's last event that the group has applied; 0 if "
+          "it has applied none yet, and another group has", (*_GROUP, "rollout_id")),
     counter("fraud_trial_transactions", "transactions given to the challenger to score", _TRIAL),
     counter("fraud_trial_decided", "transactions decided by the challenger, as canary", _TRIAL),
     counter("fraud_trial_failures", "transactions given to the challenger for which it returned no score",

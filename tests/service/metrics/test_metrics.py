@@ -305,6 +305,22 @@ def test_rollouts_have_a_phase_and_counts_summed_over_the_groups() -> None:
     assert seen("fraud_trial_score_count", **b, role="challenger") == 200
 
 
+def test_a_group_that_has_applied_no_event_of_a_rollout_yet_disagrees_with_the_others() -> None:
+    """Without a sample of the group, `FraudGroupsDisagree` would compare the others only."""
+    r1, r2 = trial_of("r1")["applied"], [event | {"offset": 9} for event in trial_of("r2")["applied"]]
+    groups = {
+        group: {"applied": applied, "totals": {"trials": {}}}
+        for group, applied in enumerate((r1 + r2, r1, [], r2))
+    }
+    seen = Scraped(of_rollouts(groups))
+    by_group = [
+        [seen("fraud_rollout_applied_seq", key_group=group, rollout_id=rollout) for group in "0123"]
+        for rollout in ("r1", "r2")
+    ]
+    # group 3 has forgotten the events of r1, which were before those that it keeps
+    assert by_group == [[2, 2, 0, None], [2, 0, 0, 2]]
+
+
 def test_the_labels_of_rollouts_are_bounded() -> None:
     events = [
         {"rollout_id": f"r{n}", "seq": 1, "type": "proposed", "offset": n, "held_from": {}} for n in range(30)
