@@ -53,12 +53,15 @@ def backtest(
     find_model: FindModel,
     processes: int = 1,
     progress: Progress = lambda rows: None,
+    moved_at: int | None = None,
 ) -> dict[str, Any]:
     """Run a backtest, and return its report (`report.report_of`).
 
     Args:
         decided: positions up to which the live job's decisions are archived. The window ends with them: later
             transactions have no live alerts yet.
+        moved_at: see `decided_by_the_job`. Older transactions of cards that have moved are in partitions that
+            are not theirs any more, as dead letters.
 
     Raises:
         BacktestError: the archive lacks something that it needs.
@@ -71,6 +74,9 @@ def backtest(
     extents = log.extents(topics.transactions).values()
     compared, history = window.choose(extents, job.limits.lateness_ms, request.days, request.until)
     compared = replace(compared, until=min([compared.until, *_undecided(log, topics.transactions, decided)]))
+    if moved_at is not None:
+        compared = replace(compared, since=max(compared.since, moved_at))
+        history = replace(history, is_whole=False, complete_from=max(history.complete_from, moved_at))
     if compared.until <= compared.since:
         raise BacktestError(
             f"by the archived {topics.job_progress} the job has decided nothing of these days; archive more"

@@ -37,8 +37,11 @@ class BacktestSettings(JobSettings):
         )  # fmt: skip
 
 
-def decided_by_the_job(log: ArchiveLog, settings: JobSettings) -> Offsets:
-    """Return the positions of the job's newest archived progress, whose settings have to be those here.
+def decided_by_the_job(log: ArchiveLog, settings: JobSettings) -> tuple[Offsets, int | None]:
+    """Return what the job's newest archived progress tells; its settings have to be those here.
+
+    These are its positions; and the time, ms, at which cards have moved between partitions of the topic, 0 if
+    that is unknown or they came from another topic, None if they have not moved.
 
     Progress counts only if all that was written with it is archived, too.
 
@@ -69,4 +72,9 @@ def decided_by_the_job(log: ArchiveLog, settings: JobSettings) -> Offsets:
             raise BacktestError(
                 f"{choice.name} is {choice.here} here, but the job decided with {choice.running}; set it so"
             )
-    return {tp: end for record in newest.values() for tp, end in positions(record).items()}
+    decided = {tp: end for record in newest.values() for tp, end in positions(record).items()}
+    takeover = newest[min(newest)].get("takeover", {})
+    former = takeover.get("drained", {}).get("layout", {}).get("topic")
+    if former == settings.topics.transactions:
+        return decided, takeover["at"]
+    return decided, 0 if takeover.get("moved") else None

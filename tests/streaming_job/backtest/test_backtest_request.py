@@ -16,6 +16,7 @@ from feature_store.archive import commit
 from feature_store.archive.file_writer import FinishedFile
 from feature_store.archive.manifest import Kind, Manifest, Span
 from feature_store.archive.storage import Storage
+from feature_store.utc import time_of
 from loadtests.oracle import Record
 from models.policy import Policy
 from streaming_job.backtest.log import ArchiveLog, BacktestError
@@ -50,7 +51,12 @@ def records(world: World) -> list[Record]:
 
 
 def report(
-    world: World, records: list[Record], place: Path, decided_before: int = 10**15, **topics: str
+    world: World,
+    records: list[Record],
+    place: Path,
+    decided_before: int = 10**15,
+    moved_at: int | None = None,
+    **topics: str,
 ) -> dict[str, Any]:
     """Report of a backtest; the job has decided the transactions that arrived before a time."""
     rules = world.rules(1)
@@ -64,7 +70,7 @@ def report(
         if record.timestamp < decided_before
     }
     log = MemoryArchive(records, Random(1), world.partitions)
-    return backtest(log, job, EVERYTHING, decided, lambda name, version: model_ref())
+    return backtest(log, job, EVERYTHING, decided, lambda name, version: model_ref(), moved_at=moved_at)
 
 
 def of_two_parts(place: Path, field: str) -> ArchiveLog:
@@ -128,6 +134,21 @@ def test_alerts_of_another_topic_show_that_the_cards_have_moved(
     former |= {"source": {**former["source"], "topic": "former"}, "arrival_time": START - DAY}
     moved = alert._replace(value=json.dumps(former).encode(), timestamp=START - DAY)
     assert not report(world, [*records, moved], tmp_path)["history"]["whole"]
+
+
+def test_what_was_in_other_partitions_before_the_cards_moved_is_neither_history_nor_window(
+    world: World, records: list[Record], tmp_path: Path
+) -> None:
+    whole = report(world, records, tmp_path)
+    half = sorted(record.timestamp for record in world.transactions)[70]
+    moved = report(world, records, tmp_path, moved_at=half)
+    assert whole["history"]["whole"]
+    assert not moved["history"]["whole"]
+    assert moved["window"]["since"] == time_of(half)
+    assert moved["history"]["windows_whole_from"] > moved["window"]["since"]
+    assert not report(world, records, tmp_path, moved_at=0)["history"]["whole"]
+    with pytest.raises(BacktestError, match="has decided nothing of these days"):
+        report(world, records, tmp_path, moved_at=10**14)
 
 
 def test_without_the_schemas_of_framed_transactions_there_is_no_backtest(

@@ -17,6 +17,7 @@ from feature_store.archive.storage import Storage
 from feature_store.catalogue import DAY_MS
 from streaming_job.backtest.log import ArchiveLog, BacktestError
 from streaming_job.backtest.settings import BacktestSettings, decided_by_the_job
+from streaming_job.log.partitioner import Layout, Partitioner
 
 pytestmark = pytest.mark.unit
 MIDNIGHT = 20_000 * DAY_MS
@@ -34,7 +35,9 @@ def decided(place: Path, settled: dict[int, int] | None) -> int:
         commit.settle(Storage(str(place)), settled)
     settings = BacktestSettings(work_dir=place, job_id="card-fraud")
     settings = settings.model_copy(update={"key_groups": 1})
-    return decided_by_the_job(ArchiveLog(str(place)), settings)["transactions", 0]
+    positions, moved_at = decided_by_the_job(ArchiveLog(str(place)), settings)
+    assert moved_at is None
+    return positions["transactions", 0]
 
 
 def test_progress_whose_alerts_are_not_archived_yet_does_not_count(tmp_path: Path) -> None:
@@ -55,3 +58,19 @@ def test_what_is_settled_stays_when_the_archive_gets_another_topic(tmp_path: Pat
     commit.create(storage, {"u": "u"})
     assert commit.settled_of(storage) == {0: 5, 1: 7}
     assert commit.names_of(storage) == {"t": "t", "u": "u"}
+
+
+@pytest.mark.parametrize(("topic", "expected"), [("transactions", MIDNIGHT), ("former", 0), (None, 0)])
+def test_a_move_of_the_cards_is_known_by_the_takeover(
+    tmp_path: Path, topic: str | None, expected: int
+) -> None:
+    takeover = {
+        "query_id": "q0", "release": "0.1.0+0123abcd", "key_groups": 1, "commit_id": 1, "at": MIDNIGHT,
+        "asked_by": "ines", "moved": True,
+    }  # fmt: skip
+    if topic is not None:
+        takeover["drained"] = {"layout": Layout(topic, Partitioner.MURMUR2, 1).to_json(), "ends": [5]}
+    row = (0, MIDNIGHT, b"card-fraud", orjson.dumps(progress(takeover=takeover)))
+    write(tmp_path, {"job_progress": {0: [batch([row])]}}, names={"job_progress": "job-progress"})
+    settings = BacktestSettings(work_dir=tmp_path, job_id="card-fraud").model_copy(update={"key_groups": 1})
+    assert decided_by_the_job(ArchiveLog(str(tmp_path)), settings)[1] == expected
