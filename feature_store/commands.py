@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 
 from feature_store.catalogue import DAY_MS
+from feature_store.output_files import OutputError
 from feature_store.progress_bar import progress_bar
 from feature_store.state.group_state import DEFAULT_LATENESS_MS
-from feature_store.training.archived import read_labels, read_profiles
+from feature_store.training.archived import read_profiles
 from feature_store.training.labels import Labels
 from feature_store.training.merchant_payments import MerchantLabels
 from feature_store.training.options import (
@@ -18,7 +19,7 @@ from feature_store.training.options import (
     MerchantLabelFeatures,
     Transactions,
 )
-from feature_store.training.training_run import OutputError, Summary, Task, compute
+from feature_store.training.training_run import Summary, Task, compute
 from feature_store.training.training_set import DEFAULT_SKEW_MS
 from feature_store.training.transaction_files import TransactionFiles
 
@@ -67,9 +68,7 @@ def features(
     if not output.parent.is_dir():
         raise OutputError(f"no directory {output.parent}; make it first")
     files = TransactionFiles(transactions)
-    label_table = read_labels(labels) if labels else None
-    if label_table is None:
-        files.require_labels_in_all_or_none()
+    label_table = files.labels(labels)
     task = Task(
         files,
         read_profiles(profiles) if profiles else None,

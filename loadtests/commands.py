@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from feature_store.option_groups import refuse_ignored
+from feature_store.output_files import require_place
 from feature_store.progress_bar import progress_bar
 from feature_store.spark_surroundings import LOOPBACK
 from loadtests.audit import endless, one_alert
@@ -86,7 +87,7 @@ def verify(
         raise typer.BadParameter("give either --report or --follow, which exports its findings as metrics")
     if archive is not None and alert_id is not None:
         raise typer.BadParameter("with --archive the whole log is audited; leave out the alert id")
-    reporting.require_place(report)
+    require_place(report)
     if settings.merchant_facts and (follow or alert_id is not None):
         raise typer.BadParameter(
             "with FRAUD_MERCHANT_FACTS only the whole log can be audited: merchant features depend on "

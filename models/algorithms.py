@@ -29,7 +29,9 @@ class Learner:
     algorithm: Annotated[Algorithm, Option(help="Algorithm to fit")] = Algorithm.GRADIENT_BOOSTING
     iterations: Annotated[int, Option(min=1, help="Number of trees")] = 300
     leaves: Annotated[int, Option(min=2, help="Greatest number of leaves of each boosted tree")] = 6
-    learning_rate: Annotated[float, Option(min=0.0001, help="Learning rate of gradient boosting")] = 0.03
+    learning_rate: Annotated[float, Option(min=0.0001, max=10, help="Learning rate of gradient boosting")] = (
+        0.03
+    )
     feature_share: Annotated[
         float,
         Option(
@@ -40,10 +42,16 @@ class Learner:
     ] = 0.15
     fraud_weight: Annotated[
         float,
-        Option(min=0.0001, help="Weight of a fraud in training; scores are probabilities only with weight 1"),
+        Option(
+            min=0.0001,
+            max=1e6,
+            help="Weight of a fraud in training; scores are probabilities only with weight 1",
+        ),
     ] = 1.0
     """A genuine transaction has weight 1."""
-    seed: Annotated[int, Option(help="The same data, options and seed give the same result")] = 0
+    seed: Annotated[
+        int, Option(min=0, max=2**32 - 1, help="The same data, options and seed give the same result")
+    ] = 0
 
     def fit(self, x: np.ndarray, y: np.ndarray) -> Any:
         """Fit a scikit-learn classifier; the same data and seed give the same classifier.

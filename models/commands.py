@@ -40,6 +40,7 @@ def train_command(
         float | None,
         typer.Option(
             min=0,
+            max=1e9,
             help="Cost of an alert, in the currency of the amounts; if given, the threshold minimises the "
             "cost of alerts plus the amounts of missed frauds, and --alert-budget is ignored",
         ),
@@ -51,17 +52,19 @@ def train_command(
 
     Example: fraud models train --transactions tx.parquet --tracking-uri sqlite:///mlflow.db
     """
-    from feature_store.training.archived import files_of, read_labels, read_profiles
+    from feature_store.training.archived import files_of, read_profiles
     from feature_store.training.transaction_files import TransactionFiles
     from models.evaluation.report import digest
     from models.pipeline import fit_and_register
 
     label_delay_ms = int(label_delay_days * DAY_MS)
     inputs = {"transactions": transactions, "labels": labels, "profiles": profiles}
+    files = TransactionFiles(transactions)
+    label_table = files.labels(labels)
     trained = fit_and_register(
-        TransactionFiles(transactions).table(),
+        files.table(),
         tracking_uri,
-        labels=read_labels(labels) if labels else None,
+        labels=label_table,
         profiles=read_profiles(profiles) if profiles else None,
         merchant_labels=merchant_labels,
         label_delay_ms=label_delay_ms,

@@ -12,6 +12,7 @@ import typer
 from deploy.replay.record import ReplayError
 from feature_store.catalogue import DAY_MS
 from feature_store.option_groups import takes
+from feature_store.output_files import require_place
 from service.rollouts.options import PolicyFile, SimplePolicy, takes_simple_policy
 from streaming_job import environment
 from streaming_job.settings import MOST_LABEL_DELAY_MS, JobSettings
@@ -159,7 +160,7 @@ def compare_command(
     from deploy.replay.comparison import report as reports
     from loadtests.rig import report as reporting
 
-    reporting.require_place(report, page)
+    require_place(report, page)
     replay, live = record.load(environment.settings(JobSettings), name)
     wanted = reports.limits_in(limits) if limits is not None else {}
     with reporting.saying(f"replay {name}") as say:

@@ -29,8 +29,13 @@ DELAY_HELP = (
     "Label delay in days: a transaction not reported this long after its arrival counts as genuine; a fraud "
     "whose label has no time of its own counts as reported this long after its arrival."
 )
+MOST_DELAY_DAYS = 120
+"""The greatest that the job accepts."""
 LabelDelayDays = Annotated[
-    float, typer.Option(min=0, help=f"{DELAY_HELP} Give the job's delay (FRAUD_LABEL_DELAY_MS)")
+    float,
+    typer.Option(
+        min=0, max=MOST_DELAY_DAYS, help=f"{DELAY_HELP} Give the job's delay (FRAUD_LABEL_DELAY_MS)"
+    ),
 ]
 DEFAULT_DELAY_DAYS = 7.0
 """The job's default (`FRAUD_LABEL_DELAY_MS`)."""

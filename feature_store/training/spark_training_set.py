@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from feature_store.errors import FraudError
+from feature_store.output_files import replacing
 from feature_store.training.columns import TrainingSetError
 from feature_store.training.spark_stages import (
     DECIDED_DDL,
@@ -29,7 +30,7 @@ from feature_store.training.spark_stages import (
     OfMerchants,
     ReadStage,
 )
-from feature_store.training.training_run import Summary, Task, replacing
+from feature_store.training.training_run import Summary, Task
 from feature_store.training.training_set import CHUNK
 
 ROWS_PER_PARTITION = 2_000_000

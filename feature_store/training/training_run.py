@@ -1,9 +1,7 @@
 """Computation of a training set from parquet files to a parquet file, in one process, chunk by chunk."""
 
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,21 +9,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from feature_store.errors import FraudError
 from feature_store.merchants.facts import Facts
+from feature_store.output_files import replacing
 from feature_store.state.group_state import DEFAULT_LATENESS_MS
 from feature_store.training.labels import Labels
 from feature_store.training.merchant_payments import MerchantLabels, Payments, with_merchants
 from feature_store.training.training_files import Rows, TrainingFile
 from feature_store.training.training_set import CHUNK, DEFAULT_SKEW_MS, PointInTime, arrival_order
 from feature_store.training.transaction_files import TransactionFiles
-
-
-class OutputError(FraudError):
-    """The training set's file exists or cannot be written.
-
-    Use another name or `--force`, make the directory, or free disk space.
-    """
 
 
 @dataclass(frozen=True)
@@ -130,29 +121,3 @@ def in_order(task: Task, order: NDArray[np.int64] | None) -> Iterator[Rows]:
     everything = Rows.concat([Rows.of(table, first_row, task.labels) for first_row, table in batches])
     for start in range(0, len(everything), CHUNK):
         yield everything.take(order[start : start + CHUNK])
-
-
-@contextmanager
-def replacing(output: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `output`; rename it to `output` at the end, or remove it on an error.
-
-    Raises:
-        OutputError: no such directory, no permission, or the disk is full.
-    """
-    part = output.with_name(output.name + ".part")
-    try:
-        _remove(part)  # a killed run may have left one
-        yield part
-        _remove(output)
-        part.replace(output)
-    except (OSError, pa.ArrowException) as error:
-        raise OutputError(f"cannot write {output} ({error}); give a writable place with room") from error
-    finally:
-        _remove(part)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

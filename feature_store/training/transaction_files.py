@@ -64,13 +64,23 @@ class TransactionFiles:
         """Whether every file has a column of labels."""
         return not self._unlabelled
 
-    def require_labels_in_all_or_none(self) -> None:
-        """Raise TrainingSetError if only some files have a column of labels."""
+    def labels(self, path: Path | None) -> pa.Table | None:
+        """Read labels; None if the transactions' own column `label` has them.
+
+        Args:
+            path: file or archive; None: there is none.
+
+        Raises:
+            TrainingSetError: `path` cannot be read; or is None, and only some files have a column of labels.
+        """
+        if path is not None:
+            return archived.read_labels(path)
         if 0 < len(self._unlabelled) < self._files:
             raise TrainingSetError(
                 f"only some files have a column 'label', and {self._unlabelled[0]} has none; "
                 "give it in all or none"
             )
+        return None
 
     def arrivals(self) -> NDArray[np.int64]:
         """Read the arrival of every row, ms, shape (rows,), without the other columns."""

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from feature_store.output_files import require_place
 from loadtests.bench.measure import Circumstance, Figure, Result, settings_of
 from loadtests.durations import seconds
 from loadtests.rig import report
@@ -296,7 +297,7 @@ def run(
     Returns:
         The figures.
     """
-    report.require_place(to)
+    require_place(to)
     earlier = _read(beside or ())
     begun = report.Report()
     results: list[Result] = []

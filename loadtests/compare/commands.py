@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.markdown import Markdown
 
+from feature_store.output_files import require_place
 from loadtests.bench.rig import Rig, RigOptions, rig
 from loadtests.compare import engines, report
 from loadtests.compare.engines import Deployment, Variant
@@ -62,7 +63,7 @@ def compare(
     """
     variants = engines.chosen(only)
     load = LoadProfile(prime, backlog, rate, seconds(warm_up), seconds(length), seconds(kill))
-    reporting.require_place(to)
+    require_place(to)
     begun = reporting.Report()
 
     def results(runs: list[Run], tape: Tape) -> dict[str, Any]:

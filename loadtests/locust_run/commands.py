@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from feature_store.output_files import require_place
 from loadtests.bench.rig import RigOptions
 from loadtests.commands import run as verify
 from loadtests.durations import seconds
@@ -103,7 +104,7 @@ def loadtest(
 
     Example: fraud loadtest --rate 10000 --for 120s --report out.json
     """
-    reporting.require_place(report)
+    require_place(report)
     if replay is not None and not replay.is_file():
         raise LoadTestError(f"no file {replay}; give a parquet file of transactions")
     if find_peak and (replay or shape != "steady" or web_port is not None):

@@ -75,17 +75,6 @@ class Report:
         return {**self._before, **content, "load_average_after": list(os.getloadavg())}
 
 
-def require_place(*files: Path | None) -> None:
-    """Check, before a command works for long, that its reports can be written.
-
-    Raises:
-        ReportError: one cannot.
-    """
-    for to in files:
-        if to is not None and (to.is_dir() or not os.access(to if to.exists() else to.parent, os.W_OK)):
-            raise ReportError(f"{to} cannot be written; give a writable place with room")
-
-
 def write(to: Path | None, report: Mapping[str, Any], beside: Mapping[str, str] | None = None) -> None:
     """Write a report.
 

@@ -9,10 +9,19 @@ from typing import Annotated, Any
 import typer
 
 from feature_store.catalogue import DAY_MS
+from feature_store.output_files import require_place
 from feature_store.progress_bar import progress_bar
-from feature_store.training.options import DELAY_HELP, LabelFile, MerchantLabelFeatures, Transactions
+from feature_store.training.options import (
+    DELAY_HELP,
+    MOST_DELAY_DAYS,
+    LabelFile,
+    MerchantLabelFeatures,
+    Transactions,
+)
 from models.algorithms import Learner
 from models.options import USUAL, AlertBudget, takes_learner
+
+MOST_DAYS = 3_650
 
 
 @takes_learner
@@ -20,20 +29,26 @@ def evaluate_command(
     transactions: Transactions,
     train_start: Annotated[datetime, typer.Option(formats=["%Y-%m-%d"], help="First day to train on (UTC)")],
     report: Annotated[Path, typer.Option(help="JSON file to write")],
-    train_days: Annotated[int, typer.Option(min=1, help="Days to train on")] = 7,
+    train_days: Annotated[int, typer.Option(min=1, max=MOST_DAYS, help="Days to train on")] = 7,
     delay_days: Annotated[
-        int, typer.Option(min=0, help="Days whose labels are not known yet, between training and test")
+        int,
+        typer.Option(
+            min=0, max=MOST_DAYS, help="Days whose labels are not known yet, between training and test"
+        ),
     ] = 7,
-    test_days: Annotated[int, typer.Option(min=1, help="Days to test on")] = 7,
+    test_days: Annotated[int, typer.Option(min=1, max=MOST_DAYS, help="Days to test on")] = 7,
     folds: Annotated[
-        int, typer.Option(min=1, help="Number of folds; fold i, from 0, moves every date by 7 days x i")
+        int,
+        typer.Option(
+            min=1, max=1_000, help="Number of folds; fold i, from 0, moves every date by 7 days x i"
+        ),
     ] = 1,
     html: Annotated[Path | None, typer.Option(help="HTML file to write, with plots")] = None,
     labels: LabelFile = None,
     profiles: Annotated[Path | None, typer.Option(help="Parquet, the profile contract's columns")] = None,
     merchant_labels: MerchantLabelFeatures = False,
     label_delay_days: Annotated[
-        float | None, typer.Option(min=0, help=f"{DELAY_HELP} Default: --delay-days")
+        float | None, typer.Option(min=0, max=MOST_DELAY_DAYS, help=f"{DELAY_HELP} Default: --delay-days")
     ] = None,
     alert_budget: AlertBudget = 0.005,
     learner: Learner = USUAL,
@@ -45,7 +60,7 @@ def evaluate_command(
 
     Example: fraud models evaluate --transactions tx.parquet --train-start 2026-01-01 --report report.json
     """
-    from feature_store.training.archived import files_of, read_labels, read_profiles
+    from feature_store.training.archived import files_of, read_profiles
     from feature_store.training.merchant_payments import MerchantLabels
     from feature_store.training.transaction_files import TransactionFiles
     from models.evaluation.history import Source
@@ -55,9 +70,10 @@ def evaluate_command(
     from models.evaluation.report import report as report_of
     from models.evaluation.run import run
 
+    require_place(report, html)
     label_delay = float(delay_days) if label_delay_days is None else label_delay_days
     files = TransactionFiles(transactions)
-    merchants = MerchantLabels.of(read_labels(labels) if labels else None, int(label_delay * DAY_MS))
+    merchants = MerchantLabels.of(files.labels(labels), int(label_delay * DAY_MS))
     source = Source(
         files,
         merchants.reports,

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from feature_store.output_files import replacing
 from feature_store.training.archived import present
-from feature_store.training.training_run import replacing
 from models.evaluation.run import FoldResult
 
 HEADLINES = ("auc_roc", "average_precision", "card_precision_100")

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from feature_store.output_files import require_place
 from service.rollouts.options import PolicyFile, SimplePolicy, takes_simple_policy
 
 app = typer.Typer()
@@ -52,6 +53,7 @@ def backtest(
     from service.backtests.running import report_of
     from streaming_job.backtest.request import Request
 
+    require_place(report, html)
     request = Request(
         model,
         policy_file.load(policy)[0] if policy else None,

@@ -180,6 +180,10 @@ def test_a_wrong_setting_of_the_sidecar_gives_one_line_without_its_value(
     assert "\n" not in str(fault)
 
 
+START = ("--train-start", "2026-01-01")
+EVALUATE = (*START, "--transactions", "none", "--report", "none")
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -190,9 +194,24 @@ def test_a_wrong_setting_of_the_sidecar_gives_one_line_without_its_value(
         ["demo", "--rate", "nan"],
         ["demo", "--seed", "-1"],
         ["demo", "--cards", "0"],
+        ["models", "train", "--transactions", "none", "--seed", "-1"],
+        ["models", "train", "--transactions", "none", "--seed", str(2**32)],
+        ["models", "train", "--transactions", "none", "--fraud-weight", "inf"],
+        ["models", "train", "--transactions", "none", "--learning-rate", "inf"],
+        ["models", "train", "--transactions", "none", "--alert-cost", "inf"],
+        ["models", "train", "--transactions", "none", "--label-delay-days", "inf"],
+        ["features", "--transactions", "none", "--output", "none", "--label-delay-days", "inf"],
+        ["models", "evaluate", *EVALUATE, "--folds", "99999999"],
+        ["models", "evaluate", *EVALUATE, "--train-days", "99999999"],
+        ["models", "evaluate", *EVALUATE, "--delay-days", "99999999"],
+        ["models", "evaluate", *EVALUATE, "--test-days", "99999999"],
+        ["models", "evaluate", *EVALUATE, "--label-delay-days", "inf"],
     ],
 )
-def test_an_option_out_of_its_range_is_a_usage_error(command: list[str]) -> None:
+def test_an_option_out_of_its_range_is_a_usage_error(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FRAUD_MLFLOW_TRACKING_URI", "none")
     assert CliRunner().invoke(cli.app, command).exit_code == 2
 
 
@@ -213,6 +232,10 @@ def test_no_command_offers_completion_which_only_the_whole_program_could(name: s
         ["loadtest", "--replay", "{none}"],
         ["verify", "--report", "{none}"],
         ["replay", "compare", "better", "--page", "{none}"],
+        ["backtest", "{dir}", "--report", "{none}"],
+        ["backtest", "{dir}", "--html", "{dir}"],
+        ["models", "evaluate", "--transactions", "{dir}", *START, "--report", "{none}"],
+        ["models", "evaluate", "--transactions", "{dir}", *START, "--report", "{dir}/ok", "--html", "{dir}"],
     ],
 )
 def test_files_are_refused_before_long_work(

@@ -72,6 +72,20 @@ def test_history_without_labels_is_refused() -> None:
         outcomes(transactions, transactions)
 
 
+@pytest.mark.unit
+@pytest.mark.parametrize(
+    "command", [["train"], ["evaluate", "--train-start", "2026-01-01", "--report", "report.json"]]
+)
+def test_files_of_which_only_some_have_labels_are_refused(command: list[str], tmp_path: Path) -> None:
+    """Else all transactions of the others would count as genuine."""
+    pq.write_table(history(100), tmp_path / "a.parquet")
+    pq.write_table(history(100).drop_columns(["label"]), tmp_path / "b.parquet")
+    arguments = [*command, "--transactions", str(tmp_path)]
+    fault = CliRunner().invoke(app, arguments, env={"FRAUD_MLFLOW_TRACKING_URI": "sqlite://"}).exception
+    assert isinstance(fault, TrainingSetError)
+    assert f"only some files have a column 'label', and {tmp_path / 'b.parquet'} has none" in str(fault)
+
+
 @pytest.mark.integration
 def test_a_model_is_trained_evaluated_registered_and_loaded(tmp_path: Path) -> None:
     uri = f"sqlite:///{tmp_path}/mlflow.db"
