@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from feature_store.catalogue import DAY_MS, HOUR_MS, LEAST_TIME_MS
@@ -164,19 +165,21 @@ class GroupFacts:
         mini-batches. So transactions that may have the card drop events wait until the label is settled.
 
         Args:
-            passing: the transactions to be decided next.
+            passing: the transactions to be decided next; their keys are card ids, or null.
         """
-        rows: Counter[int] = Counter()
-        for records in passing:
-            partitions, counts = np.unique(records.partitions, return_counts=True)
-            rows.update(dict(zip(partitions.tolist(), counts.tolist(), strict=True)))
         newest = max((int(records.arrivals.max()) for records in passing), default=BEGUN)
+        labels = [(due_at, item) for due_at, item in self._labels.waiting(newest) if isinstance(item, Label)]
+        if not labels:
+            return {}
+        cards = pa.array([item.key for _, item in labels], pa.binary())
+        rows: Counter[bytes | None] = Counter()
+        for records in passing:
+            rows.update(records.keys.filter(pc.is_in(records.keys, value_set=cards)).to_pylist())
+            rows[None] += records.keys.null_count
         barriers: dict[int, int] = {}
-        for due_at, item in self._labels.waiting(newest):
-            if isinstance(item, Label):
-                (home,) = self._key_groups.partitions_of(pa.array([item.key], pa.binary())).tolist()
-                if may_drop(self._state, item.lo, item.hi, rows[home]):
-                    barriers[home] = min(due_at, barriers.get(home, due_at))
+        for (due_at, item), home in zip(labels, self._key_groups.partitions_of(cards).tolist(), strict=True):
+            if may_drop(self._state, item.lo, item.hi, rows[item.key] + rows[None]):
+                barriers[home] = min(due_at, barriers.get(home, due_at))
         return barriers
 
     def settle(self, time: int, seen: int, outcome: Outcome) -> list[Label | DeadLetter]:
