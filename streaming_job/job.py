@@ -112,7 +112,8 @@ class Job:
         settings, checkpoint = self._settings, self._checkpoint
         partitions = count_partitions(settings)
         fixed = checkpoint.fixed()
-        if fixed is None:
+        # before the first epoch nothing depends on them, and a later check may have refused that start
+        if fixed is None or not checkpoint.epochs("offsets"):
             require_partitioner(settings, partitions)
             wait_for_snapshot(settings, self._stop)
             layout = settings.layout(partitions)

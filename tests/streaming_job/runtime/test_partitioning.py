@@ -1,12 +1,16 @@
 """Settings fixed by the first start, which later starts must repeat."""
 
+import threading
 from dataclasses import replace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from harness.settings_of_nowhere import settings
 
+from streaming_job import job
 from streaming_job.contracts.topics import Topics
+from streaming_job.log.losses import NOTHING_LOST
 from streaming_job.log.partitioner import Layout, Partitioner
 from streaming_job.runtime.checkpoint import FixedSettings
 from streaming_job.runtime.partitioning import require_fixed, require_partitioner
@@ -21,6 +25,27 @@ FIXED = FixedSettings(
 
 def test_the_same_settings_are_accepted() -> None:
     require_fixed(FIXED, settings(), 6)
+
+
+@pytest.mark.parametrize("begun", [[], [0]])
+def test_what_a_refused_start_has_fixed_binds_no_later_one_before_the_first_epoch(
+    begun: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = Mock(
+        **{"fixed.return_value": FIXED, "epochs.side_effect": {"offsets": begun, "commits": []}.get}
+    )
+    for name in ("require_partitioner", "wait_for_snapshot"):
+        monkeypatch.setattr(job, name, Mock())
+    monkeypatch.setattr(job, "count_partitions", lambda _: 6)
+    monkeypatch.setattr(job.lost_log, "find", lambda _: NOTHING_LOST)
+    start = job.Job.__new__(job.Job)
+    start._settings, start._checkpoint, start._stop = settings(key_groups=3), checkpoint, threading.Event()
+    if begun:
+        with pytest.raises(StartUpError, match="FRAUD_KEY_GROUPS=2, the settings say 3"):
+            start._fixed()
+    else:
+        assert start._fixed().groups == 3
+        assert checkpoint.fix.call_args.args[0].key_groups == 3
 
 
 @pytest.mark.parametrize(
