@@ -21,8 +21,9 @@ from feature_store.archive import commit
 from feature_store.archive.layout import RECORD
 from feature_store.archive.storage import Storage, named_faults
 from streaming_job.archive.partition import PartitionArchiver
-from streaming_job.archive.topics import SWITCHED, look_up, wanted
+from streaming_job.archive.topics import SWITCHED, look_up, require_same, wanted
 from streaming_job.dead_letters.settings import LetterSettings
+from streaming_job.log import clients
 from streaming_job.log.end_offsets import EndOffsets, with_retries
 from streaming_job.log.follower import LogFollower
 from streaming_job.log.records import Offsets, PartitionId, Records
@@ -117,6 +118,7 @@ class Archiver:
         if begins:
             commit.settle(storage, {})
         self._storage, self._progress = storage, settings.topics.job_progress
+        self._topics, self._admin = topics.values(), clients.admin(settings)
         client = {**settings.kafka, "bootstrap.servers": settings.bootstrap_servers}
         absent = {*wanted(settings.topics).values()} - topics.keys()
         self._ends = EndOffsets(client, tuple(topics), absent=absent)
@@ -144,7 +146,11 @@ class Archiver:
     def follow(
         self, timing: Timing, stop: Event, report: Callable[[Report], None], *, until_now: bool
     ) -> bool:
-        """Archive until a stop, or until now; return whether there is a new topic, or partition of one."""
+        """Archive until a stop, or until now; return whether there is a new topic, or partition of one.
+
+        Raises:
+            ArchiveTopicError: a topic was deleted and created again meanwhile.
+        """
         ends = self._mark[1]
         listed = reported = time.monotonic()
         while not stop.is_set():
@@ -159,6 +165,7 @@ class Archiver:
             if now - reported >= timing.report_s:
                 report(self.report())
                 reported = now
+                require_same(self._admin, self._topics, self._storage.place)
                 if with_retries(self._ends.last).keys() - self._writers.keys():
                     return True
             if not is_full and not until_now:

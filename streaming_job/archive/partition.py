@@ -14,7 +14,7 @@ from feature_store.archive.reader import Archive
 from feature_store.archive.storage import NewFile, Storage
 from feature_store.errors import FraudError
 from streaming_job.archive.contract_columns import decoder
-from streaming_job.archive.topics import ArchivedTopic, ArchiveTopicError
+from streaming_job.archive.topics import ArchivedTopic, recreated
 from streaming_job.decode.framed import RecordSchemas
 from streaming_job.log.records import Arrived
 from streaming_job.runtime import failpoints
@@ -55,10 +55,7 @@ class PartitionArchiver:
         )
         self._manifest = commit.begin(storage, manifest)
         if self._manifest.topic_id != topic.topic_id:
-            raise ArchiveTopicError(
-                f"topic {topic.name} was deleted and created again since {storage.place} began; its offsets "
-                "would contradict the archive's: archive it to another directory"
-            )
+            raise recreated(topic.name, storage.place)
         lost = Span(Kind.LOST, self._manifest.end, first)
         if lost.end > lost.first and not accept_loss:
             raise LostRecordsError(

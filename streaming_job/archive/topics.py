@@ -1,6 +1,8 @@
 """The topics that are archived, as the brokers have them."""
 
 import time
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from confluent_kafka import KafkaException
@@ -8,7 +10,7 @@ from confluent_kafka import KafkaException
 from feature_store.errors import FraudError
 from streaming_job.contracts.topics import TABLE, Topics
 from streaming_job.log import clients, topic_reader
-from streaming_job.log.clients import Brokers, describe
+from streaming_job.log.clients import AdminClient, Brokers, describe
 
 
 class ArchiveTopicError(FraudError):
@@ -27,6 +29,29 @@ class ArchivedTopic:
     is_compacted: bool
     compacted_before_ms: int
     """Arrival before which compaction may have removed records by now; 0: none are removed."""
+
+
+def recreated(topic: str, place: str) -> ArchiveTopicError:
+    """Return the error of a topic that is not the one with which an archive has begun."""
+    return ArchiveTopicError(
+        f"topic {topic} was deleted and created again since {place} began; its offsets would contradict the "
+        "archive's: archive it to another directory"
+    )
+
+
+def require_same(client: AdminClient, topics: Iterable[ArchivedTopic], place: str) -> None:
+    """Check that no topic was deleted and created again while it is archived.
+
+    Of a topic that is missing, or without an answer, the readers of its records tell.
+
+    Raises:
+        ArchiveTopicError: one was; its records may have got the offsets after those that were read.
+    """
+    known = {topic.name: topic.topic_id for topic in topics}
+    for name, ask in topic_reader.topic_ids(client, known).items():
+        with suppress(KafkaException):
+            if ask() != known[name]:
+                raise recreated(name, place)
 
 
 SWITCHED = ("model_rollouts", "merchant_facts")

@@ -119,12 +119,15 @@ def verify_topics(archive: Archive, settings: LetterSettings, proof: Proof) -> N
                 name, partition = tp
                 topic = topics[name]
                 if position > done[tp]:
+                    # files may have expired meanwhile
+                    first = max(done[tp], archive.manifest(topic.field, partition).begin)
                     archived = list(
-                        archive.read(topic.field, partition, done[tp], position, columns=RECORD.names,
-                                     allow_lost=True)
+                        archive.read(topic.field, partition, first, max(first, position),
+                                     columns=RECORD.names, allow_lost=True)
                     )  # fmt: skip
                     log_batches = [read[tp]] if tp in read else []
                     batch = pa.Table.from_batches(log_batches, RECORD)
+                    batch = batch.filter(pc.greater_equal(batch["offset"], first))
                     proof.problems += _differences(
                         tp, pa.Table.from_batches(archived, RECORD), batch, topic.is_compacted
                     )
