@@ -21,25 +21,20 @@ class ProgressReader(TopicFollower):
 
     def __init__(self, settings: ServiceSettings) -> None:
         super().__init__(settings, (settings.topics.job_progress,), "progress records")
-        self._groups: dict[int, Mapping[str, Any]] = {}  # replaced, never mutated: read without a lock
-        self._newest: dict[int, Mapping[str, Any]] = {}
-        """As `_groups`, but also of groups that have not written since a takeover."""
-        self._unreadable = 0
+        self.groups: Groups = {}
+        """Key group -> its newest progress record; groups that have written none are absent.
 
-    @property
-    def groups(self) -> Groups:
-        """Key group -> its newest progress record; groups that have written none are absent."""
-        return self._groups
+        Replaced, never mutated: read without a lock.
+        """
+        self._newest: dict[int, Mapping[str, Any]] = {}
+        """As `groups`, but also of groups that have not written since a takeover."""
+        self.unreadable = 0
+        """Number of invalid records of the job since the sidecar started."""
 
     @property
     def totals(self) -> Totals:
         """Totals summed over all key groups, since the first Kafka transaction of each."""
-        return Totals.of_groups(Totals.from_json(record["totals"]) for record in self._groups.values())
-
-    @property
-    def unreadable(self) -> int:
-        """Number of invalid records of the job since the sidecar started."""
-        return self._unreadable
+        return Totals.of_groups(Totals.from_json(record["totals"]) for record in self.groups.values())
 
     def _begin(self, reader: Consumer) -> Sequence[TopicPartition]:
         starts = self._newest_records(reader, 0)
@@ -47,13 +42,13 @@ class ProgressReader(TopicFollower):
         newest = newest_by_group(reader, self._settings.topics.job_progress, self._settings.job_id)
         self._newest = {}  # of a topic that was created again
         if not newest:
-            self._groups = {}
+            self.groups = {}
         self._keep(newest)
         return starts
 
     def _take(self, records: Sequence[Message]) -> None:
         by_group, unreadable = newest_among(records, self._settings.job_id)
-        self._unreadable += unreadable
+        self.unreadable += unreadable
         self._keep(by_group)
 
     def _keep(self, by_group: Mapping[int, dict[str, Any]]) -> None:
@@ -66,7 +61,7 @@ class ProgressReader(TopicFollower):
             self._newest |= newer
             groups = of_newest_query(self._newest)
             if not _is_part_of_a_seam(groups):
-                self._groups = groups
+                self.groups = groups
 
     def _is_newer(self, group: int, record: Mapping[str, Any]) -> bool:
         """Return whether a record is newer than the group's current one.

@@ -46,7 +46,7 @@ class Feed(Background):
         super().__init__("load", patience_s=None)
         self._sender, self._records, self._pace, self._for_s = sender, records, pace, for_s
         self._topic, self._changing = topic, changing
-        self._fault: FraudError | None = None
+        self._fault: Exception | None = None
         self.begun_at = 0.0
         """Wall clock of the start, seconds since 1970-01-01 UTC; 0 before."""
 
@@ -66,7 +66,7 @@ class Feed(Background):
         self.check()
 
     def check(self) -> None:
-        """Raise the error (FraudError) of the sender or of the profile changes, if one of them failed."""
+        """Raise the error that ended the load or the profile changes, if any; most are a FraudError."""
         if self._fault is not None:
             raise self._fault
         if self._changing is not None:
@@ -86,7 +86,7 @@ class Feed(Background):
         try:
             until_ms = self._sender.clock.now_ms() + 1_000 * (self._for_s or float("inf"))
             self._sender.send(self._records, self._pace, until_ms=until_ms)
-        except FraudError as error:
+        except Exception as error:  # would otherwise be printed, and the load would count as over
             self._fault = error
 
 

@@ -236,7 +236,7 @@ def plan(line: Line) -> Plan | None:
     if not line.champions:
         return None
     champion = line.champions[-1]
-    trial = line.trials[line.open] if line.open is not None else None
+    trial = line.open_trial
     if trial is None or trial.phase not in TRIED:
         return Plan(champion, (), None, champion.seq, "", 0, "")
     canary = trial.canary if trial.phase is Phase.CANARY else ""

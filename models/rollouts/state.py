@@ -86,6 +86,11 @@ class Line:
     demands: Demands = FIRST_DEMANDS
     """Demands in force, each with a value."""
 
+    @property
+    def open_trial(self) -> Trial | None:
+        """The open rollout."""
+        return self.trials[self.open] if self.open is not None else None
+
 
 @dataclass(frozen=True)
 class Plan:

@@ -53,15 +53,11 @@ class LagWatch(Background):
         self._read_by_job = read_by_job
         self._clock = clock
         self._after_look = after_look
-        self._lag: Lag | None = None
+        self.lag: Lag | None = None
+        """The last answer; None before the first."""
         self._fault: str | None = "the broker has not answered yet"
         self._waiting = Waiting()
         self._ages: dict[tuple[PartitionId, int], int] = {}
-
-    @property
-    def lag(self) -> Lag | None:
-        """The last answer; None before the first."""
-        return self._lag
 
     @property
     def fault(self) -> str | None:
@@ -94,10 +90,10 @@ class LagWatch(Background):
         try:
             while not self._stop.is_set():
                 lag = self._query(admin, consumer)
-                self._lag = replace(lag, partitions=self._with_ages(consumer, lag.partitions))
+                self.lag = replace(lag, partitions=self._with_ages(consumer, lag.partitions))
                 self._fault = None
                 if self._after_look is not None:
-                    self._after_look(self._lag)
+                    self._after_look(self.lag)
                 self._stop.wait(self._settings.offsets_interval_s)
         finally:
             consumer.close()

@@ -81,12 +81,8 @@ class Monitor:
         self._heartbeat_ms: int | None = None
         self._instances: frozenset[str] = frozenset()
         self._restarts = 0
-        self._assessment: Assessment | None = None
-
-    @property
-    def assessment(self) -> Assessment | None:
+        self.assessment: Assessment | None = None
         """Assessment as of the last sample; None before the first."""
-        return self._assessment
 
     def see(self, lag: Lag, groups: Groups, totals: Totals) -> None:
         """Add one sample of each input partition, and update the assessment."""
@@ -103,7 +99,7 @@ class Monitor:
             window.append(sample)
             while len(window) > 1 and sample.at_s - window[0].at_s > self._settings.verdict_window_s:
                 window.popleft()
-        self._assessment = self._assess(lag.taken_at)
+        self.assessment = self._assess(lag.taken_at)
 
     def _assess(self, now_s: float) -> Assessment:
         rates = self._rates.rates

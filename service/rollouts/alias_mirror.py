@@ -30,12 +30,8 @@ class AliasMirror(Background):
         super().__init__("alias-mirror")
         self._history, self._point = history, point
         self._mirrored: ModelRef | None = None
-        self._fault: str | None = None
-
-    @property
-    def fault(self) -> str | None:
+        self.fault: str | None = None
         """Why the alias is behind the rollout topic; None if it is not."""
-        return self._fault
 
     def look(self) -> bool:
         """Move the alias if the champion has changed; return whether the alias agrees with the topic."""
@@ -47,12 +43,12 @@ class AliasMirror(Background):
             self._point(ALIAS, model)
         except Exception as error:  # what MLflow and its database raise is not known; the thread goes on
             fault = str(error) if isinstance(error, ModelError) else f"{type(error).__name__}: {error}"
-            if fault != self._fault:
+            if fault != self.fault:
                 log.warning("alias %s is behind the rollout topic: %s", ALIAS, fault)
             # the alias may have moved although the registry did not answer
-            self._mirrored, self._fault = None, fault
+            self._mirrored, self.fault = None, fault
             return False
-        self._mirrored, self._fault = model, None
+        self._mirrored, self.fault = model, None
         return True
 
     def _run(self) -> None:

@@ -54,22 +54,14 @@ class GuardWatch(Background):
         super().__init__("guard-watch")
         self._history, self._groups, self._desk = history, groups, desk
         self._labels = labels
-        self._seen: CurrentVerdict | None = None
-        self._last: CurrentVerdict | None = None
-        self._fault: str | None = None
-
-    @property
-    def seen(self) -> CurrentVerdict | None:
+        self.seen: CurrentVerdict | None = None
         """The newest verdict; None while no rollout is watched."""
-        return self._seen
-
-    @property
-    def last(self) -> CurrentVerdict | None:
+        self.last: CurrentVerdict | None = None
         """The newest verdict, kept after the end of its rollout; None before the first verdict.
 
         A breach ends its rollout within a second, so a periodic reader of `seen` would miss it.
         """
-        return self._last
+        self._fault: str | None = None
 
     @property
     def fault(self) -> str | None:
@@ -85,9 +77,9 @@ class GuardWatch(Background):
             FraudError: the counts cannot be read, or the rollout cannot be ended; the next call tries again.
         """
         history, groups = self._history(), self._groups()
-        trial = history.line.trials[history.line.open] if history.line.open is not None else None
+        trial = history.line.open_trial
         if trial is None or not is_watched(trial):
-            self._seen = None
+            self.seen = None
             return
         assessment = assess(history, trial, groups, self._labels(trial))
         self._remember(assessment)
@@ -111,7 +103,7 @@ class GuardWatch(Background):
             return
 
     def _remember(self, assessment: Assessment) -> None:
-        before = self._seen
+        before = self.seen
         is_same = (
             before is not None
             and before.assessment.rollout_id == assessment.rollout_id
@@ -120,7 +112,7 @@ class GuardWatch(Background):
         since = before.since if before is not None and is_same else assessment.log_time
         if not is_same:
             log.info("rollout %s: verdict of the guards: %s", assessment.rollout_id, assessment.outcome)
-        self._seen = self._last = CurrentVerdict(assessment, since)
+        self.seen = self.last = CurrentVerdict(assessment, since)
 
     def _run(self) -> None:
         while not self._stop.wait(INTERVAL_S):

@@ -17,7 +17,7 @@ def running(history: History) -> LabelledTrial | None:
 
     None if no rollout is open, its challengers do not score transactions, or `labelled_trial` returns None.
     """
-    trial = history.line.trials[history.line.open] if history.line.open is not None else None
+    trial = history.line.open_trial
     return labelled_trial(history, trial) if trial is not None and is_watched(trial) else None
 
 

@@ -4,6 +4,7 @@ import io
 import json
 import os
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from rich.console import Console
 from deploy.demo import environment, state, summary, view, waiting
 from deploy.demo.bring_up import begin
 from deploy.demo.commands import demo as demo_command
+from deploy.demo.feed import Feed
 from deploy.demo.options import DemoError, Options
 from deploy.demo.rollout_tour import GUARDS
 from deploy.demo.state import Run
@@ -24,7 +26,11 @@ from deploy.local.processes import Server
 from loadtests.audit.findings import Findings
 from loadtests.audit.verify import AuditResult
 from loadtests.oracle import Kind
+from loadtests.rig.pace import Pace
+from loadtests.rig.send import Sender
+from loadtests.simulator.timeline import Records
 from models.guards import policy
+from streaming_job.log.clients import Address
 
 pytestmark = pytest.mark.unit
 
@@ -229,3 +235,14 @@ def test_demo_without_tour_is_not_continued_with_one(tmp_path: Path):
     old = {**options.story(), "rollouts": False}
     assert state.differences(Run(tmp_path, old, 0.0), options) == ["--rollouts False, not True"]
     assert state.differences(Run(tmp_path, old, 0.0), Options(tmp_path)) == []
+
+
+def test_a_load_that_ends_with_any_error_says_so() -> None:
+    def records() -> Iterator[Records]:
+        yield from ()
+        raise OSError("the replayed file has changed")
+
+    load = Feed(Sender(Address("127.0.0.1:1")), records(), Pace.live(), None, "transactions")
+    load.start()
+    with pytest.raises(OSError, match="has changed"):
+        load.stop()

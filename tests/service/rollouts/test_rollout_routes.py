@@ -1,6 +1,6 @@
 """The endpoints of rollouts over a log in memory; tests/service/security tests the role of each route."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -37,14 +37,7 @@ PROPOSAL = {
 class KnownProgress(ProgressReader):
     """Progress that is given, not read."""
 
-    def __init__(self, settings: ServiceSettings) -> None:
-        super().__init__(settings)
-        self.given: dict[int, Any] = {}
-        self.why: str | None = None
-
-    @property
-    def groups(self) -> Mapping[int, Mapping[str, Any]]:
-        return self.given
+    why: str | None = None
 
     @property
     def waiting_for(self) -> str | None:
@@ -92,7 +85,7 @@ class Api:
 
     def see(self, counts: dict[str, Any] = COUNTS, **changes: Any) -> None:
         """Set the progress of the job."""
-        self.progress.given = {0: trial_progress("r2", {"next": counts}, written_at=START, **changes)}
+        self.progress.groups = {0: trial_progress("r2", {"next": counts}, written_at=START, **changes)}
 
     def propose(self, **changes: Any) -> Any:
         return self.client.post("/v1/rollouts", json=PROPOSAL | changes, headers={"Idempotency-Key": "k1"})
@@ -221,7 +214,7 @@ def test_an_event_is_pending_until_every_group_has_applied_it(
     api.see(folded=offset + 1, key_groups=2, applied=[applied])
     (event,) = api.client.get("/v1/rollouts/r2").json()["events"]
     assert (event["state"], event["groups"]) == ("pending", {"applied": 1, "of": 2})
-    api.progress.given[1] = api.progress.given[0] | {
+    api.progress.groups[1] = api.progress.groups[0] | {
         "key_group": 1,
         "applied": [applied | {"held_from": {"0": 81}}],
     }
@@ -247,7 +240,7 @@ def test_the_verdict_follows_from_the_progress_and_is_repeatable(api: Api) -> No
     result = api.client.get("/v1/rollouts/r2/verdict").json()
     assert (result["verdict"], result["commits"], result["since"]) == ("insufficient", {"0": 7}, None)
     api.parts.guards = GuardWatch(
-        api.log.history, lambda: api.progress.given, api.parts.desk, labels=api.parts.label_counts
+        api.log.history, lambda: api.progress.groups, api.parts.desk, labels=api.parts.label_counts
     )
     api.parts.guards.look()
     assert api.client.get("/v1/rollouts/r2/verdict").json() == result | {"since": START}
@@ -260,7 +253,7 @@ def test_no_verdict_is_exported_once_the_guards_are_not_watched(api: Api) -> Non
     api.propose()
     api.event("shadow_started", 1)
     watch = GuardWatch(
-        api.log.history, lambda: api.progress.given, api.parts.desk, labels=api.parts.label_counts
+        api.log.history, lambda: api.progress.groups, api.parts.desk, labels=api.parts.label_counts
     )
     api.parts.guards = watch
     watch.look()
