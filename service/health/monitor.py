@@ -96,6 +96,8 @@ class Monitor:
             window = self._windows.setdefault(key, deque())
             if window and window[-1].held and not sample.held:
                 self._held.add(window[-1].at_s - (window[-1].waiting_since_s or window[-1].at_s))
+            if window and sample.at_s < window[-1].at_s:
+                window.clear()  # the clock was set back: nothing would expire until it is as late again
             window.append(sample)
             while len(window) > 1 and sample.at_s - window[0].at_s > self._settings.verdict_window_s:
                 window.popleft()

@@ -93,8 +93,11 @@ class _Window:
         self._seen: deque[tuple[float, Counter[Any]]] = deque()
 
     def add(self, now_s: float, sample: Counter[Any]) -> None:
-        if self._seen and any(sample[name] < number for name, number in self._seen[-1][1].items()):
-            self._seen.clear()  # the totals were restarted
+        if self._seen and (
+            now_s < self._seen[-1][0]
+            or any(sample[name] < number for name, number in self._seen[-1][1].items())
+        ):
+            self._seen.clear()  # the clock was set back, or the totals were restarted
         self._seen.append((now_s, sample))
         while len(self._seen) > 2 and now_s - self._seen[1][0] >= self._window_s:
             self._seen.popleft()

@@ -113,6 +113,24 @@ def test_a_working_job_is_ok_and_has_rates() -> None:
     assert set(states.values()) == {"ok"}
 
 
+def test_a_clock_that_was_set_back_does_not_keep_a_verdict_alive() -> None:
+    sidecar = Sidecar()
+    commits = itertools.count(1)
+
+    def work(looks: int, position: int) -> dict[str, Any]:
+        for _ in range(looks):
+            sidecar.groups = {0: record(next(commits), sidecar.now + 1.9)}
+            sidecar.look(position=position, end=position)
+        return sidecar.status()
+
+    work(3, position=100)
+    assert work(3, position=50)["inputs"][0]["code"] == "position_went_back"
+    sidecar.now -= 3_600
+    status = work(200, position=50)
+    assert (status["verdict"], status["reasons"]) == ("IDLE", [])
+    assert status["throughput_per_s"] == pytest.approx(50.0)
+
+
 TAKEOVER = {
     "query_id": "q-1", "release": "0.1.0+0123abcd", "key_groups": 2, "commit_id": 7, "asked_by": "ines",
     "at": int(START * 1000),
