@@ -53,4 +53,4 @@ class HttpMetrics:
 def route_of(scope: Scope) -> str:
     """Return the template of the route that matched a request; UNKNOWN without one."""
     route: Any = scope.get("route")
-    return str(getattr(route, "path", UNKNOWN))
+    return str(getattr(route, "path_format", UNKNOWN))

@@ -3,9 +3,9 @@
 import re
 import time
 from typing import Annotated, Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
-from fastapi import APIRouter, Header, Path, Query, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 
 from feature_store.catalogue import HOUR_MS
 from models.rollouts import machine
@@ -127,11 +127,14 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
             ],
         }
 
-    @router.get("/v1/decisions/{card_id}/{transaction_id}", responses=openapi.example(examples.DECISION))
+    @router.get(
+        "/v1/decisions/{card_id:path}/{transaction_id:path}", responses=openapi.example(examples.DECISION)
+    )
     async def decision(
         caller: Viewer,
-        card_id: Annotated[str, Path(max_length=64)],
-        transaction_id: Annotated[str, Path(max_length=64)],
+        request: Request,
+        card_id: Annotated[str, Path(description="A slash in an id is sent as %2F")],
+        transaction_id: str,
         since: Annotated[
             int | None,
             Query(ge=0, le=99_999_999_999_999, description="Start of the search, ms; default: an hour ago"),
@@ -142,6 +145,7 @@ def rollout_routes(parts: RolloutParts) -> APIRouter:
         Without an alert `outcome` is `no_alert`, `not_decided_yet` or `dead_letter`; of a dead letter, which
         no model decides, `refused` has the reason.
         """
+        card_id, transaction_id = _ids(request)
         begin = int(time.time() * 1000) - HOUR_MS if since is None else since
         history, groups = _readable(parts), parts.progress.groups
         explanation = await reading.run(
@@ -175,6 +179,17 @@ def _expected(if_match: str | None, kind: Type) -> int | None:
             412, "if_match_unknown", "If-Match is no seq of a rollout; send it as GET gives it in ETag"
         )
     return int(match["seq"])
+
+
+def _ids(request: Request) -> tuple[str, str]:
+    """Return card_id and transaction_id of a path; in that of the router an id's slashes are not escaped."""
+    *_, before, card_id, transaction_id = request.scope["raw_path"].decode().split("/")
+    if before != "decisions":
+        raise Problem(404, "not_found", "there is nothing at this path; send a slash in an id as %2F")
+    ids = unquote(card_id), unquote(transaction_id)
+    if not all(1 <= len(each) <= 64 for each in ids):
+        raise Problem(422, "invalid_request", "an id has 1 to 64 characters; see /openapi.json")
+    return ids
 
 
 def _actor(caller: Caller) -> Actor:

@@ -12,7 +12,7 @@ from trial_progress import COUNTS, trial_progress
 
 from models.rollouts.events import Type
 from service.progress_reader import ProgressReader
-from service.rollouts import examples
+from service.rollouts import decisions, examples
 from service.rollouts.desk import Desk
 from service.rollouts.guard_watch import GuardWatch
 from service.rollouts.history import History
@@ -343,3 +343,31 @@ def test_every_operation_has_a_description_and_an_example(api: Api) -> None:
             assert "409" in operation["responses"]
     types = api.app.openapi()["components"]["schemas"]["EventBody"]["properties"]["type"]["enum"]
     assert set(types) == {kind.value for kind in Type} - {"proposed", "breached"}
+
+
+@pytest.mark.parametrize(
+    ("path", "ids"),
+    [
+        ("c-1/t-1", ("c-1", "t-1")),
+        ("c%2F1%3D/t-1", ("c/1=", "t-1")),
+        ("c-1/a%2Fb%2F", ("c-1", "a/b/")),
+        ("c%252F/t%3F", ("c%2F", "t?")),
+        ("%2F/%2F", ("/", "/")),
+        (f"c-1/{'t' * 65}", 422),
+        (f"{'%2F' * 65}/t", 422),
+        ("c-1/", 422),
+        ("a/b/c", 404),
+    ],
+)
+def test_ids_with_slashes_can_be_asked_for(
+    path: str, ids: tuple[str, str] | int, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def explain(_s: Any, _h: Any, _g: Any, card_id: str, transaction_id: str, _since: int) -> Any:
+        asked.append((card_id, transaction_id))
+        return {}
+
+    monkeypatch.setattr(decisions, "explain", explain)
+    answer = api.client.get(f"/v1/decisions/{path}?since=1")
+    assert (answer.status_code, asked) == ((ids, []) if isinstance(ids, int) else (200, [ids]))
