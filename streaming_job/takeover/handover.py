@@ -267,13 +267,19 @@ class Handover:
         offsets: Offsets = {}
         last: dict[int, Any] = {}
         commit_id = 0
-        for group in range(old.groups):
-            writer = GroupWriter(
-                settings, group, old.own(group), query_id, self._instance, successor=self._query_id
+
+        def writer_of(group: int) -> closing[GroupWriter]:
+            own = old.own(group)
+            return closing(
+                GroupWriter(settings, group, own, query_id, self._instance, successor=self._query_id)
             )
-            with closing(writer):
+
+        for group in range(old.groups):  # before any of them is fenced
+            with writer_of(group) as writer:
                 seen = writer.written(records[group])
-                require_output(0, seen.commit_id, seen.unknown)
+            require_output(0, seen.commit_id, seen.unknown)
+        for group in range(old.groups):
+            with writer_of(group) as writer:
                 written = writer.take_over({}, known=records[group])
             offsets |= written.offsets
             commit_id = max(commit_id, written.commit_id)
