@@ -15,6 +15,7 @@ from harness.rollout_records import challenger, event, proposed
 from loadtests.audit.agreement import different_fields
 from loadtests.audit.trial_audit import trial_counts
 from loadtests.oracle import AcceptanceRules, Oracle, ProfileLog, RolloutLog
+from loadtests.oracle.membership import bucket, salt_of
 from models.policy import Policy
 from models.registry import ModelRef
 from models.rollouts.events import Type
@@ -24,6 +25,9 @@ from streaming_job.contracts.topics import DIGESTED, TABLE
 pytestmark = pytest.mark.unit
 
 SOUND = model_ref("2")
+CARDS = [f"c{number}" for number in range(23)]
+BORDER = sorted(bucket(card, salt_of("card-fraud")) for card in CARDS)[11]
+"""A share that ends at a card's bucket: this card is no member."""
 
 
 def story(canary: ModelRef) -> World:
@@ -38,7 +42,7 @@ def story(canary: ModelRef) -> World:
     world.event(proposed("r2", challenger(canary, policy=strict), shadow), 9 * SECOND)
     world.event(event(Type.SHADOW_STARTED, "r2", 2), 10 * SECOND)
     world.event(event(Type.SHADOW_STARTED, "r2", 2, idempotency_key="another"), 11 * SECOND)  # refused
-    world.event(event(Type.CANARY_SET, "r2", 3, share_bp=5000), 60 * SECOND)
+    world.event(event(Type.CANARY_SET, "r2", 3, share_bp=BORDER), 60 * SECOND)
     world.event(event(Type.PAUSED, "r2", 4), 300 * SECOND)
     world.event(event(Type.RESUMED, "r2", 5), 320 * SECOND)
     world.event(event(Type.PROMOTED, "r2", 6), 400 * SECOND)
@@ -46,7 +50,7 @@ def story(canary: ModelRef) -> World:
     for number in range(1200):
         # the card's previous payment is 23 before
         content = number - 23 if number % 50 == 29 else number
-        amount, card = float(content * 37 % 700), f"c{content * 7 % 23}"
+        amount, card = float(content * 37 % 700), CARDS[content * 7 % 23]
         world.tx(number // 2 * SECOND, amount, card_id=card, transaction_id=f"t{content}")
     return world
 
