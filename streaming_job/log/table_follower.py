@@ -159,7 +159,7 @@ class TableFollower:
             text_of(missing),
             OPEN_S,
         )
-        self._passed_over = {tp: ends[tp] for tp in missing}
+        self._passed_over |= {tp: ends[tp] for tp in missing}
         return True
 
     def close(self) -> None:

@@ -70,12 +70,17 @@ class Ends:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
 
 
-def follower(monkeypatch: pytest.MonkeyPatch, brokers: Brokers, **options: Collection[str]) -> TableFollower:
+def follower(
+    monkeypatch: pytest.MonkeyPatch,
+    brokers: Brokers,
+    awaited: Collection[str] = ("events",),
+    **options: Collection[str],
+) -> TableFollower:
     monkeypatch.setattr(table_follower, "EndOffsets", brokers.end_offsets)
     monkeypatch.setattr(table_follower, "Watermarks", brokers.high_watermarks)
     monkeypatch.setattr(table_follower, "LogFollower", brokers.log)
     topics = tuple(topic for topic, _ in brokers.stable)
-    return TableFollower({}, topics, ("events",), {}, 1, 1, **options)
+    return TableFollower({}, topics, awaited, {}, 1, 1, **options)
 
 
 def with_a_busy_table(brokers: Brokers) -> None:
@@ -99,6 +104,19 @@ def test_a_hanging_transaction_is_passed_over_although_another_table_is_busy(
     with_a_busy_table(brokers)
     assert list(tables.read_to_ends(("events", "profiles"))) == []
     assert "transaction on events-0@1 has been open" in caplog.text
+
+
+def test_each_of_two_hanging_transactions_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_follower, "OPEN_S", 0.1)
+    schemas = "schemas", 0
+    brokers = Brokers({EVENTS: 0, schemas: 0}, {EVENTS: 1, schemas: 0})
+    tables = follower(monkeypatch, brokers, ("events", "schemas"))
+    assert list(tables.read_to_ends(("events", "schemas"))) == []
+    brokers.watermarks[schemas] = 1
+    assert list(tables.read_to_ends(("events", "schemas"))) == []
+    begun = time.monotonic()
+    assert list(tables.read_to_ends(("events", "schemas"))) == []
+    assert time.monotonic() - begun < 0.1
 
 
 def test_records_that_do_not_arrive_are_reported_although_another_table_is_busy(
