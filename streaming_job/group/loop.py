@@ -139,7 +139,7 @@ class Follower:
         self._stays_silent = False
         self._silent = self._behind_q()
         self._set_limit()
-        self._committed = self._positions()
+        self._committed = self.positions
         """Positions at the last commit; P, if there was none yet. All output before them is written."""
         self._last_commit = clock() - silent_s
         self._persisted = clock()
@@ -179,7 +179,7 @@ class Follower:
     def cut(self, sink: PieceSink) -> Offsets:
         """Commit the rest, and write the last changes of an epoch; return P."""
         # Step 6: cut
-        if self._positions() != self._committed or any(self.core.outcome.records.values()):
+        if self.positions != self._committed or any(self.core.outcome.records.values()):
             self._commit()
         self.core.seal(sink, self._committed)
         self._persisted = self._clock()
@@ -263,14 +263,16 @@ class Follower:
         silent_s = self._clock() - self._last_commit
         if silent_s < self._pace.commit_interval_s:
             return False
-        return silent_s >= self._pace.heartbeat_s or self._positions() != self._committed
+        return silent_s >= self._pace.heartbeat_s or self.positions != self._committed
 
-    def _positions(self) -> Offsets:
+    @property
+    def positions(self) -> Offsets:
+        """The offsets up to which everything is decided and folded, by partition."""
         return {**self._decided(), **self.core.folded_positions(self._tables.positions)}
 
     def _commit(self) -> None:
         # Step 4: commit
-        positions = self._positions()
+        positions = self.positions
         # committed offsets never go back behind Q: all output before Q is written
         ends = {tp: max(offset, self.core.silence.output.get(tp, 0)) for tp, offset in positions.items()}
         self._committer.commit(self.core.take_outcome, ends, self._tables.lag())

@@ -142,6 +142,8 @@ _served: Serving | None = None
 residents.activities.append(lambda: _served is not None and _served.is_alive)
 _models: set[Path] = set()
 """Local copies of the models that this process has loaded."""
+_warmed: dict[int, Offsets] = {}
+"""P of each key group at the beginning of the newest epoch that it has spent in silence."""
 
 
 @cache  # a process that is not a resident may serve several groups, one after the other
@@ -291,7 +293,13 @@ class GroupProcessor(StatefulProcessor):
         return {**cut.summary, "positions": _text(cut.positions)}
 
     def _warm(self, opening: Opening, meta: Meta, pieces: Pieces, epoch: Epoch) -> Offsets:
-        """Decide in silence for an epoch; return P."""
+        """Decide in silence for an epoch; return P.
+
+        The epoch ends early once all groups have reached the predecessor's level: then the job takes over. A
+        group that stays where it is, because the predecessor ended before its level, does not ask for that.
+        """
+        begun = positions_of(meta)
+        moves, _warmed[opening.group] = _warmed.get(opening.group) != begun, begun
         copy = self._copy(opening.group)
         state = copy.take(meta, pieces)
         with ExitStack() as stack:
@@ -306,6 +314,8 @@ class GroupProcessor(StatefulProcessor):
                 group.advance()
                 if group.is_outdated:
                     epoch.ask_for_end()
+                elif moves and group.is_level:
+                    epoch.ask_for_end(of_all=True)
             positions = group.cut()
             released = meta
         return positions

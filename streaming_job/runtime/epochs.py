@@ -1,10 +1,10 @@
 """The end of epochs: the driver decides when an epoch ends, and tells its tasks over a socket.
 
 Each task of an epoch keeps a connection to the driver, over which one byte from the driver ends the epoch. A
-byte from the task asks the driver to end it early. If the job is to stop, the driver sends another byte,
-which ends the epoch, and the waits of the task, too (see `pauses`). The loop of a key group, which outlives
-its tasks, keeps a connection of its own (`DriverWatch`): a loop whose driver is gone must not continue. A
-client has to send a secret, which Spark gives to the tasks.
+byte from the task asks the driver to end it early; another one, to do so once every task has sent it. If the
+job is to stop, the driver sends another byte, which ends the epoch, and the waits of the task, too (see
+`pauses`). The loop of a key group, which outlives its tasks, keeps a connection of its own (`DriverWatch`): a
+loop whose driver is gone must not continue. A client has to send a secret, which Spark gives to the tasks.
 
 A task can also send a verdict: an error that no new attempt can mend. Spark knows no such errors and would
 try the task again, up to four times. So the driver cancels Spark's job, and the task waits for that.
@@ -31,10 +31,11 @@ log = logging.getLogger(__name__)
 _HELLO = struct.Struct("<32sq")
 """Secret and epoch."""
 _END, _STOP = b".", b"!"
+_DONE = b","
 _NO_EPOCH = -1
 """Sent in place of an epoch by a connection that only watches the driver."""
 _LINE = b"\n"
-"""End of a verdict, which is one line of text and does not begin with _END."""
+"""End of a verdict, which is one line of text and does not begin with _END or _DONE."""
 LOOK_S = 0.1
 """Interval at which the driver checks whether the epoch has to end early."""
 CONNECT_TIMEOUT_S = 20.0
@@ -100,6 +101,9 @@ class EpochServer:
         """Whether the tasks of the newest epoch learned that the job is to stop before they ended."""
         self._tasks: dict[socket.socket, bytes] = {}
         """Connection of each task -> what it has sent and has not been handled."""
+        self._number = tasks
+        self._done: set[socket.socket] = set()
+        """Connections of tasks that need no more time in this epoch."""
         self._max_unauthenticated = MAX_UNAUTHENTICATED + 2 * tasks
         self._unauthenticated: dict[socket.socket, float] = {}
         """Connection that has not sent the secret yet -> time by which it has to, oldest first."""
@@ -120,6 +124,7 @@ class EpochServer:
         with self._lock:
             self._epoch, self._deadline = epoch, time.monotonic() + seconds
             self._ended = self.ended_for_good = self._is_stopping
+            self._done.clear()
 
     def close(self) -> None:
         """End the running epoch and stop listening."""
@@ -212,10 +217,13 @@ class EpochServer:
             self._drop(connection)
             return
         sent = self._tasks[connection] + received
-        if sent.startswith(_END):
-            with self._lock:
+        with self._lock:
+            if sent.startswith(_DONE):
+                self._done.add(connection)
+                sent = sent.removeprefix(_DONE)
+            if sent.startswith(_END) or len(self._done) == self._number:
                 self._deadline = 0.0
-            sent = sent.lstrip(_END)
+                sent = sent.removeprefix(_END)
         verdict, end, rest = sent.partition(_LINE)
         self._tasks[connection] = rest if end else sent
         if end and self.verdict is None:
@@ -307,7 +315,7 @@ class Epoch(DriverWatch):
         """Connect."""
         super().__init__(address, number)
         self.number = number
-        self._asked = False
+        self._asked = b""
 
     def is_over(self) -> bool:
         """Return whether the driver has ended the epoch, or is gone."""
@@ -320,12 +328,13 @@ class Epoch(DriverWatch):
         """Whether the epoch was ended because the job stops, so that no other one follows."""
         return self._first is not None and self._first != _END
 
-    def ask_for_end(self) -> None:
-        """Ask the driver to end the epoch for all groups."""
-        if not self._asked:
-            self._asked = True
+    def ask_for_end(self, *, of_all: bool = False) -> None:
+        """Ask the driver to end the epoch for all groups; with `of_all`, once all of them have asked so."""
+        order = _DONE if of_all else _END
+        if order not in self._asked:
+            self._asked += order
             try:
-                self._socket.send(_END)
+                self._socket.send(order)
             except OSError:
                 self._first = self._first or b""
 

@@ -84,6 +84,12 @@ class WarmGroup:
         """Whether the group has to be opened anew: the predecessor has set other proposals aside."""
         return dict(self._watch.level.set_aside) != self._set_aside
 
+    @property
+    def is_level(self) -> bool:
+        """Whether the state has reached the level that was looked up last."""
+        positions = self._follower.positions
+        return all(positions.get(tp, 0) >= offset for tp, offset in self._followed.items())
+
     def advance(self) -> None:
         """Take one turn; see `Follower.advance`."""
         if self._clock() - self._looked >= LOOK_S:
@@ -102,3 +108,4 @@ class WarmGroup:
         offsets = {tp: max(offset, level.get(tp, 0)) for tp, offset in self._floor.items()}
         self._tables.raise_to(offsets)
         self._follower.stay_silent(offsets)
+        self._followed = offsets

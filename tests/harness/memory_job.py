@@ -420,8 +420,11 @@ class MemoryJob:
         self.pieces = MemoryPieces(store)
         self.checkpoints.append(self.pieces)
 
-    def warm_epoch(self, looks: int, watch: Any) -> None:
+    def warm_epoch(self, looks: int, watch: Any) -> bool:
         """Run one epoch in silence, up to the output that is watched; see `takeover.warm`.
+
+        Returns:
+            Whether the state has reached that output.
 
         Raises:
             KilledError: the process was killed; the epoch's changes to the store are lost.
@@ -429,6 +432,7 @@ class MemoryJob:
         store, opening = MortalPieces(self.pieces, self._fate), self._opening(takes_over=True)
         meta, connections = load_meta(store), self._connections(opening)
         self.lose_copy()
+        is_level = False
         if not positions_of(meta):
             begin(opening, connections, meta, store)
         else:
@@ -438,10 +442,12 @@ class MemoryJob:
             for _ in range(looks):
                 if not group.is_outdated:
                     group.advance()
+            is_level = group.is_level
             group.cut()
         self._fate.call()
         self.pieces = MemoryPieces(store)
         self.checkpoints.append(self.pieces)
+        return is_level
 
     def _follow(self, looks: int, store: MortalPieces) -> None:
         meta = load_meta(store)

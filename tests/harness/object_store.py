@@ -148,7 +148,8 @@ class ObjectStore:
         }
         server.request(request.command, request.path, body, {**headers, "Content-Length": str(len(body))})
         answer = server.getresponse()
-        content = answer.read()
+        # S3 calls this element Result, and clients check it; moto 5.2.1 does not
+        content = answer.read().replace(b"CompleteMultipartUploadResponse", b"CompleteMultipartUploadResult")
         server.close()
         with self._lock:
             self.sent, self.received = self.sent + len(body), self.received + len(content)

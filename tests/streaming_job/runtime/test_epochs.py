@@ -37,9 +37,11 @@ time.sleep(600)
 
 @contextmanager
 def running(
-    must_end: Callable[[], bool] = lambda: False, must_stop: Callable[[], bool] = lambda: False
+    must_end: Callable[[], bool] = lambda: False,
+    must_stop: Callable[[], bool] = lambda: False,
+    tasks: int = 1,
 ) -> Iterator[EpochServer]:
-    server = EpochServer(HOST, 0, must_end, must_stop=must_stop)
+    server = EpochServer(HOST, 0, must_end, tasks, must_stop=must_stop)
     try:
         yield server
     finally:
@@ -76,6 +78,22 @@ def test_a_task_may_end_the_epoch_for_all(server: EpochServer, wait_for: WaitFor
         for _ in range(2):
             epoch.ask_for_end()
         wait_for(lambda: epoch.is_over() and other.is_over())
+
+
+def test_an_epoch_ends_when_all_tasks_need_no_more_time(wait_for: WaitFor) -> None:
+    with running(tasks=2) as server:
+        for number in (7, 8):  # the answers of an epoch do not count in the next one
+            server.begin(number, LONG_S)
+            with Epoch(server.address, number) as epoch, Epoch(server.address, number) as other:
+                welcomed(server, 2, wait_for)
+                for _ in range(2):
+                    epoch.ask_for_end(of_all=True)
+                wait_for(lambda: len(server._done) == 1)
+                time.sleep(3 * epochs.LOOK_S)
+                assert not epoch.is_over()
+                other.ask_for_end(of_all=True)
+                wait_for(lambda: epoch.is_over() and other.is_over())
+            welcomed(server, 0, wait_for)
 
 
 def test_a_verdict_cancels_the_tasks_and_the_task_waits_for_it(wait_for: WaitFor) -> None:

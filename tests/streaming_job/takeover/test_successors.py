@@ -17,8 +17,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from thoroughness import examples
 
+from feature_store.state.journal import load_meta
 from loadtests.oracle import Record
 from streaming_job.group.rules import Rules
+from streaming_job.group.stored_positions import positions_of
 from streaming_job.log.partitioner import Layout, Partitioner
 
 pytestmark = pytest.mark.unit
@@ -196,3 +198,20 @@ def test_a_state_that_has_not_followed_a_retired_topic_continues_it_where_the_ou
     found = union(old.outputs + live.outputs + new.outputs, log.origins)
     assert found.late == sorted(log.retired)
     assert found.alerts == undisturbed(5).alerts
+
+
+@pytest.mark.parametrize("inherits", [False, True])
+def test_a_successor_is_level_when_it_has_decided_what_its_predecessor_has(*, inherits: bool):
+    fate = Fate(1)
+    log = MemoryLog(case(5)[1], fate)
+    old, new = (Generation(query, rules_of(5, ORIGINAL, 1, ()), log, fate) for query in ("q0", "q1"))
+    with mortal(fate):
+        old.begin()
+        if inherits:
+            new.inherit(old)
+        old.finish()
+        watch = MemoryWatch(old.outputs, new.rules)
+        (job,) = new.jobs
+        assert [job.warm_epoch(looks, watch) for looks in (0, 1, 200, 0)] == [False, False, True, True]
+    decided = positions_of(load_meta(old.jobs[0].pieces))
+    assert {tp: positions_of(load_meta(job.pieces))[tp] for tp in decided} == decided
