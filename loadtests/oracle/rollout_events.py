@@ -82,8 +82,10 @@ def read(value: bytes) -> Event:
         row = json.loads(value.decode())
         require(isinstance(row, dict))
         event = _event(row)
-        # refuse lone surrogates and integers over 64 bits: Python reads them, but no output can contain them
+        # refuse lone surrogates, integers over 64 bits and numbers that are none: Python reads them, but no
+        # output can contain them
         orjson.dumps(_written(event))
+        json.dumps(_written(event), allow_nan=False)
     except (ValueError, TypeError, OverflowError, RecursionError, KeyError, ModelError) as fault:
         raise BrokenError(str(fault)) from fault
     return event

@@ -29,9 +29,10 @@ def read(value: bytes) -> Event:
     validate(Contract.MODEL_ROLLOUT, record)
     try:
         event = _event(record)
-        # refuse values that only Python's JSON accepts: lone surrogates, integers beyond 64 bits
+        # refuse what only Python's JSON accepts: lone surrogates, integers beyond 64 bits; NaN, infinity
         orjson.dumps(event.fields())
-    except (ModelError, TypeError, OverflowError) as error:
+        json.dumps(event.fields(), allow_nan=False)
+    except (ModelError, TypeError, ValueError, OverflowError) as error:
         raise ContractError(f"not a {_NAME}: {error}; correct the producer") from error
     return event
 

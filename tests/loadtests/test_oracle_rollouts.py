@@ -125,6 +125,12 @@ def test_after_a_breach_only_the_champion_scores(world):
         ("shadow_started", 2, {"actor": ""}, Reason.INVALID_VALUE),
         ("shadow_started", 2, {"share_bp": 0}, Reason.INVALID_VALUE),
         ("shadow_started", 2, {"reason": "\ud800"}, Reason.INVALID_VALUE),
+        (
+            "breached",
+            2,
+            {"challenger": "b", "guard": "g", "verdict": {"x": float("nan")}},
+            Reason.INVALID_VALUE,
+        ),
         ("promoted", 2, {}, Reason.INVALID_VALUE),
         ("halted", 2, {}, Reason.INVALID_VALUE),
         ("promoted", 2, {"challenger": "s"}, None),

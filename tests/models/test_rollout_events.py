@@ -94,7 +94,8 @@ def test_every_field_of_its_type_is_required(made: Event) -> None:
         ("challengers.0.policy.max_count_5m", None), ("challengers.0.policy.max_count_1h", 10**30),
         ("challengers.0.policy.blocked", "score"), ("challengers.0.policy.escalate_after", 0),
         ("challengers.0.policy.cooldown_s", -1), ("challengers.0.policy.cooldown_s", 10**9),
-        ("guards", []), ("line", ""), ("champion", {}),
+        ("guards", []), ("line", ""), ("champion", {}), ("guards", {"alpha": float("nan")}),
+        ("guards", {"rules": [{"against": {"counts": [float("inf")]}}]}),
     ],
 )  # fmt: skip
 def test_impossible_fields_are_refused(path: str, to: object) -> None:

@@ -145,6 +145,19 @@ def test_text_that_only_pythons_json_accepts_is_refused(text: bytes) -> None:
     assert deciding(history, 30) == ["r0"]
 
 
+@pytest.mark.parametrize("number", [b"NaN", b"-Infinity", b"1e999"])
+def test_numbers_that_are_none_are_refused(number: bytes) -> None:
+    """A state of the job would keep them as null; no answer of the sidecar can contain them."""
+    *before, proposal, promotion = events(*installed("r0", 10), *installed("r1", 20))
+    value = (proposal.value or b"").replace(b'"guards":null', b'"guards":{"alpha":' + number + b"}")
+    assert value != proposal.value
+    broken = replace(proposal, value=value)
+    refused = [(2, Reason.INVALID_VALUE), (3, Reason.UNKNOWN_ROLLOUT)]
+    assert folded(*before, broken, promotion)[1] == refused
+    records = [Record("r", 0, at.offset, at.arrival, None, at.value) for at in (*before, broken, promotion)]
+    assert [(letter.offset, letter.reason) for letter in RolloutLog().read(records)] == refused
+
+
 def test_features_that_the_release_lacks_leave_the_last_good_one_in_force() -> None:
     history, refused = folded(
         *events(*installed("r0", 10), *installed("r1", 20, newer_ref()), *installed("r2", 30, subset_ref()))
