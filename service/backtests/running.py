@@ -36,7 +36,7 @@ def report_of(
         progress: called in this process, so only with one process.
     """
     settings, log = environment.settings(BacktestSettings), ArchiveLog(archive)
-    decided, moved_at = decided_by_the_job(log, settings)
+    decided = decided_by_the_job(log, settings)
     transactions = settings.topics.transactions
     cores = processes or (1 if log.rows(transactions) <= SMALL else os.cpu_count() or 1)
     return backtest(
@@ -47,7 +47,6 @@ def report_of(
         lambda name, version: registry.find(name, version, settings.mlflow_tracking_uri),
         min(cores, len(log.partitions(transactions)) or 1),
         progress,
-        moved_at,
     )
 
 

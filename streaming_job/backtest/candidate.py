@@ -1,9 +1,6 @@
 """The candidate of a backtest: a model and a policy, promoted at the beginning of the window. Pure."""
 
-from collections.abc import Sequence
-
-import orjson
-import pyarrow.compute as pc
+from collections.abc import Mapping, Sequence
 
 from models.policy import Policy
 from models.registry import ModelRef
@@ -17,8 +14,13 @@ ROLLOUT = "backtest"
 """rollout_id of the candidate, in its alerts."""
 
 
-def live_plans(log: ArchiveLog, topics: Topics, computed: Sequence[str]) -> RolloutHistory:
+def live_plans(
+    log: ArchiveLog, topics: Topics, computed: Sequence[str], set_aside: Mapping[int, str]
+) -> RolloutHistory:
     """Return the archived rollouts, with the verdicts of the live job on their models.
+
+    Args:
+        set_aside: see `Decided`.
 
     Raises:
         BacktestError: the archive has no rollouts.
@@ -29,24 +31,12 @@ def live_plans(log: ArchiveLog, topics: Topics, computed: Sequence[str]) -> Roll
         for batch in log.records(topics.model_rollouts, partition)
         for row in RolloutRecord.of(batch)
     ]
-    history = RolloutHistory.judged(records, _refused(log, topics), topics, computed)
+    history = RolloutHistory.judged(records, set_aside, topics, computed)
     if not history.records:
         raise BacktestError(
             f"the archive has no records of {topics.model_rollouts}; archive them, or give --model and policy"
         )
     return history
-
-
-def _refused(log: ArchiveLog, topics: Topics) -> dict[int, str]:
-    """Return offset -> reason of the rollout events that became dead letters."""
-    refused = {}
-    for partition in log.partitions(topics.dead_letters):
-        for records in log.records(topics.dead_letters, partition, keys=False):
-            named = records.values.filter(pc.match_substring(records.values, topics.model_rollouts))
-            for letter in map(orjson.loads, named.to_pylist()):
-                if letter["topic"] == topics.model_rollouts:
-                    refused[letter["offset"]] = letter["reason"]
-    return refused
 
 
 def newest_plan(history: RolloutHistory) -> Plan:

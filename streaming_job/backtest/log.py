@@ -1,7 +1,7 @@
 """What a backtest reads: the records of archived topics, and which part of the log the archive has."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +10,7 @@ from feature_store.archive import commit
 from feature_store.archive.manifest import Kind, Manifest, Span
 from feature_store.archive.reader import Archive
 from feature_store.errors import FraudError
-from streaming_job.log.records import Records, archived
+from streaming_job.log.records import Offsets, Records, archived
 
 
 class BacktestError(FraudError):
@@ -18,6 +18,20 @@ class BacktestError(FraudError):
 
     The message says what to archive or which option to give; nothing was written.
     """
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What the live job's newest archived progress tells of its decisions."""
+
+    positions: Offsets
+    """Up to where they are archived: later transactions have no live alerts yet."""
+    moved_at: int | None = None
+    """Time, ms, at which cards have moved between partitions of the topic; 0: unknown, or they came from
+    another topic; None: they have not moved. Older transactions of cards that have moved are in partitions
+    that are not theirs any more, as dead letters."""
+    set_aside: Mapping[int, str] = field(default_factory=dict)
+    """Offset -> reason, for each rollout that it has refused: dead letters are kept for a shorter time."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from models.registry import ModelRef
 from models.rollouts.events import Type
 from streaming_job.backtest import run, window
 from streaming_job.backtest.candidate import live_plans, newest_plan
-from streaming_job.backtest.log import ArchiveLog, BacktestError
+from streaming_job.backtest.log import ArchiveLog, BacktestError, Decided
 from streaming_job.backtest.report import Inputs, report_of
 from streaming_job.backtest.run import Job, Progress, Task
 from streaming_job.contracts.topics import Topics
@@ -49,19 +49,12 @@ def backtest(
     log: ArchiveLog,
     job: Job,
     request: Request,
-    decided: Offsets,
+    decided: Decided,
     find_model: FindModel,
     processes: int = 1,
     progress: Progress = lambda rows: None,
-    moved_at: int | None = None,
 ) -> dict[str, Any]:
     """Run a backtest, and return its report (`report.report_of`).
-
-    Args:
-        decided: positions up to which the live job's decisions are archived. The window ends with them: later
-            transactions have no live alerts yet.
-        moved_at: see `decided_by_the_job`. Older transactions of cards that have moved are in partitions that
-            are not theirs any more, as dead letters.
 
     Raises:
         BacktestError: the archive lacks something that it needs.
@@ -73,8 +66,9 @@ def backtest(
         raise BacktestError(f"a budget of {request.budget} alerts a day cannot be kept; give a finite number")
     extents = log.extents(topics.transactions).values()
     compared, history = window.choose(extents, job.limits.lateness_ms, request.days, request.until)
-    compared = replace(compared, until=min([compared.until, *_undecided(log, topics.transactions, decided)]))
-    if moved_at is not None:
+    ends = [compared.until, *_undecided(log, topics.transactions, decided.positions)]
+    compared = replace(compared, until=min(ends))
+    if (moved_at := decided.moved_at) is not None:
         compared = replace(compared, since=max(compared.since, moved_at))
         history = replace(history, is_whole=False, complete_from=max(history.complete_from, moved_at))
     if compared.until <= compared.since:
@@ -93,7 +87,7 @@ def backtest(
             is_whole=False,
             complete_from=max(history_from, history.complete_from),
         )
-    model, policy = _candidate(log, job, request, find_model)
+    model, policy = _candidate(log, job, request, decided, find_model)
     live = run.read_alerts(log, topics, compared, 0 if history.is_whole else history_from)
     history = replace(history, is_whole=history.is_whole and not live.has_moved)
     labels = run.read_labels(log, topics, compared)
@@ -126,14 +120,16 @@ def _history_from(request: Request, since: int, begins: int) -> int:
     return begins if request.history_days is None else max(begins, since - request.history_days * DAY_MS)
 
 
-def _candidate(log: ArchiveLog, job: Job, request: Request, find_model: FindModel) -> tuple[ModelRef, Policy]:
+def _candidate(
+    log: ArchiveLog, job: Job, request: Request, decided: Decided, find_model: FindModel
+) -> tuple[ModelRef, Policy]:
     """Return the model and the policy: those asked for, else the live ones."""
     name, _, version = request.model.rpartition("/")
     if request.model and not (name and version):
         raise ModelError(f"{request.model!r} names no model; give NAME/VERSION")
     if request.model and request.policy is not None:
         return find_model(name, version), replace(request.policy, **request.changes)
-    plans = live_plans(log, job.topics, job.computed)
+    plans = live_plans(log, job.topics, job.computed, decided.set_aside)
     champion = newest_plan(plans).champion
     model = (_rolled_out(plans, name, version) or find_model(name, version)) if name else champion.model
     return model, replace(request.policy or champion.policy, **request.changes)

@@ -8,12 +8,11 @@ import orjson
 from pydantic_settings import SettingsConfigDict
 
 from feature_store.catalogue import HOUR_MS
-from streaming_job.backtest.log import ArchiveLog, BacktestError
+from streaming_job.backtest.log import ArchiveLog, BacktestError, Decided
 from streaming_job.backtest.run import Job
 from streaming_job.group.rules import limits_of, merchants_of
-from streaming_job.log.records import Offsets
 from streaming_job.progress.choices import choices
-from streaming_job.progress.last_record import positions
+from streaming_job.progress.last_record import positions, set_aside
 from streaming_job.progress.reader import of_newest_query
 from streaming_job.settings import JobSettings
 
@@ -37,11 +36,8 @@ class BacktestSettings(JobSettings):
         )  # fmt: skip
 
 
-def decided_by_the_job(log: ArchiveLog, settings: JobSettings) -> tuple[Offsets, int | None]:
+def decided_by_the_job(log: ArchiveLog, settings: JobSettings) -> Decided:
     """Return what the job's newest archived progress tells; its settings have to be those here.
-
-    These are its positions; and the time, ms, at which cards have moved between partitions of the topic, 0 if
-    that is unknown or they came from another topic, None if they have not moved.
 
     Progress counts only if all that was written with it is archived, too.
 
@@ -73,8 +69,9 @@ def decided_by_the_job(log: ArchiveLog, settings: JobSettings) -> tuple[Offsets,
                 f"{choice.name} is {choice.here} here, but the job decided with {choice.running}; set it so"
             )
     decided = {tp: end for record in newest.values() for tp, end in positions(record).items()}
+    refused = {offset: reason for record in newest.values() for offset, reason in set_aside(record).items()}
     takeover = newest[min(newest)].get("takeover", {})
     former = takeover.get("drained", {}).get("layout", {}).get("topic")
     if former == settings.topics.transactions:
-        return decided, takeover["at"]
-    return decided, 0 if takeover.get("moved") else None
+        return Decided(decided, takeover["at"], refused)
+    return Decided(decided, 0 if takeover.get("moved") else None, refused)

@@ -11,6 +11,7 @@ from harness.job_world import World, model_ref
 from harness.log_world import DAY, START, TOPICS
 from harness.memory_archive import MemoryArchive, archived
 from harness.random_world import random_world
+from harness.rollout_records import installed
 
 from feature_store.archive import commit
 from feature_store.archive.file_writer import FinishedFile
@@ -19,7 +20,8 @@ from feature_store.archive.storage import Storage
 from feature_store.utc import time_of
 from loadtests.oracle import Record
 from models.policy import Policy
-from streaming_job.backtest.log import ArchiveLog, BacktestError
+from streaming_job.backtest.candidate import live_plans, newest_plan
+from streaming_job.backtest.log import ArchiveLog, BacktestError, Decided
 from streaming_job.backtest.request import Request, backtest
 from streaming_job.backtest.run import Job
 from streaming_job.backtest.window import choose
@@ -70,7 +72,7 @@ def report(
         if record.timestamp < decided_before
     }
     log = MemoryArchive(records, Random(1), world.partitions)
-    return backtest(log, job, EVERYTHING, decided, lambda name, version: model_ref(), moved_at=moved_at)
+    return backtest(log, job, EVERYTHING, Decided(decided, moved_at), lambda name, version: model_ref())
 
 
 def of_two_parts(place: Path, field: str) -> ArchiveLog:
@@ -164,4 +166,22 @@ def test_rollouts_in_another_topic_are_missed(world: World, records: list[Record
     log = MemoryArchive(records, Random(1), world.partitions)
     decided = {(TOPICS.transactions, partition): 10**9 for partition in range(world.partitions)}
     with pytest.raises(BacktestError, match="the archive has no records of elsewhere"):
-        backtest(log, job, Request(), decided, lambda name, version: model_ref())
+        backtest(log, job, Request(), Decided(decided), lambda name, version: model_ref())
+
+
+def test_a_rollout_that_the_job_has_refused_is_not_live_although_its_dead_letter_is_gone(
+    world: World, tmp_path: Path
+) -> None:
+    events = [
+        *installed("first", model_ref("1"), Policy(0.5, 6)),
+        *installed("second", model_ref("2"), Policy(0.1, 1)),
+    ]
+    records = [
+        Record(TOPICS.model_rollouts, 0, offset, START + offset, None, event.to_json(), ())
+        for offset, event in enumerate(events)
+    ]
+    log, rules = MemoryArchive(records, Random(1)), world.rules(1)
+    job = Job(TOPICS, rules.key_groups.partitioner, rules.limits, "", tmp_path, None, 1)
+    for refused, version in (({}, "2"), ({2: "model_refused"}, "1")):
+        plan = newest_plan(live_plans(log, TOPICS, job.computed, refused))  # type: ignore[arg-type]
+        assert plan.champion.model == model_ref(version)

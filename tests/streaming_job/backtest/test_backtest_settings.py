@@ -35,9 +35,9 @@ def decided(place: Path, settled: dict[int, int] | None) -> int:
         commit.settle(Storage(str(place)), settled)
     settings = BacktestSettings(work_dir=place, job_id="card-fraud")
     settings = settings.model_copy(update={"key_groups": 1})
-    positions, moved_at = decided_by_the_job(ArchiveLog(str(place)), settings)
-    assert moved_at is None
-    return positions["transactions", 0]
+    told = decided_by_the_job(ArchiveLog(str(place)), settings)
+    assert (told.moved_at, told.set_aside) == (None, {})
+    return told.positions["transactions", 0]
 
 
 def test_progress_whose_alerts_are_not_archived_yet_does_not_count(tmp_path: Path) -> None:
@@ -70,7 +70,9 @@ def test_a_move_of_the_cards_is_known_by_the_takeover(
     }  # fmt: skip
     if topic is not None:
         takeover["drained"] = {"layout": Layout(topic, Partitioner.MURMUR2, 1).to_json(), "ends": [5]}
-    row = (0, MIDNIGHT, b"card-fraud", orjson.dumps(progress(takeover=takeover)))
+    told = progress(takeover=takeover, rollouts_set_aside={"7": "model_refused"})
+    row = (0, MIDNIGHT, b"card-fraud", orjson.dumps(told))
     write(tmp_path, {"job_progress": {0: [batch([row])]}}, names={"job_progress": "job-progress"})
     settings = BacktestSettings(work_dir=tmp_path, job_id="card-fraud").model_copy(update={"key_groups": 1})
-    assert decided_by_the_job(ArchiveLog(str(tmp_path)), settings)[1] == expected
+    decided = decided_by_the_job(ArchiveLog(str(tmp_path)), settings)
+    assert (decided.moved_at, decided.set_aside) == (expected, {7: "model_refused"})
