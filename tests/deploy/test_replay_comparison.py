@@ -181,6 +181,18 @@ def test_limits_are_not_kept_before_both_jobs_have_decided_the_range() -> None:
     assert fault.startswith("7 transactions")
 
 
+def test_a_cause_that_no_difference_has_keeps_the_limit_of_none() -> None:
+    made = {"causes": {"only_live": {"model": 3}, "other_score": {}}}
+    none = {"max": 0}
+    assert not report.broken(
+        made, {"causes.only_live.code": none, "causes.other_score.feature: amount": none}
+    )
+    assert report.broken(made, {"causes.only_live.model": none})
+    for path in ("causes.only_live.cod", "causes.typo.code", "causes.code", "differences.code"):
+        with pytest.raises(ReplayError, match="names no number"):
+            report.broken(made, {path: none})
+
+
 def test_limits_are_not_kept_if_nothing_was_compared() -> None:
     made = {"remaining": 0, "range": {0: (5, 5), 1: (7, 7)}, "not_kept": 12, "differences": {"only_live": 0}}
     limits = {"differences.only_live": {"max": 0}}

@@ -20,6 +20,11 @@ from feature_store.merchants.catalogue import ALL_NAMES, MERCHANT_FEATURES
 
 PROFILE, MODEL, POLICY, CODE = "profile version", "model", "policy", "code"
 EARLIER, STATE, OTHER = "earlier alerts of the card", "state of the card", "other"
+LABELLED, FEATURE = "label known later", "feature"
+NAMES = {PROFILE, MODEL, POLICY, CODE, EARLIER, STATE, OTHER} | {
+    f"{kind}: {name}" for kind in (CODE, LABELLED, FEATURE) for name in ALL_NAMES
+}
+"""All causes."""
 LABELS = tuple(ALL_NAMES.index(feature.name) for feature in MERCHANT_FEATURES)
 Deciding = Callable[[NDArray[np.int64]], tuple[NDArray[np.object_], NDArray[np.object_]]]
 """Function (arrivals, shape (n,)) -> digests of model and policy of the champion then, shape (n,) each."""
@@ -75,7 +80,7 @@ def _name_features(
     first = differs.argmax(axis=1) if differs.size else np.empty(0, np.int64)
     for row in np.flatnonzero(differs.any(axis=1)).tolist():
         column = int(first[row])
-        kind = CODE if is_code[row] else "label known later" if column in LABELS else "feature"
+        kind = CODE if is_code[row] else LABELLED if column in LABELS else FEATURE
         found[row] = f"{kind}: {ALL_NAMES[column]}"
 
 

@@ -68,7 +68,8 @@ def broken(report: Mapping[str, Any], limits: Mapping[str, Mapping[str, float]])
 
     Args:
         limits: path of a number in the report, such as `differences.only_live` -> `max`, `min` or both. A
-            number that is null, for example a precision without labels, keeps no limit.
+            number that is null, for example a precision without labels, keeps no limit. That of a cause that
+            no difference has, such as `causes.only_live.code`, is 0.
 
     Raises:
         ReplayError: a path names no number, or a limit has another name.
@@ -80,8 +81,10 @@ def broken(report: Mapping[str, Any], limits: Mapping[str, Mapping[str, float]])
         faults.append("no transaction was compared")
     for path, limit in limits.items():
         value: Any = report
+        is_cause = path.startswith("causes.") and path.count(".") == 2
         for name in path.split("."):
-            value = value.get(name, ...) if isinstance(value, dict) else ...
+            absent = 0 if is_cause and name in causes.NAMES else ...
+            value = value.get(name, absent) if isinstance(value, dict) else ...
         if value is ... or isinstance(value, dict | list | str) or not limit.keys() <= {"min", "max"}:
             raise ReplayError(
                 f"the limit {path!r} names no number of the report, or is no min or max; correct it"
