@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from feature_store.archive import commit
-from feature_store.archive.layout import ArchiveError
+from feature_store.archive.layout import ArchiveError, day_of
 from feature_store.archive.reader import Archive
 from feature_store.archive.storage import Storage, named_faults
 from feature_store.catalogue import DAY_MS
@@ -154,7 +154,8 @@ def expire(
         raise ArchiveError(
             f"{place} does not have {', '.join(sorted(unknown))}; it has {', '.join(archived.topics)}"
         )
-    before_ms = int(time.time() * 1000) - older_than * DAY_MS
+    now_ms = int(time.time() * 1000)
+    before_ms = now_ms - older_than * DAY_MS
     files = size = 0
     with named_faults(place):
         for each in (*archived.former(), archived):
@@ -163,5 +164,12 @@ def expire(
                     spans = commit.expire(each.storage, each.topics[name], partition, before_ms)
                     files += sum(bool(span.name) for span in spans)
                     size += sum(span.bytes for span in spans)
+                    first = next(each.manifest(name, partition).files(), None)
+                    if first is not None and first.most_ms > now_ms:
+                        typer.echo(
+                            f"{each.topics[name]}-{partition}: nothing is deleted from offset {first.first} "
+                            f"on before {day_of(first.most_ms)}, of which a record there is dated",
+                            err=True,
+                        )
     before = moment_of(before_ms).isoformat(timespec="seconds")
     typer.echo(f"deleted {files} files of {size:,} bytes, with arrivals before {before}")
