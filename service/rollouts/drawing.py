@@ -246,6 +246,11 @@ def _repetition(history: History, entry: Entry, repeated: Event) -> Receipt:
 
 
 def _require_contract(event: Event) -> None:
+    """Check that a person's event can be written, and does not look like one of the guards."""
+    if event.actor == GUARD:
+        raise RefusedError(
+            "contract", f"events by {GUARD} are those of the guards; take another user or token"
+        )
     names = (name for item in event.challengers for name in (item.name, item.model.name))
     for text in (event.rollout_id, event.actor, event.reason, event.idempotency_key, event.line, *names):
         if not text.isprintable():

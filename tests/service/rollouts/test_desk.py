@@ -18,7 +18,7 @@ from service.rollouts import views
 from service.rollouts.desk import Desk
 from service.rollouts.errors import DeskError, StaleError
 from service.rollouts.reading import Job
-from service.rollouts.requests import Draft, Receipt, Step, Stop
+from service.rollouts.requests import GUARD, Actor, Draft, Receipt, Step, Stop
 from service.settings import ServiceSettings
 
 pytestmark = pytest.mark.unit
@@ -403,6 +403,15 @@ def test_a_rollout_that_the_job_has_set_aside_is_not_in_force() -> None:
     desk_of(log, {0: aside}).propose(proposal(), ADA)
     entry = log.history().refolded({offsets[0]: "model_unavailable"}).of("r2")[0]
     assert (entry.event.champion, entry.refused) == (ref(1), "")
+
+
+def test_nobody_acts_under_the_name_of_the_guards() -> None:
+    log = MemoryRollouts()
+    desk = desk_of(log)
+    assert refused(lambda: desk.propose(proposal(), Actor(GUARD))) == "contract"
+    desk.propose(proposal(), ADA)
+    assert refused(lambda: desk.take(step(Type.ROLLED_BACK, "back"), Actor(GUARD, GUARD))) == "contract"
+    assert len(log.records) == 3
 
 
 def test_only_one_rollout_is_open() -> None:
