@@ -3,6 +3,8 @@
 import threading
 from typing import Self
 
+from feature_store.errors import FraudError
+
 STOP_S = 1.0
 """Longest wait for a sidecar's thread at shutdown; it may be blocked by a broker that does not answer."""
 
@@ -42,3 +44,8 @@ class Background:
 
     def _run(self) -> None:
         raise NotImplementedError
+
+
+def text_of(error: Exception) -> str:
+    """Return an error's message; with its class unless it is a FraudError, as it may say nothing without."""
+    return str(error) if isinstance(error, FraudError) else f"{type(error).__name__}: {error}"

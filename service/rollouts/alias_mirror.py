@@ -3,9 +3,8 @@
 import logging
 from collections.abc import Callable
 
-from models.errors import ModelError
 from models.registry import ModelRef
-from service.background import Background
+from service.background import Background, text_of
 from service.rollouts.history import History
 
 log = logging.getLogger(__name__)
@@ -42,7 +41,7 @@ class AliasMirror(Background):
         try:
             self._point(ALIAS, model)
         except Exception as error:  # what MLflow and its database raise is not known; the thread goes on
-            fault = str(error) if isinstance(error, ModelError) else f"{type(error).__name__}: {error}"
+            fault = text_of(error)
             if fault != self.fault:
                 log.warning("alias %s is behind the rollout topic: %s", ALIAS, fault)
             # the alias may have moved although the registry did not answer

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from feature_store.errors import FraudError
 from models.guards.findings import GuardOutcome
 from models.rollouts.state import Trial
-from service.background import Background
+from service.background import Background, text_of
 from service.health.groups import Groups
 from service.precision.trial import LabelCounts
 from service.rollouts.assessment import Assessment, assess, is_watched
@@ -119,10 +119,11 @@ class GuardWatch(Background):
             try:
                 self.look()
                 self._fault = None
-            except FraudError as fault:
-                if str(fault) != self._fault:
-                    log.error("guards: %s", fault)
-                self._fault = str(fault)
+            except Exception as error:  # whatever it is, nothing else would end a rollout at the next breach
+                fault = text_of(error)
+                if fault != self._fault:
+                    log.error("guards: %s", fault, exc_info=not isinstance(error, FraudError))
+                self._fault = fault
 
 
 def ending_of(assessment: Assessment) -> Stop | None:

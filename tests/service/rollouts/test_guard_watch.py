@@ -15,7 +15,7 @@ from models.guards.findings import GuardOutcome
 from models.guards.verdict import recomputed, verdict
 from models.rollouts.events import Type
 from models.rollouts.state import Phase
-from service.rollouts import verdicts
+from service.rollouts import guard_watch, verdicts
 from service.rollouts.assessment import assess
 from service.rollouts.desk import ATTEMPTS, Desk
 from service.rollouts.errors import RefusedError
@@ -134,6 +134,27 @@ def test_a_guard_ends_the_rollout_however_often_it_is_fenced() -> None:
     world.log.before_next_commit(fence)
     world.watch.look()
     assert (world.phase, left) == (Phase.ROLLED_BACK, 0)
+
+
+def test_the_watch_goes_on_after_any_error_and_says_which(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard_watch, "INTERVAL_S", 0.0)
+    world = World(Type.SHADOW_STARTED)
+    world.progress(START, FAILING)
+    faults: list[str | None] = []
+
+    def groups() -> dict[int, Any]:
+        faults.append(world.watch.fault)
+        if len(faults) == 4:
+            world.watch._stop.set()
+        return {0: {}} if len(faults) == 2 else world.groups if len(faults) > 2 else {}
+
+    world.watch._groups = groups
+    world.watch._run()
+    assert faults == [None, None, "KeyError: 'totals'", None]
+    assert "guards: KeyError: 'totals'" in caplog.text
+    assert world.phase is Phase.ROLLED_BACK
 
 
 @pytest.mark.parametrize("key", ["guard/2/breached", "guard/2/rolled_back"])
