@@ -63,6 +63,8 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
+        # behind a proxy that terminates TLS a redirect would lead to http, and clients would send tokens there
+        redirect_slashes=False,
         responses=openapi.PROBLEMS,
     )
     app.add_middleware(HeadAsGet)

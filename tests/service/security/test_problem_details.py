@@ -79,6 +79,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> tuple[TestClient, dict[st
     ("method", "path", "status", "code"),
     [
         ("GET", "/nothing/here", 404, "not_found"),
+        ("GET", "/v1/status/", 404, "not_found"),
+        ("POST", "/v1/labels/", 404, "not_found"),
         ("DELETE", "/metrics", 405, "method_not_allowed"),
         ("GET", "/v1/audit?limit=0", 422, "invalid_request"),
         ("GET", "/v1/audit?before=x4111111111111111", 422, "invalid_request"),
