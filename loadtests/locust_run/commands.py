@@ -1,7 +1,6 @@
 """`fraud loadtest`: open-loop load tests with locust, and an audit of every run."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,9 +12,8 @@ from feature_store.output_files import require_place
 from loadtests.bench.rig import RigOptions
 from loadtests.commands import run as verify
 from loadtests.durations import seconds
-from loadtests.locust_run import launch, targets
+from loadtests.locust_run import launch, peak, targets
 from loadtests.locust_run.errors import LoadTestError, LoadTestFailed
-from loadtests.locust_run.peak import Peak
 from loadtests.locust_run.plan import LoadTestPlan
 from loadtests.locust_run.report import LoadTestReport
 from loadtests.locust_run.search import Search
@@ -125,12 +123,12 @@ def loadtest(
         saying("load test") as say,
         _target(own, plan, data_dir, profiles, allow_production, sidecar, say) as target,
     ):
-        peak: Peak | None = None
+        found: peak.Peak | None = None
         if find_peak:
             search = Search(plan, target, bounds, workers, say)
-            peak = search.find(rate, most, precision, probes)
-            result = search.results[peak.rate if peak.rate is not None else peak.probes[-1].rate]
-            reasons = [] if peak.rate is not None else [f"no rate passed: {peak.limited_by}"]
+            found = peak.find(search.probe, rate, most=most, precision=precision, probes=probes)
+            result = search.results[found.probes[-1].rate if found.rate is None else found.rate]
+            reasons = [f"no rate passed: {found.limited_by}"] if found.rate is None else []
             sent, seen = search.totals
             everything = replace(result, acknowledged=sent, alerts_seen=seen)
         else:
@@ -142,10 +140,9 @@ def loadtest(
             say("auditing")
             audit = Audit.of(verify(target.settings), target.sent_before, target.alerts_before)
             reasons += audited(everything, audit, own_topics=target.own_topics)
-    _show(LoadTestReport(begun, result, bounds, audit, tuple(reasons), peak), report)
+    _show(LoadTestReport(begun, result, bounds, audit, tuple(reasons), found), report)
 
 
-@contextmanager
 def _target(
     own: bool,
     plan: LoadTestPlan,
@@ -154,16 +151,13 @@ def _target(
     allow_production: bool,
     sidecar: str,
     say: Say,
-) -> Iterator[Target]:
-    if own:
-        rig_options = RigOptions(
-            data_dir.resolve(), cards=plan.cards, seed=plan.seed, rate=plan.rate, profiles=profiles
-        )
-        with targets.embedded(rig_options, say, sidecar=plan.sidecar_users > 0) as target:
-            yield target
-    else:
-        with nullcontext(targets.cluster(allow_production=allow_production, sidecar=sidecar)) as target:
-            yield target
+) -> AbstractContextManager[Target]:
+    if not own:
+        return nullcontext(targets.cluster(allow_production=allow_production, sidecar=sidecar))
+    rig_options = RigOptions(
+        data_dir.resolve(), cards=plan.cards, seed=plan.seed, rate=plan.rate, profiles=profiles
+    )
+    return targets.embedded(rig_options, say, sidecar=plan.sidecar_users > 0)
 
 
 def _bounds(slip: str, backlog: str, p99: str | None) -> Bounds:

@@ -115,10 +115,8 @@ def run(
 
 def options(plan: LoadTestPlan) -> list[str]:
     """Return a plan as locust's options."""
-    arguments = []
-    for field in fields(LoadTestPlan):
-        arguments.append(f"--tx-{field.name.replace('_', '-')}={getattr(plan, field.name)}")
-    return arguments
+    names = (field.name for field in fields(plan))
+    return [f"--tx-{name.replace('_', '-')}={getattr(plan, name)}" for name in names]
 
 
 def status_line(progress: dict[str, Any]) -> str:

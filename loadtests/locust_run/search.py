@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from loadtests.locust_run import launch, peak
-from loadtests.locust_run.peak import Peak, Probe
+from loadtests.locust_run import launch
+from loadtests.locust_run.peak import Probe
 from loadtests.locust_run.plan import LoadTestPlan
 from loadtests.locust_run.result import Result
 from loadtests.locust_run.targets import Target
@@ -72,7 +72,7 @@ class Search:
     """The runs of one search; each is a separate load test."""
 
     def __init__(self, plan: LoadTestPlan, target: Target, bounds: Bounds, workers: int, say: Say) -> None:
-        """Store the parameters; `find` and `probe` run the tests.
+        """Store the parameters; `probe` runs a test.
 
         Args:
             bounds: bounds, including one for the p99.
@@ -80,10 +80,6 @@ class Search:
         self.plan, self.target, self.bounds, self.workers, self._say = plan, target, bounds, workers, say
         self.results: dict[float, Result] = {}
         """Results by rate."""
-
-    def find(self, first: float, most: float, precision: float, probes: int) -> Peak:
-        """Search for the peak."""
-        return peak.find(self.probe, first, most=most, precision=precision, probes=probes)
 
     def probe(self, rate: float) -> Probe:
         """Run a load test at one rate."""

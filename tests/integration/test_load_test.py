@@ -20,6 +20,7 @@ from deploy.local.ports import HOST, free_port
 from loadtests.faults.http_servers import get
 from loadtests.faults.installation import Installation
 from loadtests.faults.job_process import JobProcess
+from loadtests.locust_run import peak
 from loadtests.locust_run.launch import LocustProcesses
 from loadtests.locust_run.locust_stats import NAME
 from loadtests.locust_run.plan import LoadTestPlan
@@ -99,10 +100,10 @@ def test_a_search_for_the_peak_tries_rates_until_one_fails(
     bounds = replace(BUSY, p99_ms=60_000.0)
     target = Target(without_login(installed), own_topics=True)
     search = Search(replace(plan, for_s=4.0), target, bounds, 1, lambda _: None)
-    search_result = search.find(300.0, 600.0, 0.05, 4)
+    search_result = peak.find(search.probe, 300.0, most=600.0, probes=4)
     assert [(probe.rate, probe.passed) for probe in search_result.probes] == [(300.0, True), (600.0, True)]
     impossible = Search(search.plan, target, replace(bounds, p99_ms=0.001), 1, lambda _: None)
-    failed = impossible.find(300.0, 600.0, 0.05, 1)
+    failed = peak.find(impossible.probe, 300.0, most=600.0, probes=1)
     assert (failed.rate, failed.probes[0].generator_limited) == (None, False)
     assert "latency: p99" in failed.limited_by
     report = LoadTestReport(reporting.Report(), search.results[600.0], bounds, None, (), search_result)
