@@ -63,7 +63,7 @@ def create_app(settings: ServiceSettings, clock: Callable[[], float] = time.time
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
-        # behind a proxy that terminates TLS a redirect would lead to http, and clients would send tokens there
+        # behind a proxy that terminates TLS a redirect would lead clients, with their tokens, to http
         redirect_slashes=False,
         responses=openapi.PROBLEMS,
     )
