@@ -4,18 +4,21 @@ import base64
 import json
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from loadtests.audit.agreement import different_fields, unrounded_fields, with_features_of_its_release
 from loadtests.audit.commits import release_of, source_in
 from loadtests.audit.findings import DIFFERENT, DUPLICATED, MISSING, UNEXPECTED, Findings
 from loadtests.oracle import ExpectedOutcome, Kind, Record, SizedHash, digest, sized_hash
+from streaming_job.contracts import Reason
 from streaming_job.contracts.topic import Role
 from streaming_job.contracts.topics import DIGESTED, TABLE, Topics
 from streaming_job.log.records import PartitionId
 
 Source = tuple[Any, ...]
 """(topic, partition, offset) of an input record, and the values of the output's `Topic.identity`."""
+LONGEST_KEY = 64 * 1024
+"""Bytes of the longest key that is also the Kafka key of its dead letter."""
 OUTPUTS = tuple(field for field, row in TABLE.items() if row.role is Role.OUTPUT)
 """The compared topics, by their fields of `Topics`. Merchant facts are compared with the features that depend
 on them."""
@@ -33,7 +36,7 @@ class UncomparedRecords:
         self.findings, self._topics = findings, topics or Topics()
         # by source, not alert_id: an alert for a late repetition of a transaction has the first alert's id
         self._records: dict[str, dict[Source, Any]] = {field: {} for field in OUTPUTS}
-        """The records of an output with a digest; of the other, dead letters, only what `_letter` returns."""
+        """The records of an output with a digest; of the other, dead letters, a `_Letter`."""
         self._compared: dict[str, set[Source]] = {field: set() for field in OUTPUTS}
         """Sources of records that were compared or reported as unexpected: another record is a duplicate."""
 
@@ -42,7 +45,7 @@ class UncomparedRecords:
         try:
             content = json.loads(record.value or b"")
             source = *source_in(content), *(str(content[name]) for name in TABLE[field].identity)
-            kept = record if field in DIGESTED else _letter(content)
+            kept = record if field in DIGESTED else _letter(record.key, content)
         except (ValueError, KeyError, TypeError):
             self.findings.add(record.topic, UNEXPECTED, f"{_position(record)}: no valid {_noun(field)}")
             return
@@ -89,11 +92,17 @@ class UncomparedRecords:
         assert outcome.reason is not None
         reason = outcome.reason.value
         letter = self._take("dead_letters", source, f"{_text(source)}: no dead letter {reason}")
-        if letter not in (None, (reason, outcome.digest)):
-            difference = (
-                f"instead of {reason}" if letter[0] != reason else "has another key or value than the record"
-            )
-            text = f"{_text(source)}: dead letter {letter[0]} {difference}"
+        if letter is None:
+            return
+        wrong = letter.fault
+        if letter.arrival != outcome.arrival:
+            wrong = f"has the arrival {letter.arrival} instead of {outcome.arrival}"
+        if letter.digest != outcome.digest:
+            wrong = "has another key or value than the record"
+        if letter.reason != reason:
+            wrong = f"instead of {reason}"
+        if wrong:
+            text = f"{_text(source)}: dead letter {letter.reason} {wrong}"
             self.findings.add(self._topics.dead_letters, DIFFERENT, text)
 
     def _take(self, field: str, source: Source, missing: str) -> Any:
@@ -133,7 +142,9 @@ class UncomparedRecords:
             topic = getattr(self._topics, field)
             for source in [source for source in records if is_unexpected(source)]:
                 record = records.pop(source)
-                where, reason = (f"{_position(record)}: ", "") if field in DIGESTED else ("", f" {record[0]}")
+                where, reason = (
+                    (f"{_position(record)}: ", "") if field in DIGESTED else ("", f" {record.reason}")
+                )
                 self._compared[field].add(source)
                 text = f"{where}unexpected {_noun(field)}{reason} for {_text(source)}"
                 self.findings.add(topic, UNEXPECTED, text)
@@ -155,9 +166,28 @@ def _noun(field: str) -> str:
     return str(TABLE[field].contract).partition(".")[0].replace("-", " ")
 
 
-def _letter(letter: dict[str, Any]) -> tuple[str, bytes]:
-    """Return the reason, and the digest of the input."""
-    return str(letter["reason"]), digest(_content(letter, "key"), _content(letter, "value"))
+class _Letter(NamedTuple):
+    """What is compared of a dead letter."""
+
+    reason: str
+    digest: bytes
+    """Of the input's key and value."""
+    arrival: int
+    """Of the input, ms."""
+    fault: str
+    """What is wrong with the letter whatever its input is; empty: nothing."""
+
+
+def _letter(key: bytes | None, letter: dict[str, Any]) -> _Letter:
+    reason, carried = str(letter["reason"]), letter["key_base64"]
+    fault, of_input = "", None if carried is None else base64.b64decode(carried)
+    if key != (None if of_input is None or len(of_input) > LONGEST_KEY else of_input):
+        fault = f"has the Kafka key {key!r}, which is not the record's"
+    # of other reasons the bytes are compared with the record's; these must not be there
+    if reason == Reason.CARD_NUMBER.value and not (key is carried is letter["value_base64"] is None):
+        fault = "shows the card number"
+    arrival = int(letter["arrival_time"])
+    return _Letter(reason, digest(_content(letter, "key"), _content(letter, "value")), arrival, fault)
 
 
 def _content(letter: dict[str, Any], name: str) -> SizedHash | None:

@@ -23,7 +23,7 @@ from loadtests.oracle.card import DAY_MS, FORGET_AFTER_MS, MONTH_MS, REPEAT_MS, 
 from streaming_job.log.records import PartitionId
 from streaming_job.settings import JobSettings
 
-VERSION = (8, *CARD_TABLES, *OUTPUTS)
+VERSION = (9, *CARD_TABLES, *OUTPUTS)
 KEEP_SETTLED_MS = 8 * DAY_MS
 """A second output record is recognised as a duplicate for this long after its input record."""
 OURS = (

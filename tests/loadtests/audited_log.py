@@ -14,6 +14,7 @@ from loadtests.audit.trial_audit import PLAIN
 from loadtests.audit.verify import AuditResult, verify
 from loadtests.oracle import ExpectedOutcome, Kind, ProfileLog, Record, RolloutLog
 from models.score_histogram import BOUNDS
+from streaming_job.contracts import Reason
 from streaming_job.contracts.topics import COUNTED, DIGESTED, TABLE, Topics
 from streaming_job.log.losses import FIELD
 
@@ -70,7 +71,12 @@ def letter_of(outcome: ExpectedOutcome, record: Record) -> Record:
         "key_base64": base64.b64encode(record.key).decode(),
         "value_base64": base64.b64encode(record.value).decode(),
     }
-    return Record("dead-letters", 0, 0, START, record.key, json.dumps(letter).encode(), HEADERS)
+    key: bytes | None = record.key
+    if outcome.reason is Reason.CARD_NUMBER:
+        key, size = None, {"value_bytes": len(record.value)}
+        hidden = {"key_base64": None, "value_base64": None}
+        letter |= {**hidden, **size, "value_sha256": hashlib.sha256(record.value).hexdigest()}
+    return Record("dead-letters", 0, 0, START, key, json.dumps(letter).encode(), HEADERS)
 
 
 def refused(world: World) -> list[ExpectedOutcome]:

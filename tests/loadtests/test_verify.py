@@ -1,5 +1,6 @@
 """The audit finds planted faults: missing, repeated, foreign and changed records, and wrong totals."""
 
+import base64
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -313,6 +314,9 @@ def test_alert_under_another_key_differs(log):
         (lambda letters: letters.append(changed(letters[0], offset=1)), (0, 0, 1, 0)),
         (lambda letters: letters.insert(0, changed(letters.pop(0), reason="wrong_type")), (1, 0, 1, 1)),
         (lambda letters: letters.insert(0, changed(letters.pop(0), value_base64="YQ==")), (1, 0, 1, 1)),
+        (lambda letters: letters.insert(0, changed(letters.pop(0), arrival_time=1)), (1, 0, 1, 1)),
+        (lambda letters: letters.insert(0, letters.pop(0)._replace(key=None)), (1, 0, 1, 1)),
+        (lambda letters: letters.insert(0, letters.pop(0)._replace(key=b"another")), (1, 0, 1, 1)),
         (lambda letters: letters.append(letters[0]._replace(value=b"no json")), (0, 0, 1, 0)),
     ],
 )
@@ -321,6 +325,21 @@ def test_faults_of_dead_letters_are_found(
 ):
     plant(log.topics["dead-letters"])
     assert counts(audit(log)) == expected
+
+
+def test_a_dead_letter_that_shows_a_card_number_is_found():
+    world = World()
+    world.tx(0, 10.0, card_id="4111111111111111")
+    (right,) = job_output(world).topics["dead-letters"]
+    assert json.loads(right.value)["reason"] == "card_number"
+    encoded = base64.b64encode(world.transactions[0].value).decode()
+    shown = changed(right, value_base64=encoded), right._replace(key=world.transactions[0].key)
+    for letter, found in ((right, 0), *((letter, 1) for letter in shown)):
+        log = job_output(world)
+        log.topics["dead-letters"] = [letter]
+        verdict = audit(log)
+        assert counts(verdict) == (found, 0, found, found)
+        assert all("shows the card number" in text for text in verdict.findings.examples)
 
 
 @pytest.mark.parametrize(
