@@ -65,6 +65,18 @@ def test_units_are_those_of_sets_and_survive_as_bytes(
         assert all(unit[2] >= clock[partition] // HOUR - 1 for unit in kept.hours)
 
 
+def test_alerts_of_the_hour_before_the_newest_count_and_older_ones_only_for_their_cards() -> None:
+    units = TrialUnits()
+    changes = [(Counter[str](), Counter[str]())]
+    for card, hour, flags in ((1, 4, 1), (2, 5, 1), (1, 4, 2), (3, 3, 1)):
+        mine = units.of(0, "r")
+        assert mine is not None
+        mine.add((card, 0), hour * HOUR, flags, changes)
+    ((hours, cards),) = changes
+    assert +hours == {"both": 1, "only_champion": 1}
+    assert +cards == {"both": 1, "only_champion": 2}
+
+
 def test_units_of_a_former_trial_are_dropped_only_in_its_partition() -> None:
     units = TrialUnits()
     for partition in (0, 1):
