@@ -11,7 +11,7 @@ import typer
 from deploy.local import console, health, jars, stack
 from deploy.local.errors import StackError
 from deploy.local.ports import Ports
-from deploy.local.state import ALL, BROKERS, Service
+from deploy.local.state import Service
 
 app = typer.Typer(no_args_is_help=True, help="Start and stop the embedded Kafka, Postgres and Debezium.")
 
@@ -95,7 +95,7 @@ def status(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
 
 @app.command()
 def logs(
-    service: Annotated[str, typer.Argument(help="postgres, kafka, kafka2, kafka3 or connect")],
+    service: Annotated[Service, typer.Argument(help="The first broker is kafka.")],
     data_dir: DataDir = DEFAULT_DATA_DIR,
     lines: Annotated[int, typer.Option(min=1, help="How many of the last lines.")] = 100,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until Ctrl-C.")] = False,
@@ -104,7 +104,7 @@ def logs(
 
     Example: fraud stack logs kafka --follow
     """
-    log = health.log_file(data_dir, service_named(service))
+    log = health.log_file(data_dir, service)
     if not log.exists():
         raise StackError(f"there is no {log}: {service} was never started with this --data-dir")
     with log.open(errors="replace") as file:
@@ -119,15 +119,3 @@ def _fetch() -> None:
     for group in jars.EVERYDAY:
         jars.ensure(group, progress=progress)
     typer.echo(f"the Java archives of the stack and the job are in {jars.cache_directory()}")
-
-
-def service_named(service: str) -> Service:
-    """Return the service of this name.
-
-    Raises:
-        StackError: there is no such service.
-    """
-    for candidate in (*ALL, *BROKERS):
-        if candidate == service:
-            return candidate
-    raise StackError(f"there is no service {service}: choose one of {', '.join(ALL)}")

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -128,7 +128,7 @@ def _show_one(rollout_id: str, connection: Connection, as_json: bool) -> None:
 def propose_command(
     models: Models, connection: Connection, tracking_uri: TrackingUri, simple_policy: SimplePolicy,
     policy: PolicyFiles = None,
-    role: Annotated[str, typer.Option(help="Role of the first model: canary or shadow")] = "canary",
+    role: Annotated[Literal["canary", "shadow"], typer.Option(help="Role of the first model")] = "canary",
     share: Annotated[float, typer.Option(min=0.01, max=100, help="Canary's share of cards, percent")] = 10.0,
     rollout_id: Annotated[str, typer.Option(help="Unique name; default: model, version, time")] = "",
     line: Annotated[str, typer.Option(help="Model line; default: the model's name")] = "",

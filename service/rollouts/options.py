@@ -139,7 +139,7 @@ def draft_of(
 
     Raises:
         ModelError: neither a policy file nor a threshold is given, a file is given together with options of a
-            policy, these give an invalid policy, or the role is unknown.
+            policy, or these give an invalid policy.
     """
     from models.parameters import SCORE
     from models.policy import Policy
@@ -160,8 +160,6 @@ def draft_of(
             DEFAULT_MAX_COUNT_5M if most is None else most,
             simple_policy.missing_profile or SCORE,
         )
-    if role not in ("canary", "shadow"):
-        raise ModelError(f"role {role!r} is unknown; give canary or shadow")
     name = model.rpartition("/")[2]
     return Draft(f"v{name}", role, share_bp, model, policy), guards
 
