@@ -3,6 +3,7 @@
 import multiprocessing
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -110,13 +111,22 @@ def run(task: Task, processes: int, progress: Progress = lambda rows: None) -> T
 
     Args:
         processes: 1: in this process.
+
+    Raises:
+        BacktestError: one of several processes was killed.
     """
     if processes == 1:
         return task.decide(0, 1, progress)
     whole = Tally(task.window, task.labels)
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        for part in [pool.submit(task.decide, group, processes) for group in range(processes)]:
-            whole.add(part.result())
+    try:
+        with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+            for part in [pool.submit(task.decide, group, processes) for group in range(processes)]:
+                whole.add(part.result())
+    except BrokenProcessPool as fault:
+        raise BacktestError(
+            "a process of the backtest was killed, perhaps for lack of memory; give fewer --processes, or a "
+            "shorter history by --history-days"
+        ) from fault
     return whole
 
 

@@ -1,6 +1,8 @@
 """Backtests over archives that lack something: each is refused, or says what it leaves out."""
 
 import json
+import os
+import signal
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,10 +23,12 @@ from feature_store.utc import time_of
 from loadtests.oracle import Record
 from models.policy import Policy
 from streaming_job.backtest.candidate import live_plans, newest_plan
+from streaming_job.backtest.labels import Labels
 from streaming_job.backtest.log import ArchiveLog, BacktestError, Decided
 from streaming_job.backtest.request import Request, backtest
-from streaming_job.backtest.run import Job
-from streaming_job.backtest.window import choose
+from streaming_job.backtest.run import Job, run
+from streaming_job.backtest.tally import Tally
+from streaming_job.backtest.window import Window, choose
 
 pytestmark = pytest.mark.unit
 FIRST_DAY = 20_000
@@ -185,3 +189,19 @@ def test_a_rollout_that_the_job_has_refused_is_not_live_although_its_dead_letter
     for refused, version in (({}, "2"), ({2: "model_refused"}, "1")):
         plan = newest_plan(live_plans(log, TOPICS, job.computed, refused))  # type: ignore[arg-type]
         assert plan.champion.model == model_ref(version)
+
+
+class KilledTask:
+    """A task whose second process is killed."""
+
+    window, labels = Window(0, 1), Labels(TOPICS).by_hash()
+
+    def decide(self, group: int, groups: int) -> Tally:
+        if group:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Tally(self.window, self.labels)
+
+
+def test_a_process_that_is_killed_ends_the_backtest_in_words() -> None:
+    with pytest.raises(BacktestError, match="was killed, perhaps for lack of memory; give fewer --processes"):
+        run(KilledTask(), 2)  # type: ignore[arg-type]
