@@ -1,6 +1,7 @@
 """`fraud replay`: a second job over the log; its results beside the live ones, and in their place."""
 
 import json
+import shlex
 import signal
 import threading
 from dataclasses import dataclass, replace
@@ -196,7 +197,7 @@ def switch_command(
     demands = environment.settings(ServiceSettings).demands
     settings = switching.begin_switch(live, replay, demands, takes_partial=partial)
     for variable, value in switching.to_keep(settings, live).items():
-        typer.echo(f"export {variable}={value}")
+        typer.echo(f"export {variable}={shlex.quote(value)}")
     switching.become(replay.release, settings)
 
 

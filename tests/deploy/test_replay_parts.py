@@ -2,10 +2,12 @@
 
 import json
 import shutil
+import subprocess
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import urlsplit
 
 import psutil
@@ -477,6 +479,20 @@ def test_after_a_switch_no_checkpoint_is_read_to_tell_whose_the_live_output_is(
     with pytest.raises(ReplayError, match="is of query resized, which is that of another job"):
         switching.begin_back(live, switched)
     assert starts == 2
+
+
+def test_a_shell_can_read_the_variables_that_a_switch_prints(
+    live: JobSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = live.model_copy(update={"checkpoint": str(live.work_dir / "the bank's data")})
+    replay_of(live).saved()
+    monkeypatch.setattr(environment, "settings", lambda kind: live if kind is JobSettings else kind)
+    monkeypatch.setattr(switching, "begin_switch", lambda live, replay, *_, **__: replay.successor(live))
+    monkeypatch.setattr(switching, "become", lambda *_: None)
+    monkeypatch.setattr("service.settings.ServiceSettings", SimpleNamespace(demands=NO_DEMANDS))
+    done = CliRunner().invoke(commands.app, ["switch", "better"], catch_exceptions=False)
+    script = f'{done.output}printf %s "$FRAUD_CHECKPOINT"'
+    assert subprocess.check_output(["sh", "-c", script], text=True) == f"{live.checkpoint}-better"
 
 
 def test_replays_whose_names_mean_the_same_checkpoint_are_told_apart(live: JobSettings) -> None:
