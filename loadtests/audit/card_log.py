@@ -164,7 +164,7 @@ def collect(log: Log, settings: JobSettings, alert_id: str) -> CardLog:
 def _alert(record: Record) -> dict[str, Any]:
     try:
         alert = json.loads(record.value or b"")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return alert if isinstance(alert, dict) else {}
 

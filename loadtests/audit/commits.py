@@ -72,5 +72,5 @@ def source_of_value(value: bytes | None) -> Source:
     """Return the input record of an output record's value; ("", -1, -1) if it names none."""
     try:
         return source_in(json.loads(value or b""))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return "", -1, -1

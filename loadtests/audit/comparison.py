@@ -46,7 +46,7 @@ class UncomparedRecords:
             content = json.loads(record.value or b"")
             source = *source_in(content), *(str(content[name]) for name in TABLE[field].identity)
             kept = record if field in DIGESTED else _letter(record.key, content)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             self.findings.add(record.topic, UNEXPECTED, f"{_position(record)}: no valid {_noun(field)}")
             return
         if source in self._records[field] or source in self._compared[field]:

@@ -352,7 +352,7 @@ class AuditCore:
         try:
             letter = json.loads(record.value or b"")
             source, reason = source_in(letter), letter["reason"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return True
         if reason == Reason.MODEL_UNAVAILABLE.value:
             self.memory.histories[source[0]].unavailable.add(source[2])

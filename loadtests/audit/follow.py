@@ -167,7 +167,7 @@ def _require_same_layout(record: Record) -> None:
     """Raise FollowError at the seam with which a takeover moves the cards; malformed records are ignored."""
     try:
         move = drained_by(json.loads(record.value or b""))
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return
     if move is not None:
         raise FollowError(

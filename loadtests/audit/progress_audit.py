@@ -97,7 +97,7 @@ class ProgressAudit:
                 self._newest[group] = max(number, self._newest.get(group, number))
                 if is_beyond:
                     self._beyond[group].add(number)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             self.problems.append(
                 f"job-progress[{record.partition}] offset {record.offset}: not a progress record"
             )

@@ -59,7 +59,7 @@ class Sample:
             return True
         try:
             card_id = json.loads(value or b"")["card_id"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return True
         if not isinstance(card_id, str) or self._has(card_id):
             return True

@@ -56,7 +56,7 @@ def require_settings(record: Record, settings: JobSettings) -> None:
         used: Mapping[str, Any] = row["settings"]
         if is_seam(row):
             return
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return
     if "label_delay_ms" in row and (delay := row["label_delay_ms"]) != settings.merchant_delay_ms:
         raise OtherSettingsError(

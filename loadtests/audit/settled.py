@@ -67,7 +67,7 @@ class SettledPoints:
             )
             ends = {(str(p["topic"]), int(p["partition"])): int(p["end_offset"]) for p in row["partitions"]}
             self.seams.add(row)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             return
         if commit_id < self._taken_over:
             return

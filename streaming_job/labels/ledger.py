@@ -169,5 +169,5 @@ def _shown(message: Any) -> dict[str, Any]:
     fields = {"arrival_time": message.timestamp()[1], "source": source}
     try:
         return {**fields, "record": json.loads(message.value() or b"")}
-    except ValueError:
+    except (ValueError, RecursionError):  # no JSON, or too deep
         return {**fields, "unreadable_bytes": len(message.value() or b"")}

@@ -327,6 +327,17 @@ def test_faults_of_dead_letters_are_found(
     assert counts(audit(log)) == expected
 
 
+@pytest.mark.parametrize("topic", ["fraud-alerts", "shadow-alerts", "dead-letters", "job-progress"])
+def test_json_too_deep_to_be_parsed_is_a_finding(log: MemoryLog, topic: str) -> None:
+    records = log.topics[topic]
+    deep = Record(topic, 0, len(records), START, b"job", b"[" * 99_999, HEADERS)
+    records.append(deep)
+    verdict = audit(log)
+    is_progress = topic == "job-progress"
+    assert counts(verdict) == (0, 0, 0 if is_progress else 1, 0)
+    assert any("not a progress record" in text for text in verdict.problems) == is_progress
+
+
 def test_a_dead_letter_that_shows_a_card_number_is_found():
     world = World()
     world.tx(0, 10.0, card_id="4111111111111111")
