@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from deploy.page_tables import table
 from loadtests.compare.alerts import agreement
 from loadtests.compare.measure import Run
 from loadtests.rig import histograms, plot
@@ -62,23 +63,15 @@ COLUMNS: dict[str, Callable[[dict[str, Any]], str]] = {
 
 def markdown(results: dict[str, Any]) -> str:
     """Return the table with load and machine, as Markdown."""
-    lines = [
-        "| " + " | ".join(COLUMNS) + " |",
-        "|" + "---|" * len(COLUMNS),
-        *("| " + " | ".join(cell(row) for cell in COLUMNS.values()) + " |" for row in results["engines"]),
-    ]
+    figures = ([cell(row) for cell in COLUMNS.values()] for row in results["engines"])
     load, machine = results["load"], results["machine"]
     loads = (results["load_average"], results["load_average_after"])
     before, after = (", ".join(f"{value:.1f}" for value in load_average) for load_average in loads)
-    return "\n".join(
-        [
-            *lines,
-            "",
-            f"Latency in ms at {load['rate']:,.0f} transactions/s for {load['for_s']:g} s, backlog of "
-            f"{load['backlog']:,}; {machine['cpu']}, {machine['cores']} cores, shared with Kafka and the "
-            f"generator; load average before {before}, after {after}. `{results['command']}`",
-            "",
-        ]
+    return (
+        f"{table(tuple(COLUMNS), figures)}\n"
+        f"Latency in ms at {load['rate']:,.0f} transactions/s for {load['for_s']:g} s, backlog of "
+        f"{load['backlog']:,}; {machine['cpu']}, {machine['cores']} cores, shared with Kafka and the "
+        f"generator; load average before {before}, after {after}. `{results['command']}`\n"
     )
 
 
