@@ -1,17 +1,19 @@
 """A thread of the sidecar that follows topics."""
 
+import logging
 from collections.abc import Sequence
 from contextlib import closing
 
 from confluent_kafka import KafkaException, Message, TopicPartition
 
 from feature_store.errors import FraudError
-from service.background import Background
+from service.background import Background, text_of
 from service.settings import ServiceSettings
 from streaming_job.log import clients, follow, topic_reader
 from streaming_job.log.clients import Consumer, describe
 from streaming_job.log.records import PartitionId
 
+log = logging.getLogger(__name__)
 RETRY_S = 1.0
 OFFSETS_PER_RECORD = 2
 """A record takes one offset; if it is alone in its transaction, the commit marker takes another."""
@@ -87,8 +89,11 @@ class TopicFollower(Background):
                 else:
                     self._fault = f"{self._what} cannot be read: {describe(error)}"
                 self._stop.wait(RETRY_S)
-            except FraudError as error:
-                self._fault = str(error)
+            except Exception as error:
+                fault = text_of(error)
+                if not isinstance(error, FraudError) and fault != self._fault:
+                    log.exception("%s cannot be read", self._what)
+                self._fault = fault
                 self._stop.wait(RETRY_S)
 
     def _follow(self) -> None:

@@ -1,5 +1,6 @@
 """A thread that queries the job's lag from the broker's offsets."""
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -16,7 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # documented 
     OffsetSpec,
 )
 
-from service.background import Background
+from service.background import Background, text_of
 from service.health.lag import Lag, PartitionLag
 from service.health.waiting import Waiting
 from service.settings import ServiceSettings
@@ -25,6 +26,7 @@ from streaming_job.log.clients import AdminClient, Consumer, describe
 from streaming_job.log.records import PartitionId
 from streaming_job.transaction.written import Mark
 
+log = logging.getLogger(__name__)
 TIMEOUT_S = 5.0
 METADATA_S = 3.0
 EARLIEST: Any = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
@@ -72,6 +74,12 @@ class LagWatch(Background):
                 self._watch()
             except (KafkaException, TimeoutError) as error:
                 self._fault = f"the broker does not answer: {describe(error)}"
+                self._stop.wait(self._settings.offsets_interval_s)
+            except Exception as error:
+                fault = f"the broker's answer cannot be judged: {text_of(error)}"
+                if fault != self._fault:
+                    log.exception("the job cannot be judged")
+                self._fault = fault
                 self._stop.wait(self._settings.offsets_interval_s)
 
     def _watch(self) -> None:

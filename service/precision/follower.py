@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from service.background import Background
+from service.background import Background, text_of
 from service.labels.errors import UnreadError
 from service.precision import trial_topics
 from service.precision.trial import LabelCounts, LabelledTrial
@@ -51,10 +51,12 @@ class LabelFollower(Background):
                 continue
             try:
                 self._follow(trial)
-            except UnreadError as fault:
-                failed = trial.rollout_id, LabelCounts(waiting_for=str(fault))
+            except Exception as error:
+                fault, is_known = text_of(error), isinstance(error, UnreadError)
+                failed = trial.rollout_id, LabelCounts(waiting_for=fault)
                 if failed != self._followed:
-                    log.warning("rollout %s is not judged by labels: %s", trial.rollout_id, fault)
+                    text = "rollout %s is not judged by labels: %s"
+                    log.warning(text, trial.rollout_id, fault, exc_info=not is_known)
                 self._followed = failed
                 self._stop.wait(RETRY_S)
 
