@@ -8,11 +8,13 @@
       alpha: 0.01
 
 Ambiguous content is refused with its line number: unknown or repeated names, aliases, text instead of a
-number, a bare word that YAML reads as a boolean. Of these, only repeated names and aliases are refused here
-within `guards`; `models.guards.policy.read` checks the rest.
+number, a bare word that YAML reads as a boolean, a number that it reads to another base, as 010 (8) and 1:30
+(90). Of these, only repeated names, aliases and such numbers are refused here within `guards`;
+`models.guards.policy.read` checks the rest.
 """
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -25,6 +27,7 @@ POLICY, GUARDS = "policy", "guards"
 NAMES = tuple(PARAMETERS)
 REQUIRED = tuple(field.name for field in fields(Policy) if field.default is MISSING)
 MAY_BE_NULL = frozenset(field.name for field in fields(Policy) if field.default is None)
+_AMBIGUOUS = re.compile(r"[-+]?0\w|.*:")
 LARGEST = 64 * 1024
 """Largest file, bytes: no larger policy can be reviewed."""
 
@@ -143,9 +146,12 @@ def _plain(path: Path, node: Any) -> Any:
             values[str(key.value)] = _plain(path, value)
         return values
     try:
-        return yaml.SafeLoader("").construct_object(node)
+        value = yaml.SafeLoader("").construct_object(node)
+        if isinstance(value, int | float) and _AMBIGUOUS.match(str(node.value)):
+            raise ValueError("YAML reads it as a number to another base")
+        return value
     except (yaml.YAMLError, ValueError) as error:
-        reason = f"{node.value!r} is no plain value; correct the line"
+        reason = f"{node.value!r} is no plain value; correct the line, with numbers in decimal digits"
         raise PolicyFileError(path, _line(node), reason) from error
 
 
