@@ -225,6 +225,17 @@ def test_a_blocked_card_is_declined_only_between_block_and_release(cuts):
     }  # fmt: skip
 
 
+def test_a_profile_that_arrived_after_the_transaction_has_no_negative_age():
+    """The clock of the broker was set back: the card's profile is that of its greatest arrival so far."""
+    world = World()
+    world.profile("r", -HOUR)
+    world.profile("u", 10 * SECOND, status="blocked")
+    for arrival in (20_000, 5_000):
+        world.tx(0, 1.0, arrival=arrival)
+    for made in (world.alerts(), expected_alerts(world.expected())):
+        assert [alert["profile"]["age_ms"] for alert in made] == [10_000, 0]
+
+
 @pytest.mark.parametrize("cuts", [(), (1,), (2,), (1, 2, 3)], ids=str)
 @pytest.mark.parametrize("groups", [1, 3])
 def test_rows_of_a_later_snapshot_are_known_from_their_arrival(cuts, groups):
