@@ -97,7 +97,7 @@ def bank(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
         with object_store.running() as store:
             store.calm()
             endpoints = stack.up(directory, services=["kafka"])
-            with tracking.registry(uri) as client:
+            with tracking.registry(uri, creates=True) as client:
                 client.create_experiment(tracking.EXPERIMENT, artifact_location="s3://bucket/models")
             installed = Installation(
                 endpoints,

@@ -56,7 +56,7 @@ def register(estimator: Any, uri: str) -> ModelRef:
 
 
 def tag(ref: ModelRef, uri: str, digest: str) -> None:
-    with tracking.registry(uri) as client:
+    with tracking.registry(uri, creates=True) as client:
         client.set_model_version_tag(ref.name, ref.version, "digest", digest)
 
 

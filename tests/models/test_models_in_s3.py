@@ -35,7 +35,7 @@ def store() -> Iterator[ObjectStore]:
 @pytest.fixture(scope="module")
 def uri(store: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> str:
     address = f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db"
-    with tracking.registry(address) as client:
+    with tracking.registry(address, creates=True) as client:
         client.create_experiment(tracking.EXPERIMENT, artifact_location="s3://bucket/models")
     return address
 

@@ -88,7 +88,7 @@ def test_a_version_is_found_and_listed_with_its_metrics(ref: ModelRef, uri: str)
 
 def test_versions_are_listed_though_a_run_is_gone_or_has_a_metric_that_is_no_number(uri: str) -> None:
     name, tags = "runs", {"features": FEATURES[0], "digest": "ab" * 32}
-    with tracking.registry(uri) as client:
+    with tracking.registry(uri, creates=True) as client:
         client.create_registered_model(name)
         for metric in (0.5, float("nan"), 0.7):
             run = client.create_run(tracking.experiment_id(client, uri)).info.run_id
@@ -117,7 +117,7 @@ def test_the_training_scores_are_stored_with_the_version(ref: ModelRef, uri: str
     known = loading.load(scored, uri, tmp_path)
     assert [known.percentile(score) for score in (0.0, 0.5, 0.995, 1.0)] == [0, 50, 99, 100]
     assert loading.load(ref, uri, tmp_path).percentile(0.5) is None
-    with tracking.registry(uri) as client:
+    with tracking.registry(uri, creates=True) as client:
         client.set_model_version_tag(
             "scored", scored.version, registry.SCORES_TAG, '{"le": [], "counts": [1]}'
         )
@@ -223,7 +223,7 @@ def test_a_store_whose_library_is_not_here_is_one_clear_error(
     ref: ModelRef, uri: str, tmp_path: Path
 ) -> None:
     """The machine that promoted the model had the store's library; this one cannot fetch the model."""
-    with tracking.registry(uri) as client:
+    with tracking.registry(uri, creates=True) as client:
         client.create_registered_model("elsewhere")
         version = client.create_model_version("elsewhere", "gs://bucket/model").version
     with pytest.raises(
