@@ -137,6 +137,6 @@ def test_a_job_whose_checkpoint_is_lost_continues_with_an_empty_one(lineage: Lin
         assert refused.exit_code() == 1
         assert f"set FRAUD_PREDECESSOR={predecessor}" in refused.error
     # the epoch that reads the log ends as soon as the state has reached the output
-    relay.job = lineage.start(checkpoint, predecessor=predecessor, epoch_s=3_600.0)
+    relay.job = lineage.start(checkpoint, predecessor=predecessor, epoch_s=600.0)
     relay.until(lambda: TOOK_OVER in relay.job.log, "the takeover")
     relay.audit()

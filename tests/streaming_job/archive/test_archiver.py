@@ -388,6 +388,33 @@ def archiving(
         running.result()
 
 
+def test_a_topic_that_is_created_again_while_it_is_archived_is_not_taken_for_the_former(
+    settings: LetterSettings, tmp_path: Path, wait_for: Callable[..., Any]
+) -> None:
+    """Its records have the offsets that come after those that were read."""
+    send(settings, range(FIRST_DAY, FIRST_DAY + 1))
+    run(settings, tmp_path)
+    topic, before = settings.topics.transactions, archived(tmp_path)
+    stop, reports = Event(), list[Report]()
+    with ThreadPoolExecutor() as pool:
+        running = pool.submit(
+            archive, settings, Storage(str(tmp_path)), Timing(3600, 1), stop, reports.append,
+            until_now=False, accept_loss=False,
+        )  # fmt: skip
+        try:
+            wait_for(lambda: reports or running.done(), what="a report")
+            admin = clients.admin(Address(settings.bootstrap_servers))
+            admin.delete_topics([topic])[topic].result()
+            create(settings.bootstrap_servers, settings.topics, replay=True, partitions=PARTITIONS)
+            send(settings, range(FIRST_DAY, FIRST_DAY + 1), count=40)
+            wait_for(running.done, what="its end", deadline_s=60)
+        finally:
+            stop.set()
+        with pytest.raises(ArchiveTopicError, match=f"{topic} was deleted and created again"):
+            running.result()
+    assert archived(tmp_path) == before
+
+
 def test_new_partitions_are_archived_while_it_runs(
     settings: LetterSettings,
     tmp_path: Path,
