@@ -364,5 +364,5 @@ def test_a_sidecar_that_starts_before_its_topics_finds_them(
         wait_for(lambda: missing in client.get("/readyz").json()["reasons"], what="the reason")
         topics_made(stack.bootstrap_servers, topics)
         Job(settings).write(1, written_at=int(time.time() * 1000))
-        wait_for(lambda: samples(client)["fraud_commits_total"] == 1, what="the first commit")
+        wait_for(lambda: samples(client).get("fraud_commits_total") == 1, what="the first commit")
         wait_for(lambda: client.get("/readyz").status_code == 200, what="readiness")
