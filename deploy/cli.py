@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from feature_store.errors import FraudError
+from feature_store.output_files import OutputError
 from feature_store.printable import printable
 
 
@@ -149,13 +150,6 @@ def root(
     refuse_unknown(os.environ)
     if "PYTHONPATH" in os.environ:
         spark_surroundings.require_own()
-
-
-class OutputError(FraudError):
-    """Standard output, or a file of the command, cannot be written, because its disk is full.
-
-    Free space, or direct the output elsewhere.
-    """
 
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)

@@ -133,7 +133,7 @@ class Replay:
             update={
                 "job_id": f"{live.job_id}-replay-{self.name}",
                 "topics": self.topics(live.topics),
-                "checkpoint": f"{self.checkpoint}-replay-{self.name}",
+                "checkpoint": self.second_checkpoint,
                 "work_dir": self.file.parent / "work",
                 "key_groups": self.key_groups,
                 "predecessor": "",
@@ -156,7 +156,7 @@ class Replay:
         return changed.model_copy(
             update={
                 "topics": live.topics.model_copy(update=topics),
-                "checkpoint": f"{self.checkpoint}-{self.name}",
+                "checkpoint": self.successor_checkpoint,
                 "key_groups": self.key_groups,
                 "predecessor": self.live_query,
                 "predecessor_checkpoint": self.settings(live).checkpoint,
@@ -165,9 +165,19 @@ class Replay:
         )
 
     @property
+    def second_checkpoint(self) -> str:
+        """The checkpoint of the second job."""
+        return f"{self.checkpoint}-replay-{self.name}"
+
+    @property
+    def successor_checkpoint(self) -> str:
+        """The checkpoint of the job that takes the live output over."""
+        return f"{self.checkpoint}-{self.name}"
+
+    @property
     def checkpoints(self) -> set[str]:
-        """The checkpoints that it writes to: the second job's, and its successor's."""
-        return {f"{self.checkpoint}-replay-{self.name}", f"{self.checkpoint}-{self.name}"}
+        """The checkpoints that it writes to."""
+        return {self.second_checkpoint, self.successor_checkpoint}
 
     def saved(self, **changes: Any) -> "Replay":
         """Change fields, write the file, and return the changed record."""

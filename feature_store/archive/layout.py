@@ -133,7 +133,7 @@ def limit_of(first: int) -> int:
 def day_of(arrival_ms: int) -> str:
     """Return the day of an arrival (UTC), as YYYY-MM-DD.
 
-    A producer that sets timestamps in microseconds means a day after 9999-12-31, which then stands for it.
+    Arrivals after 9999-12-31 count as of that day: producers may set timestamps in microseconds.
     """
     day = arrival_ms // DAY_MS + _EPOCH
     return date.fromordinal(min(max(day, date.min.toordinal()), date.max.toordinal())).isoformat()

@@ -113,7 +113,7 @@ class Storage:
         """
         new = NewFile(self._path(directory) if self._is_local else Path(gettempdir()))
         if not self._is_local:
-            new.path.unlink()  # nobody would delete what a killed process has left
+            new.path.unlink()  # an open file needs no name, and a killed process then leaves none behind
         return new
 
     def publish(self, new: "NewFile", name: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from feature_store.errors import FraudError
 from loadtests.audit.commits import commit_of
+from loadtests.audit.content import content_of
 from loadtests.audit.moves import moves_in, stretches
 from loadtests.audit.settings_audit import require_one_topic
 from loadtests.audit.topic_log import Log
@@ -95,7 +96,7 @@ def collect(log: Log, settings: JobSettings, alert_id: str) -> CardLog:
     def progress() -> Iterator[Record]:
         for record in log.read(topics.job_progress):
             if not origin and NAMED in (record.value or b"") and commit_of(record).query_id == query_id:
-                origin.append(json.loads(record.value or b""))
+                origin.append(content_of(record.value))
             yield record
 
     parts = stretches(moves_in(progress(), settings.job_id), layout, {})
@@ -163,8 +164,8 @@ def collect(log: Log, settings: JobSettings, alert_id: str) -> CardLog:
 
 def _alert(record: Record) -> dict[str, Any]:
     try:
-        alert = json.loads(record.value or b"")
-    except (ValueError, RecursionError):
+        alert = content_of(record.value)
+    except ValueError:
         return {}
     return alert if isinstance(alert, dict) else {}
 

@@ -1,10 +1,10 @@
 """Commit and input record of an output record, from its headers and its value."""
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from loadtests.audit.content import content_of
 from loadtests.oracle import Record
 
 RELEASE = re.compile(r"[^+ ]+\+[0-9a-f]{8}")
@@ -71,6 +71,6 @@ def source_of(record: Record) -> Source:
 def source_of_value(value: bytes | None) -> Source:
     """Return the input record of an output record's value; ("", -1, -1) if it names none."""
     try:
-        return source_in(json.loads(value or b""))
-    except (ValueError, KeyError, TypeError, RecursionError):
+        return source_in(content_of(value))
+    except (ValueError, KeyError, TypeError):
         return "", -1, -1

@@ -1,13 +1,13 @@
 """Comparison of the output topics with the oracle's outcomes, record by record."""
 
 import base64
-import json
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from loadtests.audit.agreement import different_fields, unrounded_fields, with_features_of_its_release
 from loadtests.audit.commits import release_of, source_in
+from loadtests.audit.content import content_of
 from loadtests.audit.findings import DIFFERENT, DUPLICATED, MISSING, UNEXPECTED, Findings
 from loadtests.oracle import ExpectedOutcome, Kind, Record, SizedHash, digest, sized_hash
 from streaming_job.contracts import Reason
@@ -43,10 +43,10 @@ class UncomparedRecords:
     def add(self, field: str, record: Record) -> None:
         """Add a record of an output topic, which is named by its field of `Topics`."""
         try:
-            content = json.loads(record.value or b"")
+            content = content_of(record.value)
             source = *source_in(content), *(str(content[name]) for name in TABLE[field].identity)
             kept = record if field in DIGESTED else _letter(record.key, content)
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError):
             self.findings.add(record.topic, UNEXPECTED, f"{_position(record)}: no valid {_noun(field)}")
             return
         if source in self._records[field] or source in self._compared[field]:
@@ -72,7 +72,7 @@ class UncomparedRecords:
         missing = f"{where}: no {noun} for transaction {expected.get('transaction_id')}"
         if (record := self._take(field, source, missing)) is None:
             return
-        actual = json.loads(record.value or b"")
+        actual = content_of(record.value)
         if "features" in expected:
             expected = with_features_of_its_release(expected, actual, outcome.looked_at)
         wrong = [

@@ -4,7 +4,6 @@
 of a sample. A judging process (`judging`) only reads the tables and judges its partitions.
 """
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -13,6 +12,7 @@ from typing import NamedTuple
 from feature_store.merchants.catalogue import computed
 from loadtests.audit.commits import source_in
 from loadtests.audit.comparison import OUTPUTS
+from loadtests.audit.content import content_of
 from loadtests.audit.findings import Findings
 from loadtests.audit.memory import History, Memory
 from loadtests.audit.moves import Seam, Stretch
@@ -350,9 +350,9 @@ class AuditCore:
         if output in DIGESTED:
             return self._sample.has_alert(record.key, record.value)
         try:
-            letter = json.loads(record.value or b"")
+            letter = content_of(record.value)
             source, reason = source_in(letter), letter["reason"]
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError):
             return True
         if reason == Reason.MODEL_UNAVAILABLE.value:
             self.memory.histories[source[0]].unavailable.add(source[2])

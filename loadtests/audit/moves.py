@@ -1,11 +1,11 @@
 """Where a job's transactions were and are: a takeover may move them to other partitions, or another topic."""
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from loadtests.audit.commits import is_seam
+from loadtests.audit.content import content_of
 from loadtests.oracle import Record
 from streaming_job.log.losses import NOTHING_LOST, Losses, losses_in
 from streaming_job.log.partitioner import Layout
@@ -118,7 +118,7 @@ def moves_in(progress: Iterable[Record], job_id: str) -> list[Drained]:
     moves = set()
     for record in progress:
         if record.key == job_id.encode() and b'"drained"' in (record.value or b""):
-            moves.add(drained_by(json.loads(record.value or b"")))
+            moves.add(drained_by(content_of(record.value)))
     return sorted(move for move in moves if move is not None)
 
 

@@ -1,7 +1,6 @@
 """Audit of the progress records: each commit's counts and digests against the records it wrote."""
 
 import hashlib
-import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
@@ -18,6 +17,7 @@ from loadtests.audit.commits import (
     release_of,
     source_of,
 )
+from loadtests.audit.content import content_of
 from loadtests.audit.moves import Drained, FactsBegun, Seam, Seams, drained_by
 from loadtests.audit.trial_audit import CommitTrials, TrialAudit, TrialCounts, trial_counts
 from loadtests.oracle import Kind, Record
@@ -83,7 +83,7 @@ class ProgressAudit:
     def add_progress(self, record: Record) -> None:
         """Add a record of job-progress."""
         try:
-            row = json.loads(record.value or b"")
+            row = content_of(record.value)
             commit = Commit(str(row["query_id"]), int(row["key_group"]), int(row["commit_id"]))
             progress, move = _progress(row), drained_by(row)
             is_beyond = any(
@@ -97,7 +97,7 @@ class ProgressAudit:
                 self._newest[group] = max(number, self._newest.get(group, number))
                 if is_beyond:
                     self._beyond[group].add(number)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             self.problems.append(
                 f"job-progress[{record.partition}] offset {record.offset}: not a progress record"
             )

@@ -1,11 +1,11 @@
 """Check that a log was decided with the settings by which an audit judges it."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from feature_store.errors import FraudError
 from loadtests.audit.commits import is_seam
+from loadtests.audit.content import content_of
 from loadtests.oracle import Record
 from streaming_job.progress.record import ROLLOUT_TOPICS
 from streaming_job.settings import JobSettings
@@ -51,12 +51,12 @@ def require_settings(record: Record, settings: JobSettings) -> None:
         MixedRolloutsError: see `require_one_topic`.
     """
     try:
-        row: Mapping[str, Any] = json.loads(record.value or b"")
+        row: Mapping[str, Any] = content_of(record.value)
         require_one_topic(row)
         used: Mapping[str, Any] = row["settings"]
         if is_seam(row):
             return
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return
     if "label_delay_ms" in row and (delay := row["label_delay_ms"]) != settings.merchant_delay_ms:
         raise OtherSettingsError(

@@ -1,11 +1,11 @@
 """Settled points: how far a running job can be audited, from its progress records and their age."""
 
-import json
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from loadtests.audit.commits import is_seam
+from loadtests.audit.content import content_of
 from loadtests.audit.moves import Seams
 from loadtests.oracle import Record
 from streaming_job.contracts.topics import Topics
@@ -59,7 +59,7 @@ class SettledPoints:
         if record.key != self._job_id:
             return
         try:
-            row = json.loads(record.value or b"")
+            row = content_of(record.value)
             group, key_groups, commit_id = (
                 int(row["key_group"]),
                 int(row["key_groups"]),
@@ -67,7 +67,7 @@ class SettledPoints:
             )
             ends = {(str(p["topic"]), int(p["partition"])): int(p["end_offset"]) for p in row["partitions"]}
             self.seams.add(row)
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (ValueError, KeyError, TypeError):
             return
         if commit_id < self._taken_over:
             return

@@ -22,7 +22,7 @@ class BacktestError(FraudError):
 
 @dataclass(frozen=True)
 class Decided:
-    """What the live job's newest archived progress tells of its decisions."""
+    """The live job's decisions, by its newest archived progress records."""
 
     positions: Offsets
     """Up to where they are archived: later transactions have no live alerts yet."""
@@ -83,7 +83,10 @@ class ArchiveLog:
         return max((manifest.compacted_before_ms for manifest in manifests), default=0) or None
 
     def settled(self) -> dict[int, int] | None:
-        """Return the offsets of the progress before which all that it tells of is archived; see `settle`."""
+        """Return by partition the offset before which the outputs of all progress records are archived, too.
+
+        None: no archiver has noted it (`commit.settle`).
+        """
         return commit.settled_of(self._archive.storage)
 
     def arrival(self, topic: str, partition: int, offset: int) -> int | None:

@@ -369,15 +369,18 @@ def test_a_topic_that_lost_its_newest_records_and_was_filled_again_is_refused(
     assert archived(tmp_path) == before
 
 
+EACH_SECOND = Timing(1, 1)
+
+
 @contextmanager
 def archiving(
-    settings: LetterSettings, directory: Path, wait_for: Callable[..., Any]
+    settings: LetterSettings, directory: Path, wait_for: Callable[..., Any], timing: Timing = EACH_SECOND
 ) -> Iterator[tuple[Future[Any], list[Report]]]:
     """An archiver that runs until the end of the block; yields it and its reports, after the first one."""
     stop, reports = Event(), list[Report]()
     with ThreadPoolExecutor() as pool:
         running = pool.submit(
-            archive, settings, Storage(str(directory)), Timing(1, 1), stop, reports.append,
+            archive, settings, Storage(str(directory)), timing, stop, reports.append,
             until_now=False, accept_loss=False,
         )  # fmt: skip
         try:
@@ -395,23 +398,17 @@ def test_a_topic_that_is_created_again_while_it_is_archived_is_not_taken_for_the
     send(settings, range(FIRST_DAY, FIRST_DAY + 1))
     run(settings, tmp_path)
     topic, before = settings.topics.transactions, archived(tmp_path)
-    stop, reports = Event(), list[Report]()
-    with ThreadPoolExecutor() as pool:
-        running = pool.submit(
-            archive, settings, Storage(str(tmp_path)), Timing(3600, 1), stop, reports.append,
-            until_now=False, accept_loss=False,
-        )  # fmt: skip
-        try:
-            wait_for(lambda: reports or running.done(), what="a report")
+
+    def archive_meanwhile() -> None:
+        with archiving(settings, tmp_path, wait_for, Timing(3600, 1)) as (running, _):
             admin = clients.admin(Address(settings.bootstrap_servers))
             admin.delete_topics([topic])[topic].result()
             create(settings.bootstrap_servers, settings.topics, replay=True, partitions=PARTITIONS)
             send(settings, range(FIRST_DAY, FIRST_DAY + 1), count=40)
             wait_for(running.done, what="its end", deadline_s=60)
-        finally:
-            stop.set()
-        with pytest.raises(ArchiveTopicError, match=f"{topic} was deleted and created again"):
-            running.result()
+
+    with pytest.raises(ArchiveTopicError, match=f"{topic} was deleted and created again"):
+        archive_meanwhile()
     assert archived(tmp_path) == before
 
 

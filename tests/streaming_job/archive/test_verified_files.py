@@ -1,4 +1,4 @@
-"""The proof of an archive while an archiver writes it, while files expire, and while a topic is made anew."""
+"""The proof of an archive beside an archiver, beside an expiry, and after a topic was created again."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
