@@ -1,5 +1,6 @@
 """Reader of whole topics: an ordinary read_committed consumer, independent of the job's client."""
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any, Protocol
@@ -17,6 +18,9 @@ NAME = "fraud-audit"
 SILENCE_S = 60.0
 """The broker is considered lost if it sends neither a record nor an end-of-partition event for this long."""
 TIMEOUT_S = 30.0
+MARKERS_S = 5.0
+"""Longest time for which a read to a topic's end waits for transactions that are being committed."""
+POLL_S = 0.02
 
 
 def _record(message: Any) -> Record:
@@ -118,6 +122,8 @@ class TopicLog:
         Args:
             ends: first offset not to read, by partition; a partition without one is not read. Default: read
                 each partition until the broker reports its end, records that were written meanwhile included.
+                What the topic has now is waited for: a commit is answered before it can be read everywhere,
+                because its markers are written afterwards.
             starts: first offset to read, by partition; default: the beginning.
 
         Raises:
@@ -128,6 +134,8 @@ class TopicLog:
         # retention may delete records while others are read: the client would pass them over. Without an end,
         # only a transaction marker may have been left after `starts`
         fixed = {"auto.offset.reset": "error"} if starts and ends is not None else None
+        if ends is None:
+            self._await_markers(topic)
         try:
             with closing(clients.reader(self._brokers, NAME, fixed=fixed)) as reader:
                 wanted = [
@@ -138,6 +146,14 @@ class TopicLog:
                 yield from map(_record, Follower(reader, wanted, before).to_end(SILENCE_S))
         except KafkaException as fault:
             raise self._unreadable(f"topic {topic}", fault) from fault
+
+    def _await_markers(self, topic: str) -> None:
+        written = self._watermarks(topic, 1, committed_only=False)
+        waited_until = time.monotonic() + MARKERS_S  # a killed job leaves its transaction open for longer
+        while any(end < written.get(partition, 0) for partition, end in self.ends(topic).items()):
+            if time.monotonic() >= waited_until:
+                return
+            time.sleep(POLL_S)
 
     def _offset_consumer(self, group: str = NAME, *, committed_only: bool = True) -> Consumer:
         kind = group, committed_only

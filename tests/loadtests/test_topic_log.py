@@ -1,5 +1,6 @@
-"""The reader of an audit names deleted records, and counts those behind a transaction; with a real broker."""
+"""The reader of an audit names deleted records, and waits for those behind a transaction; with a real broker."""
 
+import threading
 import uuid
 from collections.abc import Callable
 
@@ -54,3 +55,18 @@ def test_records_behind_an_open_transaction_are_counted(
     killed.abort_transaction()
     wait_for(lambda: log.unreadable(topic) == 0, deadline_s=60, what="the end of the transaction")
     assert [record.value for record in log.read(topic)] == [b"committed"]
+
+
+def test_a_read_waits_for_a_transaction_that_is_being_committed(stack: Endpoints) -> None:
+    brokers, topic = Address(stack.bootstrap_servers), f"committing-{uuid.uuid4()}"
+    admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
+    producer = clients.producer(brokers, fixed={"transactional.id": topic})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, "an alert")
+    producer.flush()
+    commit = threading.Timer(1.0, producer.commit_transaction)
+    commit.start()
+    assert [record.value for record in TopicLog(stack.bootstrap_servers).read(topic)] == [b"an alert"]
+    commit.join()
