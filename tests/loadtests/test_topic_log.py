@@ -1,4 +1,4 @@
-"""The reader of an audit names deleted records, and waits for those behind a transaction; with a real broker."""
+"""The reader of an audit names deleted records, and waits for those of a transaction; with a real broker."""
 
 import threading
 import uuid
