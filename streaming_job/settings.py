@@ -110,7 +110,7 @@ class JobSettings(BaseSettings):
     """With merchant facts: a transaction that has not been reported as fraud for that long, at most 120 d,
     counts as genuine; fixed by the first start, and changed by the switch to a replay. Models with merchant
     label features must be trained with the same delay."""
-    epoch_s: Annotated[float, Field(gt=0, le=600)] = 5.0
+    epoch_s: Annotated[float, Field(gt=0, le=600)] = 20.0
     """Seconds between two checkpoints of the state; no alert waits for them. After a crash the log is decided
     again, in silence, from the last checkpoint."""
     epoch_bytes: Annotated[int, Field(ge=1 << 20)] = 64 << 20

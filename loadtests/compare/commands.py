@@ -48,6 +48,9 @@ def compare(
     cards: Annotated[int, typer.Option(min=100, help="Number of cards")] = 20_000,
     profiles: Annotated[bool, typer.Option(help="With profiles, fed through Postgres and Debezium")] = True,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the simulated world")] = 1,
+    threads: Annotated[
+        int, typer.Option(min=1, help="Parallelism of each engine: key groups, stream threads or processes")
+    ] = 1,
     to: Annotated[
         Path | None,
         typer.Option("--report", help="Write results to this JSON file; .md file and two plots go beside it"),
@@ -67,7 +70,8 @@ def compare(
     begun = reporting.Report()
 
     def results(runs: list[Run], tape: Tape) -> dict[str, Any]:
-        return begun.of({"load": asdict(load), "transactions": len(tape), "engines": report.rows(runs)})
+        described = {"load": asdict(load), "threads": threads, "transactions": len(tape)}
+        return begun.of({**described, "engines": report.rows(runs)})
 
     with (
         saying("compare") as say,
@@ -80,7 +84,8 @@ def compare(
         model = _export(system)
         runs: list[Run] = []
         for variant in variants:
-            runs.append(measure(variant, _deployment(variant, system, model), system, tape, load, say))
+            deployment = _deployment(variant, system, model, threads)
+            runs.append(measure(variant, deployment, system, tape, load, say))
             _write(to, results(runs, tape))
     all_results = results(runs, tape)
     Console().print(Markdown(report.markdown(all_results)))
@@ -98,7 +103,7 @@ def _export(system: Rig) -> Path:
     return file
 
 
-def _deployment(variant: Variant, system: Rig, model: Path) -> Deployment:
+def _deployment(variant: Variant, system: Rig, model: Path, threads: int) -> Deployment:
     stack, name = system.installed.stack, variant.name
     return Deployment(
         stack.bootstrap_servers,
@@ -107,6 +112,7 @@ def _deployment(variant: Variant, system: Rig, model: Path) -> Deployment:
         f"compare-{name}",
         model,
         system.options.data_dir / name,
+        threads,
         VENVS.resolve(),
         system.installed.settings.wait_for_snapshot_s,
     )

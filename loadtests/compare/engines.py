@@ -1,4 +1,4 @@
-"""The compared engines: this project as it comes, the others both as they come and tuned for low latency."""
+"""The compared engines: all both as they come and tuned for low latency."""
 
 import json
 import sys
@@ -18,8 +18,6 @@ from streaming_job import environment
 from streaming_job.contracts.topics import Topics
 from streaming_job.settings import Arrival, JobSettings
 
-THREADS = 2
-"""Parallelism of every engine: key groups, stream threads or processes."""
 HEAP = "-Xmx1g"
 
 
@@ -36,6 +34,8 @@ class Deployment:
     """File with the exported model and policy (loadtests/compare/exported.py)."""
     directory: Path
     """The engine's own directory for state and logs."""
+    threads: int
+    """Parallelism: key groups, stream threads or processes."""
     venvs: Path
     """Directory of the environments with Quix Streams."""
     wait_for_snapshot_s: int
@@ -72,6 +72,7 @@ TUNED_QUIX = {
 }
 VARIANTS = (
     Variant(OURS, "this project"),
+    Variant(f"{OURS}-1", "this project, mini-batches 1 ms apart", {"spacing_ms": 1.0}),
     Variant(FLOOR, "Kafka's transactions alone", decides=False),
     *(
         Variant(
@@ -126,7 +127,7 @@ def _ours(variant: Variant, deployment: Deployment, say: Say) -> tuple[list[str]
         mlflow_tracking_uri=deployment.mlflow_tracking_uri,
         checkpoint=str(deployment.directory / "checkpoint"),
         work_dir=deployment.directory / "work",
-        key_groups=THREADS,
+        key_groups=deployment.threads,
         wait_for_snapshot_s=deployment.wait_for_snapshot_s,
         arrival=Arrival.CREATE,  # as all engines, it reads the tape's timestamps
         **variant.settings,
@@ -140,7 +141,7 @@ def _floor(variant: Variant, deployment: Deployment, say: Say) -> tuple[list[str
         "group": deployment.group,
         "transactions": deployment.topics.transactions,
         "alerts": deployment.topics.fraud_alerts,
-        "processes": THREADS,
+        "processes": deployment.threads,
     }
     return [sys.executable, "-m", "loadtests.compare.floor", json.dumps(config)], {}
 
@@ -152,7 +153,7 @@ def _streams(variant: Variant, deployment: Deployment, say: Say) -> tuple[list[s
         "application.id": deployment.group,
         "bootstrap.servers": deployment.bootstrap_servers,
         "state.dir": deployment.directory / "state",
-        "num.stream.threads": THREADS,
+        "num.stream.threads": deployment.threads,
         "processing.guarantee": "exactly_once_v2",
         **variant.settings,
     }
@@ -177,7 +178,7 @@ def _quix(variant: Variant, deployment: Deployment, say: Say) -> tuple[list[str]
         "transactions": topics.transactions,
         "profiles": topics.profiles,
         "alerts": topics.fraud_alerts,
-        "processes": THREADS,
+        "processes": deployment.threads,
         "settings": dict(variant.settings),
     }
     root = str(Path(__file__).parents[2])

@@ -70,13 +70,14 @@ def markdown(results: dict[str, Any]) -> str:
     return (
         f"{table(tuple(COLUMNS), figures)}\n"
         f"Latency in ms at {load['rate']:,.0f} transactions/s for {load['for_s']:g} s, backlog of "
-        f"{load['backlog']:,}; {machine['cpu']}, {machine['cores']} cores, shared with Kafka and the "
-        f"generator; load average before {before}, after {after}. `{results['command']}`\n"
+        f"{load['backlog']:,}; parallelism {results['threads']}; {machine['cpu']}, {machine['cores']} cores, "
+        f"shared with Kafka and the generator; load average before {before}, after {after}. "
+        f"`{results['command']}`\n"
     )
 
 
 COLOURS = {"ours": BLUE, "floor": GREY, "streams": RED, "quix": GREEN}
-STYLES = {"5": ":", "25": "-.", "default": "--"}
+STYLES = {"1": ":", "5": ":", "25": "-.", "default": "--"}
 """Line of a variant, by the part of its name after the engine's."""
 
 

@@ -126,9 +126,11 @@ class Follower:
             output_offsets: Q by partition of the transactions.
             silent_s: seconds since the group's last commit.
             clock: seconds; determines when commits and deltas are written, but not what is decided.
-            until: read the transactions only up to these offsets, by partition; None: without end.
+            until: read the transactions only up to these offsets, by partition; None: without end. Offsets of
+                tables, which end there by themselves, belong to what has to be done.
         """
-        self._until = {tp: offset for tp, offset in (until or {}).items() if tp in transactions.positions}
+        self._ends = until or {}
+        self._until = {tp: offset for tp, offset in self._ends.items() if tp in transactions.positions}
         self.core, self._transactions, self._tables, self._committer = core, transactions, tables, committer
         self._pace, self._clock = pace, clock
         self._output_offsets = {tp: output_offsets.get(tp, 0) for tp in transactions.positions}
@@ -269,6 +271,14 @@ class Follower:
     def positions(self) -> Offsets:
         """The offsets up to which everything is decided and folded, by partition."""
         return {**self._decided(), **self.core.folded_positions(self._tables.positions)}
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all that is to be decided and folded is."""
+        if not self._ends:
+            return False
+        positions = self.positions
+        return all(positions[tp] == end for tp, end in self._ends.items() if tp in positions)
 
     def _commit(self) -> None:
         # Step 4: commit

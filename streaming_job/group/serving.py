@@ -99,6 +99,8 @@ class Serving:
                 wants_cut = True
             elif not wants_cut and staging.wants_end:
                 epoch.ask_for_end()
+            elif not wants_cut and staging.is_done:
+                epoch.ask_for_end(of_all=True)
 
     def join(self) -> Meta:
         """Wait for the end of a loop after its last cut, and close the group; return the state's metadata."""
@@ -158,3 +160,4 @@ class Serving:
                 follower.core.watch.lap("wait")
             else:
                 follower.advance(staging)
+                staging.is_done = follower.is_done

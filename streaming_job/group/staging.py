@@ -63,6 +63,8 @@ class Staging:
         self._untaken_bytes = self._epoch_bytes = 0
         self._fault: BaseException | None = None
         self._wanted: bool | None = None
+        self.is_done = False
+        """Whether the loop has done all that its job is to do, and waits for the others."""
         self._seen = clock()
         """Time at which a task was last here."""
 

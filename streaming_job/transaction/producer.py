@@ -7,6 +7,7 @@ answer does not come, it must be replaced: the new one has a higher producer epo
 requests of the old one (decision 12). It repeats only what a broker has refused.
 """
 
+import math
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Container, Iterable
@@ -56,6 +57,9 @@ transaction."""
 LONGEST_PAUSE_S = 0.1
 GROWTH = 1.25
 """The time grows by this factor with each repetition, up to its limit."""
+ENDING_S = 0.01
+"""Time after a commit in which brokers may still write its markers. They then refuse the next transaction's
+offsets, but hold its records back for 20 ms (`add.partitions.to.txn.retry.backoff.ms`)."""
 BUSY = (
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -115,6 +119,8 @@ class TransactionalProducer:
         self._who = Identity(transactional_id, -1, -1)
         self._limit_s = settings.transaction_timeout_ms / 1000
         self._begun = 0.0
+        self._ended = -math.inf
+        """When the last commit was answered."""
         self._records: dict[PartitionId, list[Record]] = {}
         self._batches: dict[PartitionId, deque[Batch]] = {}
         """What the brokers have not accepted yet."""
@@ -124,6 +130,8 @@ class TransactionalProducer:
         self._unreachable: list[KafkaError] = []
         """For each leader that could not be reached, an error of one of its partitions."""
         self._offsets: list[tuple[PartitionId, int, str]] = []
+        self._offsets_unanswered = False
+        """Whether the offsets were sent, and no answer was taken."""
         topics = [getattr(settings.topics, field) for field in (*WRITTEN, "job_progress")]
         self._compress = zstandard.ZstdCompressor(level=1).compress
         self._cluster = Cluster(settings.bootstrap_servers, settings.kafka, topics)
@@ -209,6 +217,9 @@ class TransactionalProducer:
     def send(self, offsets: list[TopicPartition]) -> None:
         """Send the records, and these offsets with their metadata; `flush` waits for the answers.
 
+        While the brokers may still end the previous transaction, the records follow once the offsets are
+        accepted.
+
         Raises:
             KafkaException: the producer is no longer usable.
         """
@@ -220,11 +231,16 @@ class TransactionalProducer:
         if self._batches and not self._implicit:
             registration = requests.add_partitions(self._who, self._batches)
             self._requested(registration, partial(_of_partitions, [*self._batches]), UNSETTLED, deadline)
-        self._send_records(deadline)
         # confluent-kafka writes the zero that ends a string in C, and reads beyond a string without one
         self._offsets = [
             ((part.topic, part.partition), part.offset, f"{part.metadata}\0") for part in offsets
         ]
+        if self._implicit and self._begun < self._ended + ENDING_S:
+            self._send_offsets(deadline)
+            self._await_offsets(deadline)
+            self._send_records(deadline)
+            return
+        self._send_records(deadline)
         if not self._implicit:
             registration = requests.add_offsets(self._who, self._settings.job_id)
             self._requested(registration, requests.of_all, UNSETTLED, deadline)
@@ -244,10 +260,7 @@ class TransactionalProducer:
                 if any(refusal.code() in MOVED for refusal in refusals):
                     self._cluster.refresh(deadline)
             self._send_records(deadline)
-        repetition = Repetition(deadline)
-        while refused := self._refused_offsets(deadline):
-            self._wait_for(Kind.GROUP, repetition, refused)
-            self._send_offsets(deadline)
+        self._await_offsets(deadline)
 
     def commit(self) -> None:
         """Commit within three quarters of the transaction timeout; after all of it the brokers would abort.
@@ -260,6 +273,7 @@ class TransactionalProducer:
         if self._implicit:
             self._who = Identity(self._who.transactional_id, *requests.next_owner(answer))
             self._sequences.clear()  # they begin anew with each epoch
+        self._ended = time.monotonic()
 
     def close(self) -> None:
         """Close without a request to the brokers: aborting the open transaction would take time."""
@@ -319,6 +333,16 @@ class TransactionalProducer:
         self._group = self._cluster.coordinator(Kind.GROUP, group, deadline)
         request = requests.commit_offsets(self._who, group, self._offsets, implicit=self._implicit)
         self._group.send(request, deadline)
+        self._offsets_unanswered = True
+
+    def _await_offsets(self, deadline: float) -> None:
+        """Wait until the brokers have the offsets that were sent, if they have not answered yet."""
+        repetition = Repetition(deadline)
+        while self._offsets_unanswered:
+            self._offsets_unanswered = False
+            if refused := self._refused_offsets(deadline):
+                self._wait_for(Kind.GROUP, repetition, refused)
+                self._send_offsets(deadline)
 
     def _refused_offsets(self, deadline: float) -> KafkaError | None:
         """Take the answer about the offsets; return an error if they are to be sent again."""

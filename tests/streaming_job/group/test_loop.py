@@ -206,6 +206,23 @@ def test_the_rest_is_committed_at_the_end():
     assert Turns([0, 0]).run().transactions == []
 
 
+class Drained(Turns):
+    """Turns that need not be told where to stop."""
+
+    def limit(self, ends: Offsets | None) -> None:
+        pass
+
+
+def test_a_group_is_done_when_it_has_decided_and_folded_up_to_the_ends():
+    turns, ends = Drained([1, 1]), {(TOPICS.transactions, 0): 2, (TOPICS.transactions, 1): 9}
+    pace = Pace(100, 1 << 20, 0.0, 0.25, 0.65)
+    follower = Follower(turns.core, turns, turns, turns, pace, {}, clock=lambda: 0.0, until=ends)
+    follower.advance(MemoryPieces())
+    assert not follower.is_done
+    follower.advance(MemoryPieces())
+    assert follower.is_done
+
+
 class TimedTurns(Turns):
     """Turns on a clock of their own: reading takes 10 ms, a Kafka transaction 20 ms, all else nothing."""
 

@@ -38,6 +38,7 @@ class Counter:
         self.core = self
         self.watch = Watch()
         self.fault: Exception | None = None
+        self.is_done = False
         self.gate = threading.Event()
         self.gate.set()
 
@@ -82,7 +83,7 @@ class Driver:
     def __init__(self) -> None:
         self.stops = self.gone = self.is_closed = False
         self.over = True
-        self.asked = 0
+        self.asked = self.asked_of_all = 0
         self.number = 5
 
     def must_stop(self) -> bool:
@@ -98,8 +99,9 @@ class Driver:
     def is_last(self) -> bool:
         return self.must_stop()
 
-    def ask_for_end(self) -> None:
-        self.asked += 1
+    def ask_for_end(self, *, of_all: bool = False) -> None:
+        self.asked += not of_all
+        self.asked_of_all += of_all
         self.over = True
 
     def close(self) -> None:
@@ -224,6 +226,15 @@ def test_an_epoch_with_many_changes_asks_the_driver_for_its_end(driver: Driver) 
         assert cut.positions[TX] > 10
     finally:
         served.end()
+
+
+def test_a_loop_that_has_done_all_asks_for_the_end_once_all_have(
+    served: Serving, opened: Opened, driver: Driver
+) -> None:
+    driver.over, opened.follower.is_done = False, True
+    served.save(driver, MemoryPieces())
+    assert driver.asked_of_all
+    assert not driver.asked
 
 
 class Full(MemoryPieces):

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from harness import settings_of_nowhere
 from kafka.protocol.producer import (
     AddPartitionsToTxnResponse,
@@ -21,7 +21,7 @@ from streaming_job.transaction.requests import Identity
 
 pytestmark = pytest.mark.unit
 
-ALERTS = "fraud-alerts"
+ALERTS, TRANSACTIONS = "fraud-alerts", "transactions"
 KEYS = {0: b"card-1", 1: b"card-4"}
 """A key of each partition."""
 
@@ -30,9 +30,11 @@ class Broker:
     """A connection to a broker that accepts each batch, unless its script has another code."""
 
     def __init__(self, **script: list[int]) -> None:
-        """Take the codes to answer next, by partition: p0, p1."""
+        """Take the codes to answer next, by partition: p0, p1; of offsets: offsets."""
         self.script, self.features = script, {producer.VERSION: producer.IMPLICIT}
         self.requests = 0
+        self.names: list[str] = []
+        """Names of the requests; a test may have several brokers share it."""
 
     def ask(self, *_: object, **__: object) -> object:
         return SimpleNamespace(error_code=0, producer_id=1, producer_epoch=32_766)
@@ -40,6 +42,7 @@ class Broker:
     def send(self, request: Any, deadline: float) -> None:
         self.requests += 1
         self._name = request.name
+        self.names.append(request.name)
 
     def receive(self, deadline: float) -> bytes:
         if self._name == "EndTxn":
@@ -53,7 +56,11 @@ class Broker:
                 AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics).encode(version=3)
             )
         if self._name == "TxnOffsetCommit":
-            return b"\0\0\0\1\0" + bytes(TxnOffsetCommitResponse(topics=[]).encode(version=5))
+            committed = TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
+            code = self.script["offsets"].pop(0) if self.script.get("offsets") else 0
+            parts = [committed.TxnOffsetCommitResponsePartition(partition_index=0, error_code=code)]
+            topics = [committed(name=TRANSACTIONS, partitions=parts)]
+            return b"\0\0\0\1\0" + bytes(TxnOffsetCommitResponse(topics=topics).encode(version=5))
         topic = ProduceResponse.TopicProduceResponse
         codes = {index: self.script.get(f"p{index}") for index in KEYS}
         parts = [
@@ -108,7 +115,7 @@ def written(cluster: Cluster, patch: pytest.MonkeyPatch, transactions: int = 1) 
         made.begin()
         for key in KEYS.values():
             made.produce(ALERTS, key, b"alert", Headers.of([]))
-        made.send([])
+        made.send([TopicPartition(TRANSACTIONS, 0, 7, "mark")])
         made.flush()
         made.commit()
 
@@ -159,3 +166,17 @@ def test_after_the_last_epoch_of_an_id_the_next_transaction_has_another_id(
     written(Cluster({0: "a", 1: "a"}, a=Broker()), monkeypatch, transactions=2)
     last, other = Identity("job-0", 1, 32_766), Identity("job-0", 2, 0)
     assert sent == [(last, 0), (last, 0), (other, 0), (other, 0)]
+
+
+@pytest.mark.parametrize("is_soon", [True, False])
+def test_soon_after_a_commit_the_records_wait_for_the_offsets(
+    monkeypatch: pytest.MonkeyPatch, *, is_soon: bool
+) -> None:
+    monkeypatch.setattr(producer, "ENDING_S", 60.0 if is_soon else 0.0)
+    busy = [0, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_LOAD_IN_PROGRESS]
+    coordinator, leader = Broker(offsets=busy), Broker()
+    leader.names = coordinator.names
+    written(Cluster({0: "a", 1: "a"}, a=leader, coordinator=coordinator), monkeypatch, transactions=2)
+    first, second = ["Produce", "TxnOffsetCommit", "EndTxn"], ["TxnOffsetCommit"] * 3
+    second = [*second, "Produce"] if is_soon else ["Produce", *second]
+    assert coordinator.names == [*first, *second, "EndTxn"]
