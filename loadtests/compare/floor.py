@@ -1,7 +1,8 @@
 """What Kafka's transactions alone cost: a bare loop of consume, produce, send offsets and commit.
 
 It keeps no state, computes no features and answers a fixed share of the records, so it is no engine; it shows
-which part of an engine's latency the client library and the broker have. One process follows one partition.
+which part of an engine's latency the client library and the broker have. Each process follows its share of
+the partitions.
 Argument: JSON, see `engines._floor`.
 """
 
@@ -15,7 +16,7 @@ import orjson
 from confluent_kafka import TopicPartition
 
 from loadtests.compare.workers import run_all
-from streaming_job.log import clients
+from streaming_job.log import clients, topic_reader
 from streaming_job.log.clients import Address
 
 ANSWERED = 16
@@ -38,17 +39,18 @@ WRITING: clients.Settings = {
 }
 
 
-def run(config: dict[str, Any], partition: int) -> None:
-    """Follow one partition until SIGTERM, which is no failure: nothing has to be saved."""
+def run(config: dict[str, Any], number: int) -> None:
+    """Follow the partitions of a process until SIGTERM, which is no failure: nothing has to be saved."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     brokers, topic, alerts = Address(config["bootstrap_servers"]), config["transactions"], config["alerts"]
-    identity = {"transactional.id": f"{config['group']}-{partition}"}
+    identity = {"transactional.id": f"{config['group']}-{number}"}
     producer = clients.producer(brokers, tuning=WRITING, fixed=identity)
     producer.init_transactions(PATIENCE_S)
     consumer = clients.reader(brokers, config["group"], tuning=TUNING, fixed={"enable.partition.eof": False})
-    (committed,) = consumer.committed([TopicPartition(topic, partition)], PATIENCE_S)
-    consumer.assign([TopicPartition(topic, partition, max(0, committed.offset))])
-    next_offset, last_commit = -1, time.monotonic()
+    partitions = topic_reader.partitions(consumer, topic, PATIENCE_S)[number :: config["processes"]]
+    committed = consumer.committed([TopicPartition(topic, partition) for partition in partitions], PATIENCE_S)
+    consumer.assign([TopicPartition(topic, part.partition, max(0, part.offset)) for part in committed])
+    ends, last_commit = dict[int, int](), time.monotonic()
     while True:
         messages = consumer.consume(1, COMMIT_S)
         if messages:
@@ -59,23 +61,25 @@ def run(config: dict[str, Any], partition: int) -> None:
             if message.error() is not None:
                 continue  # transient: the client reconnects
             offset = message.offset() or 0
-            next_offset = offset + 1
+            ends[message.partition() or 0] = offset + 1
             if offset % ANSWERED == 0:
                 answers.append(message)
-        if next_offset < 0 or not (answers or time.monotonic() - last_commit >= COMMIT_S):
+        if not ends or not (answers or time.monotonic() - last_commit >= COMMIT_S):
             continue
         producer.begin_transaction()
         for message in answers:
             # by place, because the tape repeats some transactions, and each record is answered
-            place = f"{partition}-{message.offset()}"
+            place = f"{message.partition()}-{message.offset()}"
             answer = {"transaction_id": place, "score": 0.0, "arrival_time": message.timestamp()[1]}
             producer.produce(alerts, orjson.dumps(answer), message.key())
         producer.flush(PATIENCE_S)
         producer.send_offsets_to_transaction(
-            [TopicPartition(topic, partition, next_offset)], consumer.consumer_group_metadata(), PATIENCE_S
+            [TopicPartition(topic, *end) for end in ends.items()],
+            consumer.consumer_group_metadata(),
+            PATIENCE_S,
         )
         producer.commit_transaction(PATIENCE_S)
-        next_offset, last_commit = -1, time.monotonic()
+        ends, last_commit = {}, time.monotonic()
 
 
 if __name__ == "__main__":
