@@ -36,8 +36,8 @@ class ServiceSettings(BaseSettings):
     """The sidecar is not ready if a key group's newest progress record is older than this; an idle group
     writes one every 10 s."""
     limit_floor_s: Annotated[float, Field(gt=0)] = 10.0
-    """Lower bound of each limit that the sidecar learns from measured times. The upper bound is
-    `limit_ceiling_s` for heartbeats and epochs, and `max_progress_age_s` for all other limits."""
+    """Lower bound of each limit that the sidecar learns from measured times; that of epochs is 30 s at least.
+    The upper bound is `limit_ceiling_s` for heartbeats and epochs, and `max_progress_age_s` for others."""
     limit_ceiling_s: Annotated[float, Field(gt=0)] = 600.0
     """Upper bound of the learned limits for the age of the profile feed's heartbeat and of an epoch."""
     verdict_window_s: Annotated[float, Field(gt=0)] = 300.0

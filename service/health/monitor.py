@@ -58,6 +58,10 @@ class Assessment:
         return max(verdicts, key=lambda verdict: verdict.severity, default=OF_PARTITIONS[0])
 
 
+EPOCH_FLOOR_S = 30.0
+"""Least limit for epochs, which last 20 s unless the job has another setting: some may have ended early."""
+
+
 class Monitor:
     """Judge of the input partitions: collects every sample and updates the assessment.
 
@@ -70,7 +74,7 @@ class Monitor:
         self._commits = LearnedLimit(floor, ceiling)
         self._held = LearnedLimit(floor, ceiling)
         self._heartbeats = LearnedLimit(floor, settings.limit_ceiling_s)
-        self._epoch_lengths = LearnedLimit(floor, settings.limit_ceiling_s)
+        self._epoch_lengths = LearnedLimit(max(floor, EPOCH_FLOOR_S), settings.limit_ceiling_s)
         self._windows: dict[PartitionId, deque[PartitionSample]] = {}
         self._rates = RecentRates()
         self._recent = RecentCounts(settings.topics, settings.verdict_window_s)

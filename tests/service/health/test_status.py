@@ -243,6 +243,17 @@ def test_epochs_that_do_not_end_are_reported() -> None:
     assert epoch["checkpoint_age_s"] == pytest.approx(58.1)
 
 
+def test_an_epoch_of_usual_length_may_follow_some_that_have_ended_early() -> None:
+    sidecar = Sidecar()
+    codes: list[str] = []
+    for commit in range(1, 30):
+        sidecar.groups = {0: record(commit, sidecar.now + 1.9, epoch=min(commit, 15))}
+        sidecar.look(position=100 * commit, end=100 * commit)
+        codes += [reason["code"] for reason in sidecar.status()["reasons"]]
+    assert sidecar.status()["epoch"]["checkpoint_age_s"] > 26
+    assert codes == []
+
+
 def test_a_table_is_read_by_all_groups_and_transactions_by_one() -> None:
     groups = {g: record(5, START + g, group=g, key_groups=2) for g in (0, 1)}
     parts = (PartitionLag("profiles", 0, 0, 500, 500), PartitionLag("transactions", 1, 0, 9, 9))
