@@ -122,9 +122,9 @@ class JobSettings(BaseSettings):
     max_bytes: Annotated[int, Field(ge=1 << 20)] = 32 << 20
     """Maximum bytes of a mini-batch's keys and values; the last few records may exceed it. It bounds
     memory, and the duration of a Kafka transaction, in a flood of large records."""
-    spacing_ms: Annotated[float, Field(ge=0, le=100)] = 2.0
-    """Least time between the beginnings of two mini-batches, each of which costs the group and the brokers
-    processor time. Only a record that arrives sooner after a mini-batch waits, for the rest of that time."""
+    spacing_ms: Annotated[float, Field(ge=0, le=100)] = 0.0
+    """Least time between the beginnings of two mini-batches. Each has fixed costs for the group and for the
+    brokers, which many groups share. A record that arrives sooner waits for the rest of that time."""
     commit_interval_ms: Annotated[int, Field(ge=1, le=60_000)] = 200
     """Interval of commits while there is no output; alerts, dead letters and promises do not wait for it."""
     allowed_lateness_ms: Annotated[int, Field(ge=0, le=FORGET_AFTER_MS - STRANGER_MARGIN_MS)] = 7 * DAY_MS

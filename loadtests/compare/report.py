@@ -77,7 +77,7 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 COLOURS = {"ours": BLUE, "floor": GREY, "streams": RED, "quix": GREEN}
-STYLES = {"1": ":", "5": ":", "25": "-.", "default": "--"}
+STYLES = {"5": ":", "25": "-.", "default": "--"}
 """Line of a variant, by the part of its name after the engine's."""
 
 

@@ -53,7 +53,7 @@ def run(place: int, made: Alerts) -> Run:
 
 def test_table_and_plots_name_every_engine_and_its_difference() -> None:
     floor = Alerts(["c", "c"], [0.0, 0.0], np.zeros(2, np.int64), np.zeros(2))
-    rows = report.rows([run(0, alerts(a=0.5, b=0.7)), run(3, alerts(a=0.5)), run(2, floor)])
+    rows = report.rows([run(0, alerts(a=0.5, b=0.7)), run(2, alerts(a=0.5)), run(1, floor)])
     content: dict[str, Any] = {
         "command": "fraud compare",
         "machine": {"cpu": "one", "cores": 2},
