@@ -94,12 +94,14 @@ class Serving:
             if cut is not None:
                 self.token = cut.token
                 return cut
-            if not wants_cut and epoch.is_over():
+            if wants_cut:
+                continue
+            if epoch.is_over():
                 staging.want_cut(last=epoch.is_last)
                 wants_cut = True
-            elif not wants_cut and staging.wants_end:
+            elif staging.wants_end:
                 epoch.ask_for_end()
-            elif not wants_cut and staging.is_done:
+            elif staging.is_done:
                 epoch.ask_for_end(of_all=True)
 
     def join(self) -> Meta:

@@ -16,11 +16,28 @@ from streaming_job.log.clients import Address
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
-def test_records_that_are_deleted_before_they_are_read_are_not_passed_over(stack: Endpoints) -> None:
-    brokers, topic = Address(stack.bootstrap_servers), f"audited-{uuid.uuid4()}"
+def made(stack: Endpoints, name: str) -> str:
+    """Create a topic of one partition; return its name."""
+    topic = f"{name}-{uuid.uuid4()}"
     admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
-    producer = clients.producer(brokers)
+    return topic
+
+
+def in_transaction(stack: Endpoints, topic: str, value: str) -> clients.Producer:
+    """Return a producer that has written a record in a transaction, which is open."""
+    producer = clients.producer(Address(stack.bootstrap_servers), fixed={"transactional.id": topic})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce(topic, value)
+    producer.flush()
+    return producer
+
+
+def test_records_that_are_deleted_before_they_are_read_are_not_passed_over(stack: Endpoints) -> None:
+    topic = made(stack, "audited")
+    admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
+    producer = clients.producer(Address(stack.bootstrap_servers))
     for number in range(5):
         producer.produce(topic, str(number))
     producer.flush()
@@ -38,15 +55,9 @@ def test_records_that_are_deleted_before_they_are_read_are_not_passed_over(stack
 def test_records_behind_an_open_transaction_are_counted(
     stack: Endpoints, wait_for: Callable[..., object]
 ) -> None:
-    brokers, topic = Address(stack.bootstrap_servers), f"hidden-{uuid.uuid4()}"
-    admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
-    killed = clients.producer(brokers, fixed={"transactional.id": topic})
-    killed.init_transactions()
-    killed.begin_transaction()
-    killed.produce(topic, "of a transaction that stays open")
-    killed.flush()
-    later = clients.producer(brokers)
+    topic = made(stack, "hidden")
+    killed = in_transaction(stack, topic, "of a transaction that stays open")
+    later = clients.producer(Address(stack.bootstrap_servers))
     later.produce(topic, "committed")
     later.flush()
     log = TopicLog(stack.bootstrap_servers)
@@ -58,14 +69,8 @@ def test_records_behind_an_open_transaction_are_counted(
 
 
 def test_a_read_waits_for_a_transaction_that_is_being_committed(stack: Endpoints) -> None:
-    brokers, topic = Address(stack.bootstrap_servers), f"committing-{uuid.uuid4()}"
-    admin = AdminClient({"bootstrap.servers": stack.bootstrap_servers})
-    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
-    producer = clients.producer(brokers, fixed={"transactional.id": topic})
-    producer.init_transactions()
-    producer.begin_transaction()
-    producer.produce(topic, "an alert")
-    producer.flush()
+    topic = made(stack, "committing")
+    producer = in_transaction(stack, topic, "an alert")
     commit = threading.Timer(1.0, producer.commit_transaction)
     commit.start()
     assert [record.value for record in TopicLog(stack.bootstrap_servers).read(topic)] == [b"an alert"]
