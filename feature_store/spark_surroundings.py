@@ -5,9 +5,15 @@ A machine of a Spark cluster often has another Spark, whose variables would deci
 
 import importlib.util
 import os
+import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from feature_store.errors import FraudError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 IGNORED = (
     # another Spark's settings: spark-defaults.conf, spark-env.sh
@@ -24,10 +30,18 @@ USED = (
 )  # fmt: skip
 """Variables of the surroundings that Spark and its JVM obey."""
 LOOPBACK = "127.0.0.1"
+_QUIET = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
 
 
 class ForeignSparkError(FraudError):
     """`PYTHONPATH` leads to the PySpark of another Spark installation."""
+
+
+class SparkRunError(FraudError):
+    """Spark did not start or finish.
+
+    Check that Java 17 or newer is installed and that `JAVA_HOME` is its directory; read Spark's log above.
+    """
 
 
 def prepare(*, local: bool, conf_dir: str = "") -> None:
@@ -71,3 +85,25 @@ def require_own() -> Path:
 def used() -> list[str]:
     """Return the names of USED variables that are set."""
     return [name for name in USED if os.environ.get(name)]
+
+
+def start(master: str, name: str, config: Mapping[str, str]) -> "SparkSession":
+    """Start a session whose Python workers run this interpreter; `prepare` was called before.
+
+    Raises:
+        SparkRunError: its JVM does not start.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in {**_QUIET, **config}.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except PySparkException as error:
+        raise SparkRunError(
+            f"Spark does not start ({str(error).splitlines()[0]}); install Java 17 or newer, and correct or "
+            "unset JAVA_HOME"
+        ) from error

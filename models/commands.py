@@ -87,7 +87,10 @@ def train_command(
             f"the model needs a job with FRAUD_MERCHANT_FACTS=true and FRAUD_LABEL_DELAY_MS={label_delay_ms}"
         )
     # in full: at a rounded threshold, any number of transactions may be alerts, or none
-    typer.echo(f"next: fraud rollouts promote {trained.ref} --threshold {quality.threshold} --max-count-5m 6")
+    typer.echo(
+        f"next: fraud rollouts propose {trained.ref} --promote --threshold {quality.threshold} "
+        "--max-count-5m 6"
+    )
 
 
 app.command("evaluate")(evaluate_command)

@@ -28,7 +28,7 @@ class ModelMissingError(ModelError):
     """The registry has no such model or version.
 
     See `fraud models list`. If the rollout in force needs it: copy the model's files back, or run `fraud
-    rollouts withdraw --from-the-beginning`.
+    rollouts step ROLLOUT withdraw --from-the-beginning`.
     """
 
 

@@ -7,7 +7,6 @@ after it has ended, and does not disturb it.
 import json
 import logging
 import os
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +32,13 @@ from streaming_job.runtime.checkpoint_errors import CheckpointError
 
 log = logging.getLogger(__name__)
 app = typer.Typer()
+STATE = {
+    "spark.sql.streaming.stateStore.providerClass":
+    "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+}  # fmt: skip
+"""Settings of the state store, which are the job's."""
 STDERR = 2
 """File descriptor of standard error, which a JVM inherits."""
 
@@ -112,11 +118,14 @@ def _pieces(spark: SparkSession, location: str, group: int) -> Iterator[tuple[st
 
 @contextmanager
 def session() -> Iterator[SparkSession]:
-    """Run a Spark session that reads the state's files; its sockets are on the loopback interface only."""
+    """Run a Spark session that reads the state's files; its sockets are on the loopback interface only.
+
+    Raises:
+        SparkRunError: its JVM does not start.
+    """
     spark_surroundings.prepare(local=True)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     with _quiet_jvm():
-        spark = _session()
+        spark = spark_surroundings.start("local[1]", "card-fraud explain-card", STATE)
     try:
         yield spark
     finally:
@@ -141,22 +150,6 @@ def _quiet_jvm() -> Iterator[None]:
         finally:
             os.dup2(kept, STDERR)
             os.close(kept)
-
-
-def _session() -> SparkSession:
-    rocksdb = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    return (
-        SparkSession.builder.master("local[1]")
-        .appName("card-fraud explain-card")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        # the same settings as the job's
-        .config("spark.sql.streaming.stateStore.providerClass", rocksdb)
-        .config("spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled", "true")
-        .config("spark.sql.streaming.stateStore.checkpointFormatVersion", "2")
-        .getOrCreate()
-    )
 
 
 def _print(view: dict[str, Any]) -> None:

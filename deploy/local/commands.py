@@ -1,7 +1,6 @@
 """`fraud stack`: the embedded stack from the command line."""
 
 import json
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -9,9 +8,7 @@ from typing import Annotated
 import typer
 
 from deploy.local import console, health, jars, stack
-from deploy.local.errors import StackError
 from deploy.local.ports import Ports
-from deploy.local.state import Service
 
 app = typer.Typer(no_args_is_help=True, help="Start and stop the embedded Kafka, Postgres and Debezium.")
 
@@ -81,37 +78,16 @@ def down(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
 
 @app.command()
 def status(data_dir: DataDir = DEFAULT_DATA_DIR) -> None:
-    """Show every service; exit code 1 if one has died or the connector failed.
+    """Show every service and its log file; exit code 1 if one has died or the connector failed.
 
     Example: fraud stack status
     """
     for status in health.status(data_dir):
-        details = ""
+        details = f"log {health.log_file(data_dir, status.service)}"
         if status.pid:
-            details = f"pid {status.pid}, port {status.port}, {status.memory_bytes >> 20} MiB"
-        typer.echo(f"{status.service:10} {status.state:8} {details}".rstrip())
+            details = f"pid {status.pid}, port {status.port}, {status.memory_bytes >> 20} MiB, {details}"
+        typer.echo(f"{status.service:10} {status.state:8} {details}")
     health.check(data_dir)
-
-
-@app.command()
-def logs(
-    service: Annotated[Service, typer.Argument(help="The first broker is kafka.")],
-    data_dir: DataDir = DEFAULT_DATA_DIR,
-    lines: Annotated[int, typer.Option(min=1, help="How many of the last lines.")] = 100,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines until Ctrl-C.")] = False,
-) -> None:
-    """Show the end of a service's log.
-
-    Example: fraud stack logs kafka --follow
-    """
-    log = health.log_file(data_dir, service)
-    if not log.exists():
-        raise StackError(f"there is no {log}: {service} was never started with this --data-dir")
-    with log.open(errors="replace") as file:
-        typer.echo("".join(file.readlines()[-lines:]), nl=False)
-        while follow:
-            typer.echo(file.read(), nl=False)
-            time.sleep(0.2)
 
 
 def _fetch() -> None:

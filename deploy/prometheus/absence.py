@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from deploy.prometheus import RULES
+from models.rollouts.state import TRIED
 
 FILE = RULES / "absence.yml"
 JOB = "job, instance"
@@ -56,7 +57,7 @@ def once(metric: str) -> Witness:
     return Witness(f"{was_there} and on (job, instance) up == 1")
 
 
-_OPEN_TRIAL = 'fraud_rollout_phase{fraud_rollout_phase=~"shadow|canary"} == 1'
+_OPEN_TRIAL = f'fraud_rollout_phase{{fraud_rollout_phase=~"{"|".join(sorted(TRIED))}"}} == 1'
 _PLACE = "job, instance, topic, partition"
 _NOT_IDLE = f"(fraud_partition_watermark_age_seconds and on ({_PLACE}) fraud_partition_idle == 0)"
 _SEVERE = 'fraud_verdict{fraud_verdict=~"STOP|STALL"} == 1'

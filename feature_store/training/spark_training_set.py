@@ -7,8 +7,6 @@ same bits with any partitioning. With merchant label features the rows then go t
 merchant, in the same way.
 """
 
-import os
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,8 +16,8 @@ from threading import Event, Thread
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from feature_store.errors import FraudError
 from feature_store.output_files import replacing
+from feature_store.spark_surroundings import SparkRunError, start
 from feature_store.training.columns import TrainingSetError
 from feature_store.training.spark_stages import (
     DECIDED_DDL,
@@ -37,13 +35,6 @@ ROWS_PER_PARTITION = 2_000_000
 """Upper limit of the mean number of rows per partition. Spark sorts a partition's rows in memory, or spills
 them. A row takes 72 bytes and its ids; before the merchants' stage also 8 bytes for each card feature."""
 POLL_S = 0.5
-
-
-class SparkRunError(FraudError):
-    """Spark did not start or finish.
-
-    Check that Java 17 or newer is installed, and read Spark's log above.
-    """
 
 
 def compute(
@@ -118,23 +109,15 @@ def _task_errors() -> Iterator[None]:
 
 @contextmanager
 def _session(master: str) -> Iterator[SparkSession]:
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    builder = (
-        SparkSession.builder.master(master)
-        .appName("card-fraud features")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-        # `compute` chooses the number of partitions, so that each fits into memory: Spark must not change it
-        .config("spark.sql.adaptive.enabled", "false")
-        .config("spark.sql.execution.arrow.maxRecordsPerBatch", str(CHUNK))
+    spark = start(
+        master,
+        "card-fraud features",
+        {
+            # `compute` chooses the partitions, so that each fits into memory: Spark must not change them
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.execution.arrow.maxRecordsPerBatch": str(CHUNK),
+        },
     )
-    try:
-        spark = builder.getOrCreate()
-    except PySparkException as error:
-        raise SparkRunError(
-            f"Spark does not start ({str(error).splitlines()[0]}); is Java 17 or newer installed?"
-        ) from error
     try:
         yield spark
     finally:

@@ -39,6 +39,7 @@ DATA_DIR = Path(".fraud/bench")
 class Part(StrEnum):
     """Parts of the job that can be measured without servers."""
 
+    CALIBRATION = "calibration"
     FEATURES = "features"
     SCORING = "scoring"
     MERCHANTS = "merchants"
@@ -50,20 +51,23 @@ def _group() -> None:
 
 
 @app.command()
-def features(
+def calibrate(
     parts: Annotated[
-        list[Part] | None, typer.Option("--part", help="What to measure; repeatable; default: features")
+        list[Part] | None, typer.Option("--part", help="What to measure; repeatable; default: calibration")
     ] = None,
     to: Report = None,
     beside: Beside = None,
-    cards: Annotated[list[int], typer.Option(help="Numbers of cards to time the kernel with")] = [  # noqa: B006
+    cards: Annotated[
+        list[int], typer.Option(help="Part features: numbers of cards to time the kernel with")
+    ] = [  # noqa: B006
         1_000,
         100_000,
         5_000_000,
     ],
-    rounds: Annotated[int, typer.Option(min=3, help="Number of rounds; the median counts")] = 15,
+    rounds: Annotated[int, typer.Option(min=3, help="Number of rounds; the median counts")] = 9,
     transactions: Annotated[
-        Path | None, typer.Option(help="Parquet file of transactions; also time their training set")
+        Path | None,
+        typer.Option(help="Part features: Parquet file of transactions; also time their training set"),
     ] = None,
     number: Annotated[int, typer.Option("--merchants", min=1, help="Part merchants: how many")] = 1_000_000,
     per_day: Annotated[float, typer.Option(min=0, help="Part merchants: transactions of one per day")] = 1.0,
@@ -71,30 +75,34 @@ def features(
         int, typer.Option(min=0, help="Part merchants: reports of fraud per day")
     ] = 1_000,
 ) -> None:
-    """Measure parts of the job in one process, without servers.
+    """Measure parts of the job in one process, without servers, to compare machines and releases.
 
-    Part features is the feature engine: kernel, hot card, bytes per card, deltas, snapshots, decoding, drift.
-    Part scoring scores 100,000 transactions with compiled trees on one core. Part merchants is the table of
-    merchant facts with very many merchants: memory, state, time.
+    Part calibration decodes and scores 100,000 events. Part features is the feature engine: kernel, hot card,
+    bytes per card, deltas, snapshots, decoding, drift. Part scoring scores 100,000 transactions with compiled
+    trees on one core. Part merchants is the table of merchant facts with very many merchants: memory, state,
+    time.
 
-    Example: fraud bench features --part scoring --rounds 3
+    Example: fraud bench calibrate --rounds 3
     """
-    chosen = parts or [Part.FEATURES]
+    chosen = parts or [Part.CALIBRATION]
 
     def measured(say: Say) -> Iterator[Result]:
         if Part.FEATURES in chosen:
             yield from _features(cards, rounds, transactions)
-        if Part.SCORING in chosen:
+        if Part.CALIBRATION in chosen or Part.SCORING in chosen:
             from loadtests.bench import scoring
 
-            yield from scoring.measure(rounds)
+            if Part.CALIBRATION in chosen:
+                yield scoring.calibrate(rounds)
+            if Part.SCORING in chosen:
+                yield from scoring.measure(rounds)
         if Part.MERCHANTS in chosen:
             from loadtests.bench import merchants
 
             traffic = merchants.MerchantTraffic(number, per_day, labels_per_day)
             yield from merchants.measure(traffic, rounds, say)
 
-    run("features", measured, to, beside)
+    run("calibrate", measured, to, beside)
 
 
 def _features(cards: list[int], rounds: int, transactions: Path | None) -> Iterator[Result]:
@@ -109,23 +117,6 @@ def _features(cards: list[int], rounds: int, transactions: Path | None) -> Itera
     yield bench.counting(rounds)
     if transactions is not None:
         yield bench.training_set(transactions, 3)
-
-
-@app.command()
-def calibrate(
-    to: Report = None,
-    rounds: Annotated[int, typer.Option(min=3, help="Number of rounds; the median counts")] = 9,
-) -> None:
-    """Decode and score 100,000 events in one process, without Spark or Kafka, to compare machines.
-
-    Example: fraud bench calibrate --rounds 3
-    """
-    from loadtests.bench.scoring import calibrate as bench
-
-    def measured(say: Say) -> Iterator[Result]:
-        yield bench(rounds)
-
-    run("calibrate", measured, to)
 
 
 @app.command()

@@ -277,4 +277,4 @@ def _wait_for_profiles(system: Rig, say: Say) -> None:
     while (arrived := installed.count(installed.topics.profiles)) < rows:
         text = f"{arrived:,} of {rows:,} profiles are on their topic"
         say(text)
-        patience.wait(partial(BenchError, f"only {text}; see `fraud stack logs connect`"))
+        patience.wait(partial(BenchError, f"only {text}; `fraud stack status` names the connector's log"))

@@ -1,6 +1,5 @@
 """`fraud compare`: runs engines one after the other on the same input and broker."""
 
-import gc
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -80,7 +79,6 @@ def compare(
         say("recording the input")
         start = time.time() - (prime + backlog) / rate
         tape = record(system.installed.world, load, int(start * 1_000))
-        gc.freeze()  # the garbage collector must not traverse the tape while latency is measured
         model = _export(system)
         runs: list[Run] = []
         for variant in variants:

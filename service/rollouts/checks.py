@@ -26,7 +26,7 @@ MOST_CHALLENGERS = 4
 def require_sound(proposal: Proposal) -> None:
     """Raise RefusedError unless the id and the challengers of a proposal are valid."""
     if "/" in proposal.rollout_id or proposal.rollout_id in (".", ".."):
-        # `fraud rollouts promote` would take it for NAME/VERSION, and clients of the API for part of the path
+        # clients of the API would take it for part of the path
         raise RefusedError(
             "contract",
             f"{proposal.rollout_id} is no id of a rollout: give one without slashes, of more than dots",

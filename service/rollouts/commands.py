@@ -1,34 +1,32 @@
 """`fraud rollouts`: steer rollouts from a shell, through the same desk as the API."""
 
 import json
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from feature_store.option_groups import takes
+from feature_store.option_groups import refuse_ignored
 from models.options import TrackingUri
 from service.rollouts.options import (
+    At,
     Challenger,
     Connection,
     Json,
     KeyOption,
     Models,
-    PolicyFile,
     PolicyFiles,
     Reason,
     RolloutId,
     SimplePolicy,
-    StepOptions,
     actor,
-    draft_of,
     drafts_of,
     key_of,
     print_receipt,
     say,
     takes_connection,
     takes_simple_policy,
-    takes_step,
 )
 
 app = typer.Typer(help="Propose, watch and steer rollouts of models.", no_args_is_help=True)
@@ -86,7 +84,7 @@ def _show_all(connection: Connection, as_json: bool) -> None:
             f"{models}"
         )
     champion = overview["champion"]
-    say(f"decides: {champion['rollout_id']}" if champion else "no model decides; see fraud rollouts promote")
+    say(f"decides: {champion['rollout_id']}" if champion else "no model decides; see fraud rollouts propose")
     demands = overview["demands"]
     typer.echo(
         f"more than {demands['operator_max_share_bp'] / 100:g} % of the cards counts as a promotion"
@@ -126,10 +124,13 @@ def _show_one(rollout_id: str, connection: Connection, as_json: bool) -> None:
 @takes_connection
 @takes_simple_policy
 def propose_command(
-    models: Models, connection: Connection, tracking_uri: TrackingUri, simple_policy: SimplePolicy,
-    policy: PolicyFiles = None,
+    context: typer.Context, models: Models, connection: Connection, tracking_uri: TrackingUri,
+    simple_policy: SimplePolicy, policy: PolicyFiles = None,
     role: Annotated[Literal["canary", "shadow"], typer.Option(help="Role of the first model")] = "canary",
     share: Annotated[float, typer.Option(min=0.01, max=100, help="Canary's share of cards, percent")] = 10.0,
+    promote: Annotated[
+        bool, typer.Option("--promote", help="Promote the model at once, without a trial")
+    ] = False,
     rollout_id: Annotated[str, typer.Option(help="Unique name; default: model, version, time")] = "",
     line: Annotated[str, typer.Option(help="Model line; default: the model's name")] = "",
     reason: Reason = "proposed from the command line", key: KeyOption = "", as_json: Json = False,
@@ -140,112 +141,54 @@ def propose_command(
     """
     from service.rollouts.requests import Proposal
 
+    if promote:
+        refuse_ignored(context, ("role", "share"), "for a trial; leave it out with --promote")
+        role, share = "canary", 100.0
     drafts, guards = drafts_of(models, policy or (), simple_policy, role, round(share * 100))
-    proposal = Proposal(drafts, reason, key_of(key), guards, rollout_id, line)
+    proposal = Proposal(drafts, reason, key_of(key), guards, rollout_id, line, at_once=promote)
     print_receipt(connection.desk(tracking_uri).propose(proposal, actor()), as_json)
 
 
-@app.command("shadow")
-@takes_step
-def shadow_command(rollout_id: RolloutId, step: StepOptions, reason: Reason = "shadow") -> None:
-    """Let the challengers score everything beside the champion; none decides.
+class StepName(StrEnum):
+    """The steps of a rollout, by what the person who takes one wants."""
 
-    Example: fraud rollouts shadow march
-    """
-    step.take("shadow_started", rollout_id, reason)
+    SHADOW = "shadow"
+    CANARY = "canary"
+    PAUSE = "pause"
+    RESUME = "resume"
+    PROMOTE = "promote"
+    ROLLBACK = "rollback"
+    WITHDRAW = "withdraw"
 
 
-@app.command("canary")
-@takes_step
-def canary_command(
-    rollout_id: RolloutId,
-    step: StepOptions,
+TYPES = {
+    StepName.SHADOW: "shadow_started",
+    StepName.CANARY: "canary_set",
+    StepName.PAUSE: "paused",
+    StepName.RESUME: "resumed",
+    StepName.PROMOTE: "promoted",
+    StepName.ROLLBACK: "rolled_back",
+    StepName.WITHDRAW: "withdrawn",
+}
+"""The type of the event that each step writes."""
+TAKEN_BY = {
+    "share": (StepName.CANARY,),
+    "challenger": (StepName.CANARY, StepName.PROMOTE),
+    "from_the_beginning": (StepName.WITHDRAW,),
+    "at_seq": tuple(step for step in StepName if step is not StepName.ROLLBACK),
+}
+"""The steps that an option is for, if it is not for all."""
+
+
+@app.command("step")
+@takes_connection
+def step_command(
+    context: typer.Context, rollout_id: RolloutId,
+    step: Annotated[StepName, typer.Argument(help="The step, as below")], connection: Connection,
     share: Annotated[
         float | None, typer.Option(min=0.01, max=100, help="Percent of the cards; default: as proposed")
     ] = None,
     challenger: Challenger = "",
-    reason: Reason = "canary",
-) -> None:
-    """Let a challenger decide for its share of the cards; a larger share only adds cards.
-
-    Example: fraud rollouts canary march --share 5
-    """
-    step.take("canary_set", rollout_id, reason, challenger=challenger, share_bp=round((share or 0) * 100))
-
-
-@app.command("pause")
-@takes_step
-def pause_command(rollout_id: RolloutId, step: StepOptions, reason: Reason = "paused") -> None:
-    """Give every card back to the champion; challengers still score every transaction.
-
-    Example: fraud rollouts pause march --reason "too many alerts"
-    """
-    step.take("paused", rollout_id, reason)
-
-
-@app.command("resume")
-@takes_step
-def resume_command(rollout_id: RolloutId, step: StepOptions, reason: Reason = "resumed") -> None:
-    """Go on with the phase and the share from before a pause.
-
-    Example: fraud rollouts resume march
-    """
-    step.take("resumed", rollout_id, reason)
-
-
-@app.command("rollback")
-@takes("step", StepOptions, but=("at_seq",))
-def rollback_command(rollout_id: RolloutId, step: StepOptions, reason: Reason = "rolled back") -> None:
-    """End an open rollout in any phase: the champion decides for every card.
-
-    Example: fraud rollouts rollback march
-    """
-    step.take("rolled_back", rollout_id, reason)
-
-
-@app.command("promote")
-@takes_step
-@takes_simple_policy
-def promote_command(
-    what: Annotated[
-        str, typer.Argument(help="A rollout; or NAME/VERSION, to propose and promote it without a trial")
-    ],
-    step: StepOptions,
-    simple_policy: SimplePolicy,
-    tracking_uri: TrackingUri = "",
-    policy: PolicyFile = None,
-    rollout_id: Annotated[str, typer.Option(help="Id for NAME/VERSION; default: model, version, time")] = "",
-    challenger: Challenger = "",
-    reason: Reason = "promoted",
-) -> None:
-    """Let a challenger decide for every card from now on.
-
-    Example: fraud rollouts promote march
-    """
-    if "/" not in what:
-        if rollout_id or policy is not None or simple_policy.is_given:
-            raise typer.BadParameter(
-                "the policy and the id of an open rollout are fixed; give them with NAME/VERSION only"
-            )
-        step.take("promoted", what, reason, challenger=challenger)
-        return
-    if challenger or step.at_seq is not None:
-        raise typer.BadParameter(
-            "--challenger and --at refer to an open rollout; leave them out with NAME/VERSION"
-        )
-    from service.rollouts.requests import Proposal
-
-    draft, guards = draft_of(what, policy, simple_policy, "canary", 10_000)
-    proposal = Proposal((draft,), reason, key_of(step.key), guards, rollout_id, at_once=True)
-    print_receipt(step.desk(tracking_uri).propose(proposal, actor()), step.as_json)
-
-
-@app.command("withdraw")
-@takes_step
-def withdraw_command(
-    rollout_id: RolloutId,
-    step: StepOptions,
-    reason: Annotated[str, typer.Option(help="Reason, stored in the event")],
     from_the_beginning: Annotated[
         bool,
         typer.Option(
@@ -254,12 +197,32 @@ def withdraw_command(
             "in force and are not decided yet",
         ),
     ] = False,
-) -> None:
-    """Withdraw a promotion: the previous champion decides again.
+    reason: Annotated[str, typer.Option(help="Reason, stored in the event; withdraw needs one")] = "",
+    at_seq: At = None, key: KeyOption = "", as_json: Json = False,
+) -> None:  # fmt: skip
+    """Take the next step of a rollout.
 
-    Example: fraud rollouts withdraw march --reason "the model raises"
+    shadow: the challengers score everything beside the champion, and none decides. canary: a challenger
+    decides for its share of the cards; a larger share only adds cards. pause: every card goes back to the
+    champion, and challengers still score everything. resume: the phase and the share from before the pause.
+    promote: a challenger decides for every card from now on. rollback: an open rollout ends in any phase, and
+    the champion decides for every card. withdraw: a promotion ends, and the previous champion decides again.
+
+    Example: fraud rollouts step march canary --share 5
     """
-    step.take("withdrawn", rollout_id, reason, from_the_beginning=from_the_beginning)
+    from models.rollouts.events import Type
+    from service.rollouts.requests import Step
+
+    for option, steps in TAKEN_BY.items():
+        if step not in steps:
+            refuse_ignored(context, (option,), f"not for {step}, but for {', '.join(steps)}")
+    if step is StepName.WITHDRAW and not reason:
+        raise typer.BadParameter("a withdrawal needs a --reason")
+    taken = Step(
+        rollout_id, Type(TYPES[step]), reason or step.value, key_of(key), at_seq, challenger,
+        round((share or 0) * 100), from_the_beginning,
+    )  # fmt: skip
+    print_receipt(connection.desk().take(taken, actor()), as_json)
 
 
 def _show_verdict(rollout_id: str, connection: Connection, as_json: bool) -> None:

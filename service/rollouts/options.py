@@ -93,26 +93,8 @@ class SimplePolicy:
         return self != SimplePolicy()
 
 
-@dataclass(frozen=True)
-class StepOptions(Connection):
-    """What all steps of rollouts take."""
-
-    key: KeyOption = ""
-    at_seq: At = None
-    as_json: Json = False
-
-    def take(self, kind: str, rollout_id: str, reason: str, **more: Any) -> None:
-        """Take the step at the desk, and print the receipt; `more` are further fields of the request."""
-        from models.rollouts.events import Type
-        from service.rollouts.requests import Step
-
-        step = Step(rollout_id, Type(kind), reason, key_of(self.key), self.at_seq, **more)
-        print_receipt(self.desk().take(step, actor()), self.as_json)
-
-
 takes_connection = takes("connection", Connection)
 takes_simple_policy = takes("simple_policy", SimplePolicy)
-takes_step = takes("step", StepOptions)
 
 
 def actor() -> "Actor":

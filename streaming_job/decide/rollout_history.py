@@ -37,7 +37,7 @@ GOOD, UNJUDGED = "good", ""
 class NoRolloutError(FraudError):
     """No usable model has been rolled out.
 
-    Look for refused rollouts among the dead letters; run `fraud rollouts promote`.
+    Look for refused rollouts among the dead letters; run `fraud rollouts propose --promote`.
     """
 
 
@@ -230,8 +230,8 @@ class RolloutHistory:
         if not self._in_force:
             aside = f"; see the dead letters of {len(self.set_aside)} proposal(s)" if self.set_aside else ""
             raise NoRolloutError(
-                f"no model has been rolled out that can decide{aside}; run `fraud rollouts promote`, then "
-                "start the job"
+                f"no model has been rolled out that can decide{aside}; run `fraud rollouts propose "
+                "--promote`, then start the job"
             )
         starts = np.array([since for since, _ in self._in_force], dtype=np.int64)
         numbers = np.maximum(np.searchsorted(starts, arrivals, side="right") - 1, 0)

@@ -67,7 +67,7 @@ def require_inputs(settings: JobSettings) -> None:
         ends = admin.list_offsets({rollouts: latest}, request_timeout=TIMEOUT_S)
         if ends[rollouts].result().offset == 0:
             raise NoRolloutError(
-                "no model has been rolled out; run `fraud rollouts promote`, then start the job"
+                "no model has been rolled out; run `fraud rollouts propose --promote`, then start the job"
             )
         _require_settings(admin, settings, {name: existing[name] for name in sorted(needed)})
     except KafkaException as fault:

@@ -116,7 +116,7 @@ def test_a_release_with_one_more_feature_is_installed_and_runs_a_model_that_uses
         release, installed, "models", "train", "--transactions", str(history), "--iterations", "20",
         "--alert-budget", "0.02", "--name", MODEL,
     )  # fmt: skip
-    promote = ("rollouts", "promote", *trained.split("fraud rollouts promote ")[1].split())
+    promote = ("rollouts", "propose", *trained.split("fraud rollouts propose ")[1].split())
     with transactions(installed):
         relay.until(relay.job.epochs, "an epoch")
         # the next release's model cannot be promoted before that release runs

@@ -35,7 +35,7 @@ def test_help_lists_every_command_and_imports_none() -> None:
 def test_command_is_found_in_its_module() -> None:
     done = CliRunner().invoke(cli.app, ["stack", "--help"])
     assert done.exit_code == 0
-    for name in ("up", "down", "status", "logs"):
+    for name in ("up", "down", "status"):
         assert name in done.output
 
 
@@ -95,7 +95,7 @@ def test_error_becomes_one_line_and_its_exit_code(
         ["dead-letters", "list"],
         ["serve"],
         ["simulate"],
-        ["rollouts", "promote", "card-fraud/1", "--threshold", "0.5"],
+        ["rollouts", "propose", "card-fraud/1", "--threshold", "0.5"],
     ],
 )
 def test_client_settings_that_are_not_json_give_one_line_without_their_value(
@@ -165,7 +165,7 @@ def test_other_errors_of_kafka_keep_their_traceback() -> None:
     assert raised.value is fault
 
 
-@pytest.mark.parametrize("command", [["serve", "--port", "0"], ["rollouts", "rollback", "march"]])
+@pytest.mark.parametrize("command", [["serve", "--port", "0"], ["rollouts", "step", "march", "rollback"]])
 @pytest.mark.parametrize(
     ("name", "value"), [("RATE_BURST", "0"), ("FOUR_EYES", "maybe"), ("OFFSETS_INTERVAL_S", "nan")]
 )
@@ -223,9 +223,9 @@ def test_no_command_offers_completion_which_only_the_whole_program_could(name: s
 @pytest.mark.parametrize(
     "command",
     [
-        ["bench", "features", "--report", "{none}"],
-        ["bench", "features", "--report", "{dir}"],
-        ["bench", "features", "--beside", "{none}"],
+        ["bench", "calibrate", "--report", "{none}"],
+        ["bench", "calibrate", "--report", "{dir}"],
+        ["bench", "calibrate", "--beside", "{none}"],
         ["bench", "latency", "--report", "{none}"],
         ["compare", "--report", "{none}"],
         ["loadtest", "--report", "{none}"],

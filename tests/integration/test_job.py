@@ -596,7 +596,7 @@ def permitted_rollout(installed: Installation, job: JobProcess) -> str:
     asked = [f"{model.ref.name}/{model.ref.version}", "--threshold", "0.5", "--rollout-id", "r-permitted"]
     owner = logged_in(installed, Component.ROLLOUTS).variables()
     fraud(owner, "rollouts", "propose", *asked)
-    fraud(owner, "rollouts", "shadow", "r-permitted", "--reason", "test")
+    fraud(owner, "rollouts", "step", "r-permitted", "shadow", "--reason", "test")
     return "r-permitted"
 
 

@@ -37,7 +37,8 @@ def test_a_missing_precondition_gives_one_line_and_an_exit_code(empty: Installat
     with empty.start(topics=empty.topics.model_copy(update={"chargebacks": "not-there"})) as job:
         assert job.exit_code() == 1
         assert job.log == (
-            "error: no model has been rolled out; run `fraud rollouts promote`, then start the job\n"
+            "error: no model has been rolled out; run `fraud rollouts propose --promote`, then start the "
+            "job\n"
         )
 
 

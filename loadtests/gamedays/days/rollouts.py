@@ -47,10 +47,12 @@ def _send_strangers(scene: Scene) -> None:
     scene.traffic.add(EACH, lambda record: record | {"card_id": f"card-{uuid.uuid4().hex}"})
 
 
-def _roll_out(scene: Scene, act: str, model: ModelRef, threshold: str, rollout_id: str, reason: str) -> None:
-    """Propose or promote a model, with the traffic's limit of velocity."""
+def _propose(
+    scene: Scene, model: ModelRef, threshold: str, rollout_id: str, reason: str, *options: str
+) -> None:
+    """Propose a model, with the traffic's limit of velocity."""
     scene.fraud(
-        "rollouts", act, str(model), "--threshold", threshold,
+        "rollouts", "propose", str(model), *options, "--threshold", threshold,
         "--max-count-5m", str(VELOCITY), "--rollout-id", rollout_id, "--reason", reason,
     )  # fmt: skip
 
@@ -58,8 +60,8 @@ def _roll_out(scene: Scene, act: str, model: ModelRef, threshold: str, rollout_i
 def _propose_a_failing_model(scene: Scene) -> None:
     _send_strangers(scene)
     model = _failing_model(scene.stack.mlflow_tracking_uri)
-    _roll_out(scene, "propose", model, "0.9", RAISES, "a model not tested on cards without a profile")
-    scene.fraud("rollouts", "shadow", RAISES)
+    _propose(scene, model, "0.9", RAISES, "a model not tested on cards without a profile")
+    scene.fraud("rollouts", "step", RAISES, "shadow")
 
 
 def _await_the_rollback(scene: Scene) -> None:
@@ -92,12 +94,12 @@ CHALLENGER_FAILS = Gameday(
 def _promote_a_failing_model(scene: Scene) -> None:
     _send_strangers(scene)
     model = _failing_model(scene.stack.mlflow_tracking_uri)
-    _roll_out(scene, "promote", model, "0.9", FAILING, "promoted without a trial")
+    _propose(scene, model, "0.9", FAILING, "promoted without a trial", "--promote")
 
 
 def _withdraw_the_failing_model(scene: Scene) -> None:
     scene.traffic.end_added()
-    scene.fraud("rollouts", "withdraw", FAILING, "--reason", "it raises")
+    scene.fraud("rollouts", "step", FAILING, "withdraw", "--reason", "it raises")
 
 
 CHAMPION_FAILS = Gameday(
@@ -105,7 +107,7 @@ CHAMPION_FAILS = Gameday(
     entries=("model_fails",),
     symptom="The champion raises exceptions",
     provoked_by="a model that raises for cards without a profile is promoted without a trial",
-    mended_by="`fraud rollouts withdraw`: the previous champion decides again",
+    mended_by="`fraud rollouts step ROLLOUT withdraw`: the previous champion decides again",
     expected=Expected(
         signs=(Sign("fraud_scoring_failures_total", 100, grows=True),),
         rules=("FraudScoringFails",),
@@ -119,15 +121,15 @@ ALERT_STORM = Gameday(
     name="alert_storm",
     entries=("alert_storm",),
     symptom="Every transaction alerts",
-    provoked_by="`fraud rollouts promote ... --threshold 0`",
-    mended_by="`fraud rollouts withdraw`: the previous champion decides again",
+    provoked_by="`fraud rollouts propose MODEL --promote --threshold 0`",
+    mended_by="`fraud rollouts step ROLLOUT withdraw`: the previous champion decides again",
     expected=Expected(
         signs=(
             Sign("fraud_alerts_total", 2_000, grows=True),
             Sign("fraud_alert_rules_total", 2_000, {"rule": "score"}, grows=True),
         ),
     ),
-    provoke=lambda scene: _roll_out(scene, "promote", scene.model.model, "0", STORM, "of another scale"),
-    mend=lambda scene: scene.fraud("rollouts", "withdraw", STORM, "--reason", "everything alerts"),
+    provoke=lambda scene: _propose(scene, scene.model.model, "0", STORM, "of another scale", "--promote"),
+    mend=lambda scene: scene.fraud("rollouts", "step", STORM, "withdraw", "--reason", "everything alerts"),
     note="`FraudAlertStorm` is not expected: it compares with the previous day, when the job did not run.",
 )

@@ -101,20 +101,22 @@ def test_one_model_is_promoted_at_once_and_the_next_step_by_step(
 ) -> None:
     first, second = registered(uri), registered(uri, seed=1)
     model = f"{first.name}/{first.version}"
-    output = shell.run("promote", model, "--threshold", "0.25", "--max-count-5m", "9", "--rollout-id", "r1")
+    output = shell.run(
+        "propose", model, "--promote", "--threshold", "0.25", "--max-count-5m", "9", "--rollout-id", "r1"
+    )
     assert output == "r1: proposed, promoted, now promoted, seq 2\n"
     file = tmp_path / "policy.yaml"
     file.write_text("policy:\n  threshold: 0.5\n  max_count_5m: 7\n")
     shell.run("propose", f"{second.name}/{second.version}", "--policy", str(file), "--rollout-id", "r2")
-    shell.run("shadow", "r2", "--at", "1")
-    assert shell.refused("canary", "r2").check == "guards_data"
+    shell.run("step", "r2", "shadow", "--at", "1")
+    assert shell.refused("step", "r2", "canary").check == "guards_data"
     shell.tell_progress("r2", f"v{second.version}")
-    assert shell.run("canary", "r2", "--share", "25").endswith("now canary, seq 3\n")
+    assert shell.run("step", "r2", "canary", "--share", "25").endswith("now canary, seq 3\n")
     assert "insufficient" in shell.run("show", "r2", "--verdict")
-    assert shell.refused("pause", "r2", "--at", "2").check == "seq"
-    shell.run("pause", "r2")
-    shell.run("resume", "r2")
-    shell.run("promote", "r2")
+    assert shell.refused("step", "r2", "pause", "--at", "2").check == "seq"
+    shell.run("step", "r2", "pause")
+    shell.run("step", "r2", "resume")
+    shell.run("step", "r2", "promote")
     assert shell.run("show").splitlines()[0].startswith("r2  promoted  seq 6")
     assert "canary_set v" in shell.run("show", "r2")
     line = reading.history(shell.settings, {}).line
@@ -122,12 +124,12 @@ def test_one_model_is_promoted_at_once_and_the_next_step_by_step(
         (first, Policy(0.25, 9)),
         (second, Policy(0.5, 7)),
     ]
-    shell.run("withdraw", "r2", "--reason", "too many alerts")
+    shell.run("step", "r2", "withdraw", "--reason", "too many alerts")
     history = reading.history(shell.settings, {})
     assert history.line.champions[-1].model == first
     assert history.of("r2")[-1].event.type is Type.WITHDRAWN
     assert not [entry for entry in history.entries if entry.refused]
-    assert shell.refused("withdraw", "r1", "--reason", "none left").check == "last_rollout"
+    assert shell.refused("step", "r1", "withdraw", "--reason", "none left").check == "last_rollout"
 
 
 def policy_file(path: Path, threshold: float, guards: str = "") -> str:
@@ -140,7 +142,7 @@ def test_a_rollout_has_the_guards_of_its_policy_file_even_if_promoted_at_once(
 ) -> None:
     ref = registered(uri)
     file = policy_file(tmp_path / "policy.yaml", 0.5, "guards:\n  alpha: 0.05\n")
-    shell.run("promote", f"{ref.name}/{ref.version}", "--policy", file, "--rollout-id", "r1")
+    shell.run("propose", f"{ref.name}/{ref.version}", "--promote", "--policy", file, "--rollout-id", "r1")
     guards = reading.history(shell.settings, {}).of("r1")[0].event.guards
     assert guards is not None
     assert guards["alpha"] == 0.05
@@ -148,7 +150,9 @@ def test_a_rollout_has_the_guards_of_its_policy_file_even_if_promoted_at_once(
 
 def test_several_models_are_challengers_of_one_rollout(shell: Shell, uri: str, tmp_path: Path) -> None:
     first, second, third = (registered(uri, seed=seed) for seed in range(3))
-    shell.run("promote", f"{first.name}/{first.version}", "--threshold", "0.25", "--rollout-id", "r1")
+    shell.run(
+        "propose", f"{first.name}/{first.version}", "--promote", "--threshold", "0.25", "--rollout-id", "r1"
+    )
     models = [f"{ref.name}/{ref.version}" for ref in (second, third, second)]
     files = [policy_file(tmp_path / f"{number}.yaml", 0.5 + number / 10) for number in range(3)]
     policies = [word for file in files for word in ("--policy", file)]
@@ -198,20 +202,33 @@ def test_models_of_one_rollout_share_one_set_of_guards(
 def test_invalid_rollouts_are_refused(shell: Shell, uri: str, model: str, check: str, match: str) -> None:
     if model == "other features":
         model = f"card-fraud/{registered(uri, ('amount:9', *catalogue.IDENTITIES[1:])).version}"
-    fault = shell.refused("promote", model, "--threshold", "0.5")
+    fault = shell.refused("propose", model, "--promote", "--threshold", "0.5")
     assert (fault.check, match in str(fault)) == (check, True), str(fault)
     assert reading.history(shell.settings, {}).entries == ()
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [["r1", "--threshold", "0.5"], ["r1", "--rollout-id", "r2"], ["m/1", "--at", "1"]],
-    ids=" ".join,
+    ("arguments", "message"),
+    [
+        ("propose m/1 --threshold 0.5 --promote --share 5", "--share is for a trial"),
+        ("propose m/1 --threshold 0.5 --promote --role shadow", "--role is for a trial"),
+        ("step r1 promote --share 5", "--share is not for promote, but for canary"),
+        ("step r1 pause --challenger v1", "--challenger is not for pause, but for canary, promote"),
+        ("step r1 rollback --at 3", "--at is not for rollback"),
+        (
+            "step r1 rollback --from-the-beginning",
+            "--from-the-beginning is not for rollback, but for withdraw",
+        ),
+        ("step r1 withdraw", "a withdrawal needs a --reason"),
+    ],
 )
-def test_options_that_promote_would_ignore_are_refused(arguments: list[str]) -> None:
-    outcome = CliRunner().invoke(app, ["promote", *arguments, "--bootstrap-servers", "127.0.0.1:9"])
+def test_options_that_a_command_would_ignore_are_refused(
+    arguments: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FRAUD_MLFLOW_TRACKING_URI", "none")
+    outcome = CliRunner().invoke(app, [*arguments.split(), "--bootstrap-servers", "127.0.0.1:9"])
     assert outcome.exit_code == 2
-    assert "NAME/VERSION" in outcome.output
+    assert message in " ".join(outcome.output.replace("│", "").split())
 
 
 def test_files_that_were_changed_in_the_registry_are_refused(shell: Shell, uri: str) -> None:
@@ -219,7 +236,7 @@ def test_files_that_were_changed_in_the_registry_are_refused(shell: Shell, uri: 
     artifacts = Path(uri.removeprefix("sqlite:///")).parent / "artifacts"
     newest = max(artifacts.rglob("scorer.json"), key=lambda path: path.stat().st_mtime_ns)
     newest.write_text(newest.read_text() + " ")
-    fault = shell.refused("promote", f"{ref.name}/{ref.version}", "--threshold", "0.5")
+    fault = shell.refused("propose", f"{ref.name}/{ref.version}", "--promote", "--threshold", "0.5")
     assert (fault.check, "its files were changed" in str(fault)) == ("files", True), str(fault)
 
 
@@ -228,7 +245,7 @@ def test_the_alias_follows_the_log(shell: Shell, uri: str) -> None:
     from service.rollouts.model_registry import ModelRegistry
 
     ref = registered(uri)
-    shell.run("promote", f"{ref.name}/{ref.version}", "--threshold", "0.5")
+    shell.run("propose", f"{ref.name}/{ref.version}", "--promote", "--threshold", "0.5")
     history = reading.history(shell.settings, {})
     mirror = AliasMirror(lambda: history, ModelRegistry(uri).point)
     assert mirror.look()

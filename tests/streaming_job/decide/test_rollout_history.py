@@ -270,7 +270,7 @@ def test_a_restored_history_is_equal_and_continues() -> None:
 
 def test_without_a_rollout_no_transaction_can_be_decided() -> None:
     for history in (RolloutHistory(), RolloutHistory.restore([], never)):
-        with pytest.raises(NoRolloutError, match="fraud rollouts promote"):
+        with pytest.raises(NoRolloutError, match="fraud rollouts propose --promote"):
             deciding(history, 0)
 
 

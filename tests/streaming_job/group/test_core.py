@@ -450,7 +450,7 @@ def test_a_snapshot_of_another_database_blocks_a_card():
 def test_without_a_rollout_no_transaction_is_decided():
     world = World(rollout=False)
     world.tx(0)
-    with pytest.raises(NoRolloutError, match="fraud rollouts promote"):
+    with pytest.raises(NoRolloutError, match="fraud rollouts propose --promote"):
         world.run()
 
 
