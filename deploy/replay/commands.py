@@ -87,7 +87,9 @@ def start_command(
     slowest_ms: Annotated[
         float, typer.Option(min=1, help="Wait while 1 % of the live decisions take longer than this")
     ] = 250,
-    nice: Annotated[int, typer.Option(min=0, max=19, help="Nice level of the job; 0: as the live job")] = 19,
+    urgent: Annotated[
+        bool, typer.Option("--urgent", help="Do not yield to the live job, in priority and by waiting")
+    ] = False,
     follow: Annotated[bool, typer.Option("--follow", help="Go on with what arrives, until stopped")] = False,
 ) -> None:
     """Decide the log in a second job, with topics of its own; or continue a replay after a stop or kill.
@@ -114,8 +116,8 @@ def start_command(
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
         inputs.create(live, found)
-        limits = running.Limits(most_behind, slowest_ms / 1000)
-        done = running.run(live, found, say, stop, limits=limits, nice=nice, follow=follow)
+        limits = None if urgent else running.Limits(most_behind, slowest_ms / 1000)
+        done = running.run(live, found, say, stop, limits, follow=follow)
     if not done.is_done:
         typer.echo(f"stopped; `fraud replay start {name}` continues")
         return

@@ -1,10 +1,11 @@
 """The second job of a replay: runs until the range is decided, and yields to the live job.
 
-It runs at a low priority, and all its processes are stopped (SIGSTOP) while the live job is behind the log
-by more than a limit, or slower than a limit. After STOPPED_S they run for a moment nevertheless, because the
-brokers abort a Kafka transaction that stays open for too long.
+It runs on processor time that nothing else wants, and all its processes are stopped (SIGSTOP) while the live
+job is behind the log by more than a limit, or slower than a limit. After STOPPED_S they run for a moment
+nevertheless, because the brokers abort a Kafka transaction that stays open for too long.
 """
 
+import os
 import signal
 import time
 from collections.abc import Mapping
@@ -131,13 +132,12 @@ def command(release: str) -> list[str]:
 
 
 def run(
-    live: JobSettings, replay: Replay, say: Say, stop: Event, *, limits: Limits, nice: int, follow: bool
+    live: JobSettings, replay: Replay, say: Say, stop: Event, limits: Limits | None, *, follow: bool
 ) -> Replay:
     """Run the second job until its range is decided, or `stop` is set; return the changed record.
 
     Args:
-        limits: the second job waits while the live one does not keep them.
-        nice: nice level of the second job.
+        limits: the second job waits while the live one does not keep them. None: it does not yield.
         follow: whether it goes on after the end of the range, with what arrives, until `stop` is set.
 
     Raises:
@@ -150,7 +150,7 @@ def run(
         shown.show(State.DONE)
         return replay.saved(is_done=True, process=None)
     try:
-        replay = _followed(live, replay, log, shown, say, stop, limits=limits, nice=nice, follow=follow)
+        replay = _followed(live, replay, log, shown, say, stop, limits, follow=follow)
     except FraudError as fault:
         shown.show(State.FAILED, str(fault))
         raise
@@ -160,16 +160,20 @@ def run(
 
 def _followed(
     live: JobSettings, replay: Replay, log: TopicLog, shown: "Shown", say: Say, stop: Event,
-    *, limits: Limits, nice: int, follow: bool,
+    limits: Limits | None, *, follow: bool,
 ) -> Replay:  # fmt: skip
     settings, log_file = replay.settings(live), replay.file.parent / "job.log"
-    yielding, speed = Yielding(limits), Speed(shown.remaining, time.monotonic())
+    yielding = None if limits is None else Yielding(limits)
+    speed = Speed(shown.remaining, time.monotonic())
     with (
         closing(LiveJob(live, log)) as other,
         Child("the replay's job", command(replay.release), log_file, settings.variables()) as job,
     ):
         process = psutil.Process(job.pid)
-        process.nice(nice)  # its children get it, too
+        if (
+            yielding is not None
+        ):  # its children inherit it. A thread of nice level 19 does not give way at once
+            os.sched_setscheduler(job.pid, os.SCHED_IDLE, os.sched_param(0))
         replay = replay.saved(process=(job.pid, process.create_time()))
         shown.show(State.RUNNING)
         try:
@@ -178,9 +182,12 @@ def _followed(
                     raise _ended(job)
                 shown.decided = inputs.decided(log, settings)
                 shown.per_s = speed.look(shown.remaining, time.monotonic())
-                if yielding.look(other.behind, other.p99_s(now := time.monotonic()), now):
-                    _signal_all(job, signal.SIGSTOP if yielding.waits else signal.SIGCONT)
-                say(shown.show(State.WAITING if yielding.waits else State.RUNNING))
+                waits = False
+                if yielding is not None:
+                    if yielding.look(other.behind, other.p99_s(now := time.monotonic()), now):
+                        _signal_all(job, signal.SIGSTOP if yielding.waits else signal.SIGCONT)
+                    waits = yielding.waits
+                say(shown.show(State.WAITING if waits else State.RUNNING))
         finally:
             _signal_all(job, signal.SIGCONT)
         code = job.terminate()

@@ -128,8 +128,12 @@ def throughput(
         int, typer.Option(min=0, help="Transactions sent before the backlog, at 10,000/s")
     ] = 2_000_000,
     span: Annotated[
-        str, typer.Option(help="Span of the event times of all transactions, at most 7d; it ends now")
-    ] = "6d",
+        str,
+        typer.Option(
+            help="Span of the event times of all transactions, at most 7d; it ends now. Default: 6d; with "
+            "--live that of its rate, so that the load does not look like fraud"
+        ),
+    ] = "",
     cards: Annotated[int, typer.Option(min=1, help="Number of cards")] = 100_000,
     profiles: Profiles = True,
     shadows: Shadows = 0,
@@ -152,10 +156,12 @@ def throughput(
     """
     from loadtests.bench import replay as replays
     from loadtests.bench import throughput as bench
+    from loadtests.bench.history import SPAN_S
     from loadtests.bench.rig import RigOptions, rig
     from loadtests.bench.scoring import calibrate
 
-    backlog = bench.Backlog(0 if replay else warm_up, events, seconds(span))
+    span_s = seconds(span) if span else events / live if live else SPAN_S
+    backlog = bench.Backlog(0 if replay else warm_up, events, span_s)
 
     def measured(say: Say) -> Iterator[Result]:
         say("calibrating")

@@ -38,7 +38,7 @@ def test_facts_are_turned_on_by_a_switch_to_a_replay(replayed: Replayed) -> None
     assert isinstance(installed, LabelledInstallation)
     installed.send(800)
     installed.caught_up(relay.job)
-    shown = replayed.done("start", "facts", "--label-delay-days", "1", "--nice", "0")
+    shown = replayed.done("start", "facts", "--label-delay-days", "1", "--urgent")
     assert "merchant facts: kept by the replay, not by the live job" in shown
     installed.send(300)
     switched = replayed.command("switch", "facts")

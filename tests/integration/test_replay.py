@@ -41,7 +41,7 @@ def test_a_replay_that_changes_nothing_writes_the_same_bytes_although_it_is_kill
         relay.change_profiles(random.Random(number))
     replayed.done("plan", "same", "--key-groups", "1")
     relay.installed.caught_up(relay.job)
-    first = replayed.command("start", "same", "--key-groups", "1", "--nice", "0")
+    first = replayed.command("start", "same", "--key-groups", "1", "--urgent")
     patience = Patience(400.0, 0.05)
     log = replayed.installed.directory / "work" / "replays" / "same" / "job.log"
     while not log.exists() or " epoch 0: " not in log.read_text():
@@ -49,7 +49,7 @@ def test_a_replay_that_changes_nothing_writes_the_same_bytes_although_it_is_kill
         patience.wait(lambda: AssertionError(first.log))
     orphans = first.kill_alone()  # its job goes on: the next start has to end it
     assert any(orphan.is_running() for orphan in orphans)
-    assert "decided to the end" in replayed.done("start", "same", "--nice", "0")
+    assert "decided to the end" in replayed.done("start", "same", "--urgent")
     live, again = replayed.outputs(relay.installed.topics), replayed.outputs(replayed.topics("same"))
     assert len(live) > 100
     assert again == live
@@ -115,12 +115,12 @@ def test_from_a_kept_checkpoint_a_replay_writes_what_came_after_it(replayed: Rep
     relay.burst(1_500)
     relay.change_profiles(random.Random(5))
     installed.caught_up(relay.job)
-    replayed.done("start", "later", "--from", kept, "--key-groups", "1", "--nice", "0")
+    replayed.done("start", "later", "--from", kept, "--key-groups", "1", "--urgent")
     compared = replayed.compared("later", {"replay.alerts": {"min": 1}})
     assert all(start > 0 for start, _ in compared["range"].values())
     assert set(compared["differences"].values()) == {0}
     assert {count["differing"] for count in compared["others"].values()} == {0}
-    replayed.done("start", "other", "--from", kept, "--threshold", "0.99", "--nice", "0")
+    replayed.done("start", "other", "--from", kept, "--threshold", "0.99", "--urgent")
     progress = [
         json.loads(each.value or b"") for each in installed.read(replayed.topics("other").job_progress)
     ]
@@ -138,7 +138,7 @@ def test_another_policy_decides_from_the_seam_on_as_in_its_replay(replayed: Repl
     installed, relay = replayed.installed, replayed.relay
     relay.burst(800)
     installed.caught_up(relay.job)
-    replayed.done("start", "strict", "--threshold", "0.01", "--max-count-5m", "3", "--nice", "0")
+    replayed.done("start", "strict", "--threshold", "0.01", "--max-count-5m", "3", "--urgent")
     compared = replayed.compared("strict", {"differences.only_replay": {"max": 0}}, status=1)
     assert compared["differences"]["only_replay"] > 0
     assert {cause for counts in compared["causes"].values() for cause in counts} <= CAUSES
@@ -156,7 +156,7 @@ def test_another_policy_decides_from_the_seam_on_as_in_its_replay(replayed: Repl
         if topic == installed.topics.transactions
     }
     # the replay goes on over what the successor has decided: the same bytes
-    following = replayed.command("start", "strict", "--follow", "--nice", "0")
+    following = replayed.command("start", "strict", "--follow", "--urgent")
     following.wait_until(
         lambda: (
             sum(installed.ends(replayed.topics("strict").fraud_alerts).values())

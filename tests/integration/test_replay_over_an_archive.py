@@ -52,7 +52,7 @@ def test_a_replay_writes_the_same_bytes_although_the_topics_have_lost_their_begi
     assert f"0: before {archived[0]:,}" in planned
     for most, groups in ((7, 1), (200, 2), (50_000, 1)):
         name = f"by-{most}"
-        options = ("--archive", archive, "--key-groups", str(groups), "--nice", "0")
+        options = ("--archive", archive, "--key-groups", str(groups), "--urgent")
         replayed.done("start", name, *options, max_records=most)
         assert replayed.outputs(replayed.topics(name)) == live
     limits = {kind: {"max": 0} for kind in ("differences.only_live", "differences.only_replay")}
