@@ -182,11 +182,10 @@ def _followed(
                     raise _ended(job)
                 shown.decided = inputs.decided(log, settings)
                 shown.per_s = speed.look(shown.remaining, time.monotonic())
-                waits = False
-                if yielding is not None:
-                    if yielding.look(other.behind, other.p99_s(now := time.monotonic()), now):
-                        _signal_all(job, signal.SIGSTOP if yielding.waits else signal.SIGCONT)
-                    waits = yielding.waits
+                now = time.monotonic()
+                if yielding is not None and yielding.look(other.behind, other.p99_s(now), now):
+                    _signal_all(job, signal.SIGSTOP if yielding.waits else signal.SIGCONT)
+                waits = yielding is not None and yielding.waits
                 say(shown.show(State.WAITING if waits else State.RUNNING))
         finally:
             _signal_all(job, signal.SIGCONT)

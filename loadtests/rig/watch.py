@@ -91,7 +91,7 @@ class AlertWatch(NativeThread):
         super().__init__(self._receive)
         self.seen: deque[ReceivedAlert] = deque()
         """Received alerts in the order of receipt; `take` removes them."""
-        # all objects up to now stay: traversing a million of them would hold a receipt back for half a second
+        # until `finish`: traversing a million objects would hold a receipt back for half a second
         gc.collect()
         gc.freeze()
 
@@ -115,6 +115,7 @@ class AlertWatch(NativeThread):
         self.stop()
         while not self.ended:
             sleep(JOIN_S)
+        gc.unfreeze()
         self.check()
         return self.take()
 

@@ -1,7 +1,6 @@
 """`fraud rollouts`: steer rollouts from a shell, through the same desk as the API."""
 
 import json
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -149,33 +148,22 @@ def propose_command(
     print_receipt(connection.desk(tracking_uri).propose(proposal, actor()), as_json)
 
 
-class StepName(StrEnum):
-    """The steps of a rollout, by what the person who takes one wants."""
-
-    SHADOW = "shadow"
-    CANARY = "canary"
-    PAUSE = "pause"
-    RESUME = "resume"
-    PROMOTE = "promote"
-    ROLLBACK = "rollback"
-    WITHDRAW = "withdraw"
-
-
-TYPES = {
-    StepName.SHADOW: "shadow_started",
-    StepName.CANARY: "canary_set",
-    StepName.PAUSE: "paused",
-    StepName.RESUME: "resumed",
-    StepName.PROMOTE: "promoted",
-    StepName.ROLLBACK: "rolled_back",
-    StepName.WITHDRAW: "withdrawn",
+StepName = Literal["shadow", "canary", "pause", "resume", "promote", "rollback", "withdraw"]
+EVENT_TYPES: dict[StepName, str] = {
+    "shadow": "shadow_started",
+    "canary": "canary_set",
+    "pause": "paused",
+    "resume": "resumed",
+    "promote": "promoted",
+    "rollback": "rolled_back",
+    "withdraw": "withdrawn",
 }
 """The type of the event that each step writes."""
-TAKEN_BY = {
-    "share": (StepName.CANARY,),
-    "challenger": (StepName.CANARY, StepName.PROMOTE),
-    "from_the_beginning": (StepName.WITHDRAW,),
-    "at_seq": tuple(step for step in StepName if step is not StepName.ROLLBACK),
+TAKEN_BY: dict[str, tuple[StepName, ...]] = {
+    "share": ("canary",),
+    "challenger": ("canary", "promote"),
+    "from_the_beginning": ("withdraw",),
+    "at_seq": tuple(step for step in EVENT_TYPES if step != "rollback"),
 }
 """The steps that an option is for, if it is not for all."""
 
@@ -216,10 +204,10 @@ def step_command(
     for option, steps in TAKEN_BY.items():
         if step not in steps:
             refuse_ignored(context, (option,), f"not for {step}, but for {', '.join(steps)}")
-    if step is StepName.WITHDRAW and not reason:
+    if step == "withdraw" and not reason:
         raise typer.BadParameter("a withdrawal needs a --reason")
     taken = Step(
-        rollout_id, Type(TYPES[step]), reason or step.value, key_of(key), at_seq, challenger,
+        rollout_id, Type(EVENT_TYPES[step]), reason or step, key_of(key), at_seq, challenger,
         round((share or 0) * 100), from_the_beginning,
     )  # fmt: skip
     print_receipt(connection.desk().take(taken, actor()), as_json)
