@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
@@ -14,7 +15,7 @@ from service.rollouts.errors import StaleError, UnansweredError
 from service.rollouts.history import History, Record
 from service.settings import ServiceSettings
 from streaming_job.log import clients, follow, topic_reader
-from streaming_job.log.clients import describe
+from streaming_job.log.clients import AdminClient, describe
 from streaming_job.progress.reader import BLIND, newest_by_group
 
 RUNNING_S = 60.0
@@ -104,12 +105,10 @@ def _await_transactions(settings: ServiceSettings, partition: TopicPartition) ->
     deadline = time.monotonic() + PATIENCE_S
     while True:
         committed, written = (
-            admin.list_offsets({partition: LATEST}, request_timeout=TIMEOUT_S, isolation_level=level)[
-                partition
-            ].result()
+            topic_reader.answered(partial(_end, admin, partition, level), topic_reader.NO_LEADER, TIMEOUT_S)
             for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
         )
-        if committed.offset >= written.offset:
+        if committed >= written:
             return
         if time.monotonic() > deadline:
             raise StaleError(
@@ -117,6 +116,11 @@ def _await_transactions(settings: ServiceSettings, partition: TopicPartition) ->
                 f"{partition.topic} has records of a transaction that has not ended; retry when it has ended",
             )
         time.sleep(POLL_S)
+
+
+def _end(admin: AdminClient, partition: TopicPartition, level: IsolationLevel, timeout_s: float) -> int:
+    asked = admin.list_offsets({partition: LATEST}, request_timeout=timeout_s, isolation_level=level)
+    return int(asked[partition].result().offset)
 
 
 def _unanswered(topic: str, settings: ServiceSettings, fault: KafkaException) -> UnansweredError:

@@ -25,7 +25,7 @@ TIMEOUT_S = 15.0
 STEP_S, LONGEST_STEP_S = 2.0, 5.0
 """Time after which `answered` repeats an unanswered request: at first, and at most."""
 _PAUSE_S = 0.1
-_NO_LEADER = (
+NO_LEADER = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.OFFSET_NOT_AVAILABLE,
@@ -131,7 +131,7 @@ def require(
 def offsets(reader: Consumer, partition: TopicPartition) -> tuple[int, int]:
     """Return the first offset and the end offset of a partition; waits until it has a leader that knows."""
     first_and_end: tuple[int, int] = answered(
-        lambda step_s: reader.get_watermark_offsets(partition, step_s), _NO_LEADER, TIMEOUT_S
+        lambda step_s: reader.get_watermark_offsets(partition, step_s), NO_LEADER, TIMEOUT_S
     )
     return first_and_end
 
