@@ -170,9 +170,8 @@ def _followed(
         Child("the replay's job", command(replay.release), log_file, settings.variables()) as job,
     ):
         process = psutil.Process(job.pid)
-        if (
-            yielding is not None
-        ):  # its children inherit it. A thread of nice level 19 does not give way at once
+        if yielding is not None:
+            # its children inherit it; a thread of nice level 19 would not give way at once
             os.sched_setscheduler(job.pid, os.SCHED_IDLE, os.sched_param(0))
         replay = replay.saved(process=(job.pid, process.create_time()))
         shown.show(State.RUNNING)

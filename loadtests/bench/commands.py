@@ -89,13 +89,14 @@ def calibrate(
     def measured(say: Say) -> Iterator[Result]:
         if Part.FEATURES in chosen:
             yield from _features(cards, rounds, transactions)
-        if Part.CALIBRATION in chosen or Part.SCORING in chosen:
+        if Part.CALIBRATION in chosen:
             from loadtests.bench import scoring
 
-            if Part.CALIBRATION in chosen:
-                yield scoring.calibrate(rounds)
-            if Part.SCORING in chosen:
-                yield from scoring.measure(rounds)
+            yield scoring.calibrate(rounds)
+        if Part.SCORING in chosen:
+            from loadtests.bench import scoring
+
+            yield from scoring.measure(rounds)
         if Part.MERCHANTS in chosen:
             from loadtests.bench import merchants
 
@@ -160,8 +161,8 @@ def throughput(
     from loadtests.bench.rig import RigOptions, rig
     from loadtests.bench.scoring import calibrate
 
-    span_s = seconds(span) if span else events / live if live else SPAN_S
-    backlog = bench.Backlog(0 if replay else warm_up, events, span_s)
+    default_s = min(events / live, SPAN_S) if live else SPAN_S
+    backlog = bench.Backlog(0 if replay else warm_up, events, seconds(span) if span else default_s)
 
     def measured(say: Say) -> Iterator[Result]:
         say("calibrating")

@@ -106,7 +106,9 @@ def test_a_watch_ends_while_alerts_go_on_and_has_all_that_were_committed_before(
         before = committed
         received = values(watch.finish())
         assert received[: before + 1] == list(range(-1, before))
-        wait_for(lambda: committed > before, what="an alert after the end of the watch")
+        at_the_end = committed
+        wait_for(lambda: committed > at_the_end, what="an alert after the end of the watch")
+        assert before < committed, "the alerts did not go on"
     finally:
         stopping.set()
         sender.join()
